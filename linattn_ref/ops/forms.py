@@ -1,0 +1,34 @@
+"""Which op exists in which form. The ladder of tests and the table in the book read this registry."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from linattn_ref.ops.linear import (
+    chunk_linear_attention,
+    parallel_linear_attention,
+    recurrent_linear_attention,
+)
+from linattn_ref.ops.softmax import (
+    chunk_softmax_attention,
+    parallel_softmax_attention,
+    recurrent_softmax_attention,
+)
+
+
+class Form(NamedTuple):
+    """One function of one op. ``chunked`` says that it takes ``chunk_size``."""
+
+    op: str
+    form: str
+    function: Callable
+    chunked: bool = False
+
+
+FORMS: tuple[Form, ...] = (
+    Form("softmax_attention", "recurrent", recurrent_softmax_attention),
+    Form("softmax_attention", "parallel", parallel_softmax_attention),
+    Form("softmax_attention", "chunk", chunk_softmax_attention, chunked=True),
+    Form("linear_attention", "recurrent", recurrent_linear_attention),
+    Form("linear_attention", "parallel", parallel_linear_attention),
+    Form("linear_attention", "chunk", chunk_linear_attention, chunked=True),
+)

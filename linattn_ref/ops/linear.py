@@ -1,0 +1,258 @@
+"""Linear attention with a general decay: three equal forms and a one-token step.
+
+The recurrence, per batch element and head, with ``alpha_t = exp(log_decay_t)``::
+
+    S_t = alpha_t * S_{t-1} + k_t^T v_t          S in R^{K x V}
+    o_t = scale * q_t S_t
+
+``log_decay`` chooses the model: None (linear attention), ``[H]`` (RetNet, TNL, lightning attention),
+``[B, T, H]`` (Mamba-2/SSD), ``[B, T, H, K]`` (GLA, HGRN2, RWKV-6). FLA calls it g; papers also
+write log lambda or -s.
+
+Arguments that all forms share:
+
+* ``q, k``: ``[B, T, H, K]``, ``v``: ``[B, T, H, V]``, one floating dtype;
+* ``log_decay``: natural logarithms, <= 0; None is no decay; float32 is welcome beside half precision;
+* ``scale``: factor on the scores; None is ``K ** -0.5``;
+* ``initial_state``: ``[B, H, K, V]`` in float32 (float64 beside float64); None is zeros.
+
+All return ``LinearResult(output [B, T, H, V], state [B, H, K, V])`` and raise ``ValueError`` naming the
+argument, what came and what was expected.
+
+Sources: Katharopoulos et al. 2020 (arXiv 2006.16236, eqs. 16-20) for the recurrence without decay; Yang et
+al. 2023 (arXiv 2312.06635, sections 2 and 4) for the chunk form and for decays per channel. Every exponent
+here is a sum of log decays, hence <= 0: nothing overflows, however hard the decay.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch.nn.functional import pad
+
+from linattn_ref.ops.inputs import LinearBody, LinearResult, check_chunk_size, require, run_linear
+from linattn_ref.shapes import Float, Tensor, shaped
+
+SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
+
+
+# --- the three forms -------------------------------------------------------------------------------------
+
+
+def recurrent_linear_attention(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    log_decay: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    initial_state: Float[Tensor, "B H K V"] | None = None,
+) -> LinearResult:
+    """Recurrent form: forget, write, read, token after token. How a model decodes.
+
+    Cost per head: T sequential steps of 4 K V operations; memory K V.
+    """
+    return run_linear(_recurrent, q, k, v, log_decay, scale, initial_state)
+
+
+def parallel_linear_attention(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    log_decay: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    initial_state: Float[Tensor, "B H K V"] | None = None,
+) -> LinearResult:
+    """Parallel form: all T x T scores at once, a causal mask that also holds the decay, no softmax.
+
+    Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K.
+    """
+    return run_linear(_parallel, q, k, v, log_decay, scale, initial_state)
+
+
+def chunk_linear_attention(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    log_decay: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    initial_state: Float[Tensor, "B H K V"] | None = None,
+    chunk_size: int = 64,
+) -> LinearResult:
+    """Chunk form: parallel within chunks of C tokens, a state between chunks. How a model trains.
+
+    T need not be a multiple of ``chunk_size``. Cost per head: 2 T C (K + V) + 4 T K V operations, and
+    log2(T / C) sequential steps that add states of neighbouring chunks; memory (T / C) K V.
+    """
+    check_chunk_size(chunk_size)
+    return run_linear(partial(_chunk, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
+
+
+def step_linear_attention(
+    q: Float[Tensor, "B 1 H K"],
+    k: Float[Tensor, "B 1 H K"],
+    v: Float[Tensor, "B 1 H V"],
+    log_decay: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    state: Float[Tensor, "B H K V"] | None = None,
+) -> LinearResult:
+    """One token of the recurrent form, for decoding. Cost per head: 4 K V operations, whatever T was."""
+    require(q.ndim == 4 and q.shape[1] == 1, "q", f"shape {list(q.shape)}", "[B, 1, H, K], one token")
+    return run_linear(_recurrent, q, k, v, log_decay, scale, state)
+
+
+def normalised(
+    op: Callable[..., LinearResult], q: Tensor, k: Tensor, v: Tensor, *, eps: float = 1e-6, **arguments
+) -> LinearResult:
+    """Divide each output by the sum of its scores: append a column of ones to v, run ``op``, divide.
+
+    The state is ``[B, H, K, V + 1]``; its last column is the sum of the keys, the z of Katharopoulos et
+    al. 2020 (eq. 18-19). ``eps`` is added to the denominator, as in their code. The scale cancels and is 1.
+
+    Args:
+        op: any form of linear attention; ``arguments`` go to it (log_decay, initial_state, chunk_size).
+        q, k: feature maps of queries and keys, meant to be >= 0 (else a denominator may vanish).
+    """
+    ones = v.new_ones(*v.shape[:-1], 1)
+    extended, state = op(q, k, torch.cat([v, ones], -1), scale=1.0, **arguments)
+    return LinearResult(extended[..., :-1] / (extended[..., -1:] + eps), state)
+
+
+# --- their bodies: q is scaled; log_decay, written g, is None, [B, T, H, 1] or [B, T, H, K] ----------------
+
+
+@shaped
+def _recurrent(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    g: Float[Tensor, "B T H _"] | None,
+    S: Float[Tensor, "B H K V"],
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    outputs = []
+    for t in range(q.shape[1]):
+        if g is not None:
+            S = g[:, t, :, :, None].exp() * S  # forget
+        S = S + k[:, t, :, :, None] * v[:, t, :, None, :]  # write  [B, H, K, V]
+        outputs.append(torch.einsum("bhk,bhkv->bhv", q[:, t], S))  # read
+    return torch.stack(outputs, 1), S
+
+
+@shaped
+def _parallel(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    g: Float[Tensor, "B T H _"] | None,
+    S: Float[Tensor, "B H K V"],
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    o = torch.einsum("bhij,bjhv->bihv", _scores(q, k, g), v)
+    if g is None:
+        return o + _read(q, S), S + _write(k, v)
+    since_start = g.cumsum(1)  # log of what is left, at t, of the state before the first token
+    after = pad(g[:, 1:], (0, 0, 0, 0, 0, 1))  # g one token on
+    until_end = after.flip(1).cumsum(1).flip(1)  # log of what is left, at the end, of what t wrote
+    o = o + _read(q * since_start.exp(), S)
+    return o, since_start[:, -1, :, :, None].exp() * S + _write(k * until_end.exp(), v)
+
+
+@shaped
+def _chunk(
+    q: Float[Tensor, "B T H K"],
+    k: Float[Tensor, "B T H K"],
+    v: Float[Tensor, "B T H V"],
+    g: Float[Tensor, "B T H _"] | None,
+    S: Float[Tensor, "B H K V"],
+    *,
+    chunk_size: int,
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    (B, T, H, K), V = q.shape, v.shape[-1]
+    C = min(chunk_size, T)
+    q, k, v = (_split(x, C) for x in (q, k, v))  # [B, N, C, H, .]; zeros at the end write nothing
+    g = None if g is None else _split(g, C)  # and a log decay of 0 forgets nothing
+
+    # 1. within each chunk, all chunks at once: the parallel form from an empty state
+    within: LinearBody = _parallel
+    if g is not None and g.shape[-1] > 1 and C > SUB_CHUNK:
+        within = partial(_chunk, chunk_size=SUB_CHUNK)  # the same again, one level down
+    empty = S.new_zeros(B * q.shape[1], H, K, V)
+    g_rows = None if g is None else g.flatten(0, 1)
+    o, written = within(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), g_rows, empty)
+    o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, N, C, H, V], [B, N, H, K, V]
+
+    # 2. between chunks: the recurrence again, a chunk a step
+    states = _carry(S, written, None if g is None else g.sum(2))  # [B, N + 1, H, K, V]
+
+    # 3. every token reads the state that its chunk began with
+    past = q if g is None else q * g.cumsum(2).exp()
+    o = o + torch.einsum("bnchk,bnhkv->bnchv", past, states[:, :-1])
+    return o.flatten(1, 2)[:, :T], states[:, -1]
+
+
+# --- and their parts -------------------------------------------------------------------------------------
+
+
+@shaped
+def _scores(
+    q: Float[Tensor, "B T H K"], k: Float[Tensor, "B T H K"], g: Float[Tensor, "B T H _"] | None
+) -> Float[Tensor, "B H T T"]:
+    """P_ij = sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i, else 0."""
+    if g is None:
+        return torch.einsum("bihk,bjhk->bhij", q, k).tril()
+    if g.shape[-1] == 1:
+        return torch.einsum("bihk,bjhk->bhij", q, k) * _segment_sums(g)[..., 0].exp()
+    return torch.einsum("bihk,bjhk,bhijk->bhij", q, k, _segment_sums(g).exp())
+
+
+@shaped
+def _segment_sums(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
+    """L_ij = g_{j+1} + ... + g_i for j <= i, -inf above the diagonal.
+
+    Each sum is added up by itself. The difference of two long cumulative sums would be cheaper and, in
+    float32 under hard decays, wrong: both are large and what matters is their last digits.
+    """
+    T = g.shape[1]
+    below = torch.ones(T, T, dtype=torch.bool, device=g.device).tril(-1)  # i > j
+    terms = g.movedim(1, 2)[:, :, :, None] * below[..., None]  # [B, H, i, j, X]: g_i where i > j
+    return terms.cumsum(2).masked_fill(below.T[..., None], -torch.inf)
+
+
+@shaped
+def _carry(
+    S: Float[Tensor, "B H K V"], written: Float[Tensor, "B N H K V"], g: Float[Tensor, "B N H _"] | None
+) -> Float[Tensor, "B M H K V"]:
+    """The state before the first chunk and after every chunk, M = N + 1, in log2(M) steps.
+
+    After step s, ``states[n]`` holds what the last 2^s chunks up to n have left (a prefix sum by doubling).
+    """
+    states = torch.cat([S[:, None], written], 1)
+    if g is None:
+        return states.cumsum(1)
+    g = pad(g, (0, 0, 0, 0, 1, 0))[..., None]  # [B, M, H, 1 or K, 1]
+    shift = 1
+    while shift < states.shape[1]:
+        states = states + g.exp() * _delay(states, shift)
+        g = g + _delay(g, shift)
+        shift *= 2
+    return states
+
+
+def _delay(x: Tensor, steps: int) -> Tensor:
+    """x[:, n - steps] at n, zeros where there is none."""
+    return pad(x[:, :-steps], (0, 0, 0, 0, 0, 0, steps, 0))
+
+
+def _read(q: Tensor, S: Tensor) -> Tensor:
+    return torch.einsum("bthk,bhkv->bthv", q, S)
+
+
+def _write(k: Tensor, v: Tensor) -> Tensor:
+    return torch.einsum("bthk,bthv->bhkv", k, v)
+
+
+def _split(x: Float[Tensor, "B T H X"], C: int) -> Float[Tensor, "B N C H X"]:
+    """Cut time into chunks of C, filling the last one with zeros."""
+    return pad(x, (0, 0, 0, 0, 0, -x.shape[1] % C)).unflatten(1, (-1, C))

@@ -1,0 +1,49 @@
+"""Positions: rotation of queries and keys (RoPE), and cosFormer's re-weighting by distance."""
+
+import math
+
+import torch
+
+from linattn_ref.ops.inputs import require
+from linattn_ref.shapes import Float, Tensor
+
+
+def rotate(
+    x: Float[Tensor, "B T H K"], positions: Float[Tensor, " T"], base: float = 10_000.0
+) -> Float[Tensor, "B T H K"]:
+    """Rotary position embedding (Su et al. 2021, arXiv 2104.09864, eq. 34; halves paired as in LLaMA's code).
+
+    Channels c and c + K/2 form a plane, turned by ``positions * base ** (-2 c / K)`` radians. Then
+    ``rotate(q, t) . rotate(k, s)`` depends on t and s through t - s alone.
+
+    Args:
+        x: queries or keys, K even.
+        positions: absolute positions of the T tokens.
+        base: the slowest plane turns once in about 2 pi base tokens.
+    """
+    K = x.shape[-1]
+    require(K % 2 == 0, "x", f"width {K}", "an even width, K/2 planes to turn")
+    speed = base ** (-torch.arange(0, K, 2, device=x.device, dtype=positions.dtype) / K)  # [K/2]
+    angle = (positions[:, None] * speed)[:, None]  # [T, 1, K/2]
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def cos_reweight(
+    x: Float[Tensor, "B T H K"], positions: Float[Tensor, " T"], max_length: int
+) -> Float[Tensor, "B T H 2K"]:
+    """cosFormer's features [x cos a_t, x sin a_t], a_t = pi t / (2 M) (Qin et al. 2022, arXiv 2202.08791).
+
+    The product of a query at t and a key at s gains the factor cos(pi (t - s) / (2 M)), which falls from
+    1 to 0 over M tokens and would be negative beyond. The published code takes the current length for M, so that
+    earlier outputs change as a sequence grows; here M is a constant.
+
+    Raises:
+        ValueError: if a position is not below ``max_length``.
+    """
+    if not torch.compiler.is_compiling() and len(positions):
+        last = positions[-1].item()
+        require(last < max_length, "positions", f"up to {last:.0f}", f"below max_length = {max_length}")
+    angle = (positions * (math.pi / (2 * max_length)))[:, None, None]  # [T, 1, 1]
+    return torch.cat([x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)], -1)

@@ -1,0 +1,41 @@
+"""The letters of the book, and the check that array annotations mean what they say.
+
+======  =======================================
+letter  dimension
+======  =======================================
+B       batch
+T       time (tokens of this call)
+S       tokens already in a cache
+H       heads
+K       key and query width per head
+V       value width per head
+C       chunk length
+N       number of chunks
+D       model width
+======  =======================================
+
+The state of linear attention is ``[B, H, K, V]``; sequences are ``[B, T, H, .]``, never heads first.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from jaxtyping import Float, Int, jaxtyped
+from torch import Tensor
+
+__all__ = ["Float", "Int", "Tensor", "shaped"]
+
+F = TypeVar("F", bound=Callable)
+
+
+def shaped(function: F) -> F:
+    """Enforce the jaxtyping annotations of an internal function when ``LINATTN_CHECK_SHAPES=1``.
+
+    The tests set the variable. Everywhere else the annotations are documentation and cost nothing.
+    """
+    if os.environ.get("LINATTN_CHECK_SHAPES") != "1":
+        return function
+    from beartype import beartype
+
+    return jaxtyped(typechecker=beartype)(function)
