@@ -5,221 +5,267 @@ title, and an ``alt`` text that says what is to be seen (kept in ``layout.meta["
 Numbers are drawn to five significant digits, as plain lists, so that a stored notebook stays small and the same.
 """
 
-import math
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-type_Trace = dict[str, Any]
+from ._plot_heat import cell_ticks, colours, heat, heat_trace, matrix_of
+from ._plot_lines import Series, add_legend, chart
+from ._plot_style import (
+    ARCHITECTURES,
+    DIVERGING,
+    NEUTRAL,
+    SEQUENTIAL,
+    STYLES,
+    Style,
+    Trace,
+    axis,
+    below_title,
+    figure,
+    plain,
+    span,
+    text,
+    ticks,
+    words,
+    wrap,
+)
+
+__all__ = [
+    "ARCHITECTURES", "DIVERGING", "NEUTRAL", "SEQUENTIAL", "STYLES", "Series", "Style",
+    "bars", "heatmap", "heatmap_frames", "heatmaps", "line_frames", "lines", "state_walk", "tile_walk",
+]  # fmt: skip
+BAR, DIAMOND = "denominator so far / final denominator", "exp(maximum so far − final maximum)"
 
 
-class Style(NamedTuple):
-    """How one architecture looks in every figure: colour, marker when measured, dash when computed."""
+def lines(series: Sequence[Series], *, title: str, x: str, y: str, alt: str, **options: Any) -> go.Figure:
+    """Lines over a shared x. Measured: markers; theory: dashed, no marker; reference: dotted grey.
 
-    colour: str
-    symbol: str
-    dash: str
-
-
-# Each colour has a contrast of at least 3:1 on white and on the dark page (#14181e). The first eight stay apart
-# for colour-blind readers too; the others are told from their relatives by marker and dash.
-STYLES: dict[str, Style] = {
-    "softmax": Style("#e66708", "circle", "dash"),
-    "linear": Style("#2a65b9", "square", "longdash"),
-    "cosformer": Style("#bc874e", "diamond", "dashdot"),
-    "tnl": Style("#0ba37c", "triangle-up", "longdashdot"),
-    "hgrn2": Style("#745def", "triangle-down", "10px,3px,3px,3px,3px,3px"),
-    "cosformer2": Style("#229fc4", "pentagon", "3px,3px"),
-    "mamba2": Style("#9d5489", "star", "14px,3px"),
-    "delta_net": Style("#c0294b", "hexagon", "6px,2px,2px,2px"),
-    "retnet": Style("#6a9a1f", "triangle-up-open", "7px,4px"),
-    "gla": Style("#a56be0", "triangle-down-open", "12px,6px"),
-    "hgrn": Style("#8a7fc0", "bowtie", "8px,8px"),
-    "mamba": Style("#cf6fb0", "star-open", "4px,6px"),
-    "gated_delta_net": Style("#e8505f", "hexagon-open", "10px,4px,2px,4px"),
-    "rwkv6": Style("#5c7f8a", "cross", "5px,2px"),
-}
-ARCHITECTURES: dict[str, str] = {name: style.colour for name, style in STYLES.items()}
-NEUTRAL: dict[str, str] = {"theory": "#757b85", "reference": "#868c96", "outline": "#e0482f"}
-SEQUENTIAL = [[0.0, "#f3e9c6"], [0.25, "#a9d3ae"], [0.5, "#4fb0b3"], [0.75, "#3277b5"], [1.0, "#4b2f8f"]]
-DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58a4e"], [1.0, "#a83208"]]
-
-
-@dataclass(frozen=True, eq=False)
-class Series:
-    """One line: ``x`` and ``y`` of equal length, with an optional interval ``low`` to ``high`` about ``y``.
-
-    A NaN in ``y`` is a gap. A reference may leave out ``x`` (a level across the plot) or ``y`` (a vertical line).
+    ``options``: ``log_x``, ``log_y`` (False), ``x_ticks``, ``y_ticks`` (values, or value -> words), ``x_range``,
+    ``y_range`` (in data units), ``height`` (pixels). Up to four lines whose right ends stand clear of each other carry
+    their name there; otherwise a legend stands below the plot.
     """
-
-    name: str
-    x: ArrayLike | None = None
-    y: ArrayLike | None = None
-    architecture: str | None = None
-    kind: Literal["measured", "theory", "reference"] = "measured"
-    low: ArrayLike | None = None
-    high: ArrayLike | None = None
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name.strip()):
-            raise ValueError(f"name: got {self.name!r}, expected the words that stand beside the line")
-        if self.kind not in ("measured", "theory", "reference"):
-            raise ValueError(f"kind: got {self.kind!r}, expected 'measured', 'theory' or 'reference'")
-        if self.architecture is not None and self.architecture not in STYLES:
-            raise ValueError(f"architecture: got {self.architecture!r}, expected one of {', '.join(STYLES)}")
-        if (self.x is None or self.y is None) and (self.kind != "reference" or self.x is self.y):
-            raise ValueError(f"{self.name}: x or y is missing; only a reference may leave out one of them")
-        if (self.low is None) != (self.high is None):
-            raise ValueError(f"{self.name}: got only one of low and high, expected both or neither")
-        for field in ("x", "y", "low", "high"):
-            self._keep(field)
-        if self.low is not None and np.any(np.asarray(self.low) > np.asarray(self.high)):
-            raise ValueError(f"{self.name}: low exceeds high, expected low <= high everywhere")
-
-    def _keep(self, field: str) -> None:
-        """Replace a given field by a float array ``[n]`` of the length that ``x`` has."""
-        given = getattr(self, field)
-        if given is None:
-            return
-        array = np.atleast_1d(np.asarray(given, dtype=float))
-        length = array.size if self.x is None else np.size(self.x)
-        if array.shape != (length,) or length == 0:
-            raise ValueError(
-                f"{field} of {self.name}: got shape {array.shape}, expected ({length or 'n >= 1'},)"
-            )
-        if np.isinf(array).any() or (field == "x" and np.isnan(array).any()):
-            raise ValueError(
-                f"{field} of {self.name}: got a value that is not finite, expected finite numbers"
-            )
-        object.__setattr__(self, field, array)
+    return chart([list(series)], title, x, y, alt, **options)[0]
 
 
-def _plain(values: Any) -> list[Any]:
-    """Nested lists of plain numbers: whole ones kept, others to five significant digits, no number as None."""
-    array = np.asarray(values, dtype=float)
-    return [_plain(row) for row in array] if array.ndim > 1 else [_number(v) for v in array.tolist()]
+def line_frames(
+    frames: Sequence[tuple[Any, Sequence[Series]]],
+    *,
+    slider: str,
+    title: str,
+    x: str,
+    y: str,
+    alt: str,
+    **options: Any,
+) -> go.Figure:
+    """Lines that change with a slider: ``frames`` is a list of (label, series), options as for ``lines``.
 
-
-def _number(value: float) -> float | int | None:
-    if not math.isfinite(value):
-        return None
-    return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.5g}")
-
-
-def _text(value: float) -> str:
-    """A number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>."""
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
-        return f"{float(f'{value:.4g}'):,g}"
-    mantissa, exponent = f"{value:.2e}".split("e")
-    factor = f"{float(mantissa):g}×" if float(mantissa) != 1 else ""
-    return f"{factor}10<sup>{int(exponent)}</sup>"
-
-
-def _wrap(text: str, width: int) -> str:
-    """The text with <br> put in so that no line is longer than ``width`` characters (words stay whole)."""
-    parts = (textwrap.wrap(part, width, break_long_words=False) for part in text.split("<br>"))
-    return "<br>".join(line for part in parts for line in part)
-
-
-def _words(**arguments: str) -> None:
-    """Refuse empty words, and an alt text too short to say what is to be seen."""
-    for name, text in arguments.items():
-        if not (isinstance(text, str) and text.strip()):
-            raise ValueError(f"{name}: got {text!r}, expected words")
-        if name == "alt" and len(text.strip()) < 40:
-            raise ValueError(
-                f"alt: got {len(text.strip())} characters, expected at least 40: say what is to be seen"
-            )
-
-
-def _figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any) -> go.Figure:
-    """A figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
-    _words(title=title, alt=alt)
-    text = _wrap(title, 44)
-    top = _below_title(title) + above
-    heading = {"text": text, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
-    fonts = {
-        "size": 13,
-        "family": "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif",
-    }
-    base: dict[str, Any] = {
-        "template": "plotly_white", "autosize": True, "height": height, "dragmode": False, "hovermode": "closest",
-        "meta": {"alt": alt.strip()}, "font": fonts, "margin": {"l": 8, "r": 12, "t": top, "b": 44},
-        "title": heading | {"font": {"size": 15}, "pad": {"l": 10, "t": 10}},
-    }  # fmt: skip
-    return go.Figure(data=data, layout=base | {"showlegend": False} | layout)
-
-
-def _below_title(title: str) -> int:
-    """Pixels from the figure's top edge to just below its title."""
-    return 22 + 20 * (1 + _wrap(title, 44).count("<br>"))
-
-
-def _axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
-    """An axis that leaves touch scrolling to the page (a fixed range) and makes room for its own labels."""
-    words = {"text": _wrap(title, 40), "standoff": 8, "font": {"size": 13}}
-    base = {
-        "title": words,
-        "automargin": True,
-        "fixedrange": True,
-        "zeroline": False,
-        "tickfont": {"size": 12},
-    }
-    lines = {"showline": True, "linecolor": NEUTRAL["reference"], "gridcolor": "rgba(128,134,144,0.25)"}
-    return base | lines | {"type": "log" if log else "linear"} | more
-
-
-def _span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False) -> list[float]:
-    """The axis range (log10 on a log axis) that holds all finite values, with a margin of 4 % at both ends."""
-    values = np.concatenate([np.ravel(a).astype(float) for a in arrays if a is not None] or [np.empty(0)])
-    values = values[np.isfinite(values)]
-    if values.size == 0:
-        raise ValueError(f"{name}: got no finite value, expected at least one")
-    if log and values.min() <= 0:
-        raise ValueError(f"{name}: got {values.min():g}, expected positive values on a logarithmic axis")
-    low, high = (np.log10(values) if log else values)[[values.argmin(), values.argmax()]]
-    low = min(low, 0.0) if zero and not log and 0 <= low < 0.4 * high else low
-    pad = 0.04 * (high - low) or 0.1 * abs(high) or 0.5
-    return [float(low - pad), float(high + pad)]
-
-
-def _ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
-    """Ticks as given (values, or value -> words); on a log axis else powers of two, of ten, or round numbers."""
-    if isinstance(given, Mapping):
-        return {
-            "tickvals": _plain(list(given)),
-            "ticktext": [str(word) for word in given.values()],
-            "tickangle": 0,
-        }
-    if given is None and not log:
-        return {}
-    marks = (
-        sorted(set(np.ravel(given).tolist())) if given is not None else _log_ticks(span, np.unique(values))
-    )
-    powers = given is None and math.log2(marks[-1]).is_integer() and marks[-1] > 10
-    words = [f"{v:g}" if v < 1e6 and powers else _text(v) for v in marks]
-    return {"tickvals": _plain(marks), "ticktext": words, "tickangle": 0}
-
-
-def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
-    """At most six marks on a log axis that runs from ``10**span[0]`` to ``10**span[1]``."""
-    if values.size > 2 and values[0] >= 1 and all(math.log2(v).is_integer() for v in values):
-        marks = [float(v) for v in values]
-    elif span[1] - span[0] >= 2:
-        marks = [10.0**e for e in range(math.ceil(span[0]), math.floor(span[1]) + 1)]
-    elif span[1] - span[0] >= 0.8:
-        marks = [m * 10.0**e for e in range(math.floor(span[0]), math.ceil(span[1])) for m in (1, 2, 5)]
-    else:
-        low, high = 10 ** span[0], 10 ** span[1]
-        raw = (high - low) / 4
-        step = min(
-            (m * 10.0 ** math.floor(math.log10(raw)) for m in (1, 2, 2.5, 5, 10)), key=lambda s: abs(s - raw)
+    Every frame draws the same series, in the same order. The axes hold all frames and never move, so a movement on the
+    page is a movement of the data.
+    """
+    labels = _labels(frames)
+    names = [[(s.name, s.kind) for s in group] for _, group in frames]
+    if any(group != names[0] for group in names):
+        raise ValueError(
+            "frames: the series differ from frame to frame, expected the same names and kinds in each"
         )
-        marks = [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    marks = [m for m in marks if span[0] <= math.log10(m) <= span[1]]
-    return marks[:: 1 + (len(marks) - 1) // 6]
+    fig, traces = chart([list(group) for _, group in frames], title, x, y, alt, moving=True, **options)
+    return _add_slider(fig, labels, traces, slider)
+
+
+def bars(
+    names: Sequence[str], values: ArrayLike, *, title: str, x: str, y: str, alt: str, log: bool = False,
+    architectures: Sequence[str | None] | None = None, labels: Sequence[str] | None = None, height: int | None = None,
+) -> go.Figure:  # fmt: skip
+    """Horizontal bars ``[n]``, first on top, each with its value beside it.
+
+    On a logarithmic axis (``log``) a bar's length would mean nothing, so a dot marks each value instead.
+    """
+    words(x=x, y=y)
+    array = np.asarray(values, dtype=float)
+    if array.shape != (len(names),) or not np.isfinite(array).all() or len(names) == 0:
+        raise ValueError(
+            f"values: got shape {array.shape}, expected ({len(names) or 'n >= 1'},), finite: one a name"
+        )
+    for name, given in (("architectures", architectures), ("labels", labels)):
+        if given is not None and len(given) != len(names):
+            raise ValueError(f"{name}: got {len(given)}, expected {len(names)}, one a name")
+    colours = [
+        ARCHITECTURES.get(a or "", STYLES["linear"].colour) for a in architectures or [None] * len(names)
+    ]
+    shown = list(labels) if labels is not None else [text(v) for v in array]
+    across = span("values", [array] if log else [array, [0.0]], log, pad=0.06 if log else 0)
+    room = 0.05 + 0.03 * max(map(len, shown))
+    across = [
+        across[0] - room * (np.ptp(across) if array.min() < 0 and not log else 0),
+        across[1] + room * np.ptp(across),
+    ]
+    trace: Trace = {
+        "x": plain(array),
+        "y": [wrap(str(n), 16) for n in names],
+        "text": shown,
+        "cliponaxis": False,
+    }
+    trace |= {"hovertemplate": "%{y}: %{text}<extra></extra>", "textfont": {"size": 12}}
+    if log:
+        trace |= {"type": "scatter", "mode": "markers+text", "textposition": "middle right"}
+        trace["marker"] = {"color": colours, "size": 12}
+    else:
+        trace |= {"type": "bar", "orientation": "h", "textposition": "outside", "marker": {"color": colours}}
+    names_axis = axis(y, autorange="reversed", type="category", showgrid=False)
+    xaxis = axis(x, log, range=across, **ticks(across, log))
+    return figure([trace], title, alt, height or 120 + 34 * len(names), xaxis=xaxis, yaxis=names_axis)
+
+
+def heatmap(
+    matrix: ArrayLike, *, title: str, x: str, y: str, alt: str, colourbar: str, **options: Any
+) -> go.Figure:
+    """A matrix ``[rows, columns]``, row 0 on top: for attention, queries go down and keys across.
+
+    ``options``: ``mask_upper`` (False; leaves what lies above the diagonal blank), ``diverging`` (False; colours
+    symmetric about 0), ``zmin``, ``zmax``, ``text`` (False; writes the values into at most 8 columns), ``x_labels``,
+    ``y_labels`` (words for columns and rows), ``height``. NaN and infinite entries stay blank.
+    """
+    return heatmaps([("", matrix)], title=title, x=x, y=y, alt=alt, colourbar=colourbar, **options)
+
+
+def heatmaps(
+    panels: Sequence[tuple[str, ArrayLike]],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    alt: str,
+    colourbar: str,
+    **options: Any,
+) -> go.Figure:
+    """Up to four matrices (name, ``[rows, columns]``) in two columns, with one colour scale; options as ``heatmap``."""
+    return heat([list(panels)], title, x, y, alt, colourbar, **options)[0]
+
+
+def heatmap_frames(
+    frames: Sequence[tuple[Any, Any]], *, slider: str, title: str, x: str, y: str, alt: str, colourbar: str,
+    panels: Sequence[str] = ("",), **options: Any,
+) -> go.Figure:  # fmt: skip
+    """Matrices that change with a slider, on one fixed colour scale; options as ``heatmap``.
+
+    ``frames`` is a list of (label, matrix), or of (label, [matrix, matrix]) with the names of the two in ``panels``.
+    """
+    labels = _labels(frames)
+    single = len(panels) == 1
+    groups = [[matrices] if single else list(matrices) for _, matrices in frames]
+    if any(len(group) != len(panels) for group in groups):
+        raise ValueError(
+            f"frames: got {[len(g) for g in groups]} matrices, expected {len(panels)}, as panels names"
+        )
+    named = [list(zip(panels, group, strict=True)) for group in groups]
+    fig, drawn = heat(named, title, x, y, alt, colourbar, **options)
+    return _add_slider(fig, labels, drawn, slider)
+
+
+def state_walk(states: ArrayLike, writes: ArrayLike, *, slider: str = "step t", **options: Any) -> go.Figure:
+    """A state ``[T, K, V]`` beside what each step writes into it ``[T, K, V]``, on one diverging colour scale.
+
+    Steps count from 1; the other arguments are those of ``heatmap_frames``.
+    """
+    state, write = np.asarray(states, dtype=float), np.asarray(writes, dtype=float)
+    if state.ndim != 3 or state.shape != write.shape:
+        raise ValueError(
+            f"writes: got {write.shape} beside states {state.shape}, expected [T, K, V] for both"
+        )
+    frames = [(t + 1, [write[t], state[t]]) for t in range(len(state))]
+    defaults = {"panels": ("what step t writes", "the state after it"), "diverging": True}
+    return heatmap_frames(frames, slider=slider, **(defaults | options))
+
+
+def tile_walk(
+    scores: ArrayLike, tile: int, *, title: str, alt: str, slider: str = "tile", x: str = "key position",
+    y: str = "query position", colourbar: str = "score", height: int = 420,
+) -> go.Figure:  # fmt: skip
+    """Causal scores ``[T, T]`` read tile by tile, as online softmax does, with what each row then holds.
+
+    Left: what has been read, the current tile outlined. Right, row by row: the share of the final denominator
+    collected so far (bar) and exp(maximum so far - final maximum) (diamond), which jumps when a maximum is beaten.
+    """
+    grid = matrix_of(scores, True, False)
+    length = len(grid)
+    if not 1 <= tile <= length:
+        raise ValueError(f"tile: got {tile}, expected a length from 1 to {length}, the number of rows")
+    count = -(-length // tile)
+    visits = [(i, j) for i in range(count) for j in range(i + 1)]
+    stages = [_tile_stage(grid, tile, i, j) for i, j in visits]
+    faded = heat_trace(grid, 0, False) | {"opacity": 0.25, "hoverinfo": "skip"}
+    names = [f"query {i + 1}, key {j + 1}" for i, j in visits]
+    side = axis(
+        "share of its final value", range=[0, 1.08], domain=[0.66, 1], anchor="y", tickvals=[0, 0.5, 1]
+    )
+    across = axis(x, range=[-0.5, length - 0.5], domain=[0, 0.6], showgrid=False, **cell_ticks(length, None))
+    down = axis(y, range=[length - 0.5, -0.5], showgrid=False, **cell_ticks(length, None))
+    drawn = [[faded, *stage] for stage in stages]
+    layout = {
+        "xaxis": across,
+        "xaxis2": side,
+        "yaxis": down,
+        "coloraxis": colours([grid], False, None, None, colourbar),
+    }
+    fig = figure(drawn[0], title, alt, height, 56, bargap=0.3, **layout)
+    fig.update_layout(coloraxis_colorbar_y=1 - below_title(title) / height)
+    add_legend(fig, [BAR, DIAMOND], below_title(title) + 56)
+    return _add_slider(fig, names, drawn, slider)
+
+
+def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
+    """What is seen when query tile ``i`` has read key tile ``j`` of the scores ``[T, T]``."""
+    rows, columns = np.indices(grid.shape)
+    read = (rows // tile < i) | ((rows // tile == i) & (columns // tile <= j))
+    seen = np.where(read & np.isfinite(grid), grid, -np.inf)
+    final = np.nanmax(grid, axis=1, keepdims=True)
+    share = np.exp(seen - final).sum(1) / np.nansum(np.exp(grid - final), axis=1)
+    peak = np.exp(seen.max(1) - final[:, 0])
+    left, right, top, bottom = (min(n * tile, len(grid)) - 0.5 for n in (j, j + 1, i, i + 1))
+    corners = {"x": [left, right, right, left, left], "y": [top, top, bottom, bottom, top], "mode": "lines"}
+    frame = {"type": "scatter", "line": {"color": NEUTRAL["outline"], "width": 3}, "showlegend": False}
+    here = {"y": list(range(len(grid))), "xaxis": "x2", "yaxis": "y"}
+    bar = {"type": "bar", "orientation": "h", "x": plain(share), "name": BAR}
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": plain(np.where(peak > 0, peak, np.nan)),
+        "name": DIAMOND,
+    }
+    blue, orange = STYLES["linear"].colour, STYLES["softmax"].colour
+    return [
+        heat_trace(np.where(read, grid, np.nan), 0, False), corners | frame | {"hoverinfo": "skip"},
+        here | bar | {"marker": {"color": blue}}, here | dots | {"marker": {"color": orange, "symbol": "diamond", "size": 9}},
+    ]  # fmt: skip
+
+
+def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
+    """The frames' names, which a slider's steps share."""
+    labels = [str(label) for label, _ in frames]
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise ValueError(f"frames: got the labels {labels}, expected at least two, all different")
+    return labels
+
+
+def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], slider: str) -> go.Figure:
+    """Frames that redraw whatever changes, and a slider that steps through them by name."""
+    words(slider=slider)
+    if any(len(group) != len(drawn[0]) for group in drawn):
+        raise ValueError("frames: they differ in what they draw, expected intervals in all frames or in none")
+    moving = [i for i, first in enumerate(drawn[0]) if any(group[i] != first for group in drawn)]
+    keep = ("type", "x", "y", "z", "text", "error_y")
+    fig.frames = [
+        go.Frame(
+            name=name, traces=moving, data=[{k: group[i][k] for k in keep if k in group[i]} for i in moving]
+        )
+        for name, group in zip(labels, drawn, strict=True)
+    ]
+    how = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
+    steps = [{"label": name, "method": "animate", "args": [[name], how]} for name in labels]
+    value = {"prefix": f"{slider}: ", "font": {"size": 13}}
+    place = {"x": 0, "len": 1, "pad": {"t": 52, "b": 4, "l": 8, "r": 8}, "font": {"size": 12}}
+    fig.update_layout(sliders=[place | {"active": 0, "currentvalue": value, "steps": steps}])
+    return fig

@@ -120,7 +120,7 @@ class LinearBody(Protocol):
     """The mathematics of one form: q scaled; log_decay None, [B, T, H, 1] or [B, T, H, K]."""
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, S: Tensor, /
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, S: Tensor | None, /
     ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -147,9 +147,8 @@ def run_linear(
     if initial_state is not None:
         check_state(initial_state, q, v)
     with torch.autocast(q.device.type, enabled=False):
-        state = q.new_zeros(B, H, K, v.shape[-1], dtype=dtype) if initial_state is None else initial_state
         scaled = q.to(dtype) * scale_or_default(scale, K)
-        output, state = body(scaled, k.to(dtype), v.to(dtype), log_decay, state)
+        output, state = body(scaled, k.to(dtype), v.to(dtype), log_decay, initial_state)
     return LinearResult(output.to(q.dtype), state)
 
 

@@ -130,8 +130,9 @@ def _recurrent(
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
     g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"],
+    S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    S = _empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
         if g is not None:
@@ -147,16 +148,19 @@ def _parallel(
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
     g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"],
+    S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     o = torch.einsum("bhij,bjhv->bihv", _scores(q, k, g), v)
-    if g is None:
-        return o + _read(q, S), S + _write(k, v)
-    since_start = g.cumsum(1)  # log of what is left, at t, of the state before the first token
-    after = pad(g[:, 1:], (0, 0, 0, 0, 0, 1))  # g one token on
-    until_end = after.flip(1).cumsum(1).flip(1)  # log of what is left, at the end, of what t wrote
-    o = o + _read(q * since_start.exp(), S)
-    return o, since_start[:, -1, :, :, None].exp() * S + _write(k * until_end.exp(), v)
+    past = torch.ones_like(q[..., :1])  # what is left, at t, of the state before the first token
+    if g is not None:
+        past = g.cumsum(1).exp()
+        after = pad(g[:, 1:], (0, 0, 0, 0, 0, 1))  # g one token on
+        k = k * after.flip(1).cumsum(1).flip(1).exp()  # what is left, at the end, of what t wrote
+    written = torch.einsum("bthk,bthv->bhkv", k, v)
+    if S is None:
+        return o, written
+    o = o + torch.einsum("bthk,bhkv->bthv", q * past, S)
+    return o, (S if g is None else past[:, -1, :, :, None] * S) + written
 
 
 @shaped
@@ -165,11 +169,12 @@ def _chunk(
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
     g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"],
+    S: Float[Tensor, "B H K V"] | None,
     *,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
-    (B, T, H, K), V = q.shape, v.shape[-1]
+    B, T = q.shape[:2]
+    S = _empty_state(k, v) if S is None else S
     C = min(chunk_size, T)
     q, k, v = (_split(x, C) for x in (q, k, v))  # [B, N, C, H, .]; zeros at the end write nothing
     g = None if g is None else _split(g, C)  # and a log decay of 0 forgets nothing
@@ -178,9 +183,8 @@ def _chunk(
     within: LinearBody = _parallel
     if g is not None and g.shape[-1] > 1 and C > SUB_CHUNK:
         within = partial(_chunk, chunk_size=SUB_CHUNK)  # the same again, one level down
-    empty = S.new_zeros(B * q.shape[1], H, K, V)
     g_rows = None if g is None else g.flatten(0, 1)
-    o, written = within(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), g_rows, empty)
+    o, written = within(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), g_rows, None)
     o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, N, C, H, V], [B, N, H, K, V]
 
     # 2. between chunks: the recurrence again, a chunk a step
@@ -245,12 +249,8 @@ def _delay(x: Tensor, steps: int) -> Tensor:
     return pad(x[:, :-steps], (0, 0, 0, 0, 0, 0, steps, 0))
 
 
-def _read(q: Tensor, S: Tensor) -> Tensor:
-    return torch.einsum("bthk,bhkv->bthv", q, S)
-
-
-def _write(k: Tensor, v: Tensor) -> Tensor:
-    return torch.einsum("bthk,bthv->bhkv", k, v)
+def _empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
+    return k.new_zeros(k.shape[0], k.shape[2], k.shape[3], v.shape[3])
 
 
 def _split(x: Float[Tensor, "B T H X"], C: int) -> Float[Tensor, "B N C H X"]:

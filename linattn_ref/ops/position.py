@@ -36,8 +36,8 @@ def cos_reweight(
     """cosFormer's features [x cos a_t, x sin a_t], a_t = pi t / (2 M) (Qin et al. 2022, arXiv 2202.08791).
 
     The product of a query at t and a key at s gains the factor cos(pi (t - s) / (2 M)), which falls from
-    1 to 0 over M tokens and would be negative beyond. The published code takes the current length for M, so that
-    earlier outputs change as a sequence grows; here M is a constant.
+    1 to 0 over M tokens and would be negative beyond. The published code takes the current length for M, so
+    that earlier outputs change as a sequence grows; here M is a constant.
 
     Raises:
         ValueError: if a position is not below ``max_length``.

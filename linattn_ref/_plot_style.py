@@ -1,0 +1,170 @@
+"""How every figure looks: colours, words, axes. Used by ``plots``; imports NumPy and plotly only."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+Trace = dict[str, Any]
+Ticks = Sequence[float] | Mapping[float, str] | None
+
+
+class Style(NamedTuple):
+    """How one architecture looks in every figure: colour, marker when measured, dash when computed."""
+
+    colour: str
+    symbol: str
+    dash: str
+
+
+# Each colour has a contrast of at least 3:1 on white and on the dark page (#14181e). The first eight stay apart
+# for colour-blind readers too; the others are told from their relatives by marker and dash.
+STYLES: dict[str, Style] = {
+    "softmax": Style("#e66708", "circle", "dash"),
+    "linear": Style("#2a65b9", "square", "longdash"),
+    "cosformer": Style("#bc874e", "diamond", "dashdot"),
+    "tnl": Style("#0ba37c", "triangle-up", "longdashdot"),
+    "hgrn2": Style("#745def", "triangle-down", "10px,3px,3px,3px,3px,3px"),
+    "cosformer2": Style("#229fc4", "pentagon", "3px,3px"),
+    "mamba2": Style("#9d5489", "star", "14px,3px"),
+    "delta_net": Style("#c0294b", "hexagon", "6px,2px,2px,2px"),
+    "retnet": Style("#6a9a1f", "triangle-up-open", "7px,4px"),
+    "gla": Style("#a56be0", "triangle-down-open", "12px,6px"),
+    "hgrn": Style("#8a7fc0", "bowtie", "8px,8px"),
+    "mamba": Style("#cf6fb0", "star-open", "4px,6px"),
+    "gated_delta_net": Style("#e8505f", "hexagon-open", "10px,4px,2px,4px"),
+    "rwkv6": Style("#5c7f8a", "cross", "5px,2px"),
+}
+ARCHITECTURES: dict[str, str] = {name: style.colour for name, style in STYLES.items()}
+NEUTRAL: dict[str, str] = {"theory": "#757b85", "reference": "#868c96", "outline": "#e0482f"}
+SEQUENTIAL = [[0.0, "#f3e9c6"], [0.25, "#a9d3ae"], [0.5, "#4fb0b3"], [0.75, "#3277b5"], [1.0, "#4b2f8f"]]
+DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58a4e"], [1.0, "#a83208"]]
+
+
+def plain(values: Any) -> list[Any]:
+    """Nested lists of plain numbers: whole ones kept, others to five significant digits, no number as None."""
+    array = np.asarray(values, dtype=float)
+    return [plain(row) for row in array] if array.ndim > 1 else [_number(v) for v in array.tolist()]
+
+
+def _number(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.5g}")
+
+
+def text(value: float) -> str:
+    """A number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{float(f'{value:.4g}'):,g}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    factor = f"{float(mantissa):g}×" if float(mantissa) != 1 else ""
+    return f"{factor}10<sup>{int(exponent)}</sup>"
+
+
+def wrap(text: str, width: int) -> str:
+    """The text with <br> put in so that no line is longer than ``width`` characters (words stay whole)."""
+    parts = (textwrap.wrap(part, width, break_long_words=False) for part in text.split("<br>"))
+    return "<br>".join(line for part in parts for line in part)
+
+
+def words(**arguments: str) -> None:
+    """Refuse empty words, and an alt text too short to say what is to be seen."""
+    for name, text in arguments.items():
+        if not (isinstance(text, str) and text.strip()):
+            raise ValueError(f"{name}: got {text!r}, expected words")
+        if name == "alt" and len(text.strip()) < 40:
+            raise ValueError(
+                f"alt: got {len(text.strip())} characters, expected at least 40: say what is to be seen"
+            )
+
+
+def figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any) -> go.Figure:
+    """A figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
+    words(title=title, alt=alt)
+    text = wrap(title, 44)
+    top = below_title(title) + above
+    heading = {"text": text, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
+    fonts = {
+        "size": 13,
+        "family": "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif",
+    }
+    base: dict[str, Any] = {
+        "template": "plotly_white", "autosize": True, "height": height, "dragmode": False, "hovermode": "closest",
+        "meta": {"alt": alt.strip()}, "font": fonts, "margin": {"l": 8, "r": 12, "t": top, "b": 44},
+        "title": heading | {"font": {"size": 15}, "pad": {"l": 10, "t": 10}},
+    }  # fmt: skip
+    return go.Figure(data=data, layout=base | {"showlegend": False} | layout)
+
+
+def below_title(title: str) -> int:
+    """Pixels from the figure's top edge to just below its title."""
+    return 22 + 20 * (1 + wrap(title, 44).count("<br>"))
+
+
+def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
+    """An axis that leaves touch scrolling to the page (a fixed range) and makes room for its own labels."""
+    words = {"text": wrap(title, 40), "standoff": 8, "font": {"size": 13}}
+    base = {
+        "title": words,
+        "automargin": True,
+        "fixedrange": True,
+        "zeroline": False,
+        "tickfont": {"size": 12},
+    }
+    lines = {"showline": True, "linecolor": NEUTRAL["reference"], "gridcolor": "rgba(128,134,144,0.25)"}
+    return base | lines | {"type": "log" if log else "linear"} | more
+
+
+def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: float = 0.04) -> list[float]:
+    """The axis range (log10 on a log axis) that holds all finite values, with a margin at both ends."""
+    values = np.concatenate([np.ravel(a).astype(float) for a in arrays if a is not None] or [np.empty(0)])
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        raise ValueError(f"{name}: got no finite value, expected at least one")
+    if log and values.min() <= 0:
+        raise ValueError(f"{name}: got {values.min():g}, expected positive values on a logarithmic axis")
+    low, high = (np.log10(values) if log else values)[[values.argmin(), values.argmax()]]
+    low = min(low, 0.0) if zero and not log and 0 <= low < 0.4 * high else low
+    room = pad * (high - low) if high > low else 0.1 * abs(high) or 0.5
+    return [float(low - room), float(high + room)]
+
+
+def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
+    """Ticks as given (values, or value -> words); on a log axis else powers of two, of ten, or round numbers."""
+    if isinstance(given, Mapping):
+        return {
+            "tickvals": plain(list(given)),
+            "ticktext": [str(word) for word in given.values()],
+            "tickangle": 0,
+        }
+    if given is None and not log:
+        return {}
+    marks = (
+        sorted(set(np.ravel(given).tolist())) if given is not None else _log_ticks(span, np.unique(values))
+    )
+    powers = given is None and math.log2(marks[-1]).is_integer() and marks[-1] > 10
+    words = [f"{v:g}" if v < 1e6 and powers else text(v) for v in marks]
+    return {"tickvals": plain(marks), "ticktext": words, "tickangle": 0}
+
+
+def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
+    """At most six marks on a log axis that runs from ``10**span[0]`` to ``10**span[1]``."""
+    if values.size > 2 and values[0] >= 1 and all(math.log2(v).is_integer() for v in values):
+        marks = [float(v) for v in values]
+    elif span[1] - span[0] >= 2:
+        marks = [10.0**e for e in range(math.ceil(span[0]), math.floor(span[1]) + 1)]
+    elif span[1] - span[0] >= 0.8:
+        marks = [m * 10.0**e for e in range(math.floor(span[0]), math.ceil(span[1])) for m in (1, 2, 5)]
+    else:
+        low, high = 10 ** span[0], 10 ** span[1]
+        raw = (high - low) / 4
+        step = min(
+            (m * 10.0 ** math.floor(math.log10(raw)) for m in (1, 2, 2.5, 5, 10)), key=lambda s: abs(s - raw)
+        )
+        marks = [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    marks = [m for m in marks if span[0] <= math.log10(m) <= span[1]]
+    return marks[:: 1 + (len(marks) - 1) // 6]

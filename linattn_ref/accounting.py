@@ -1,0 +1,56 @@
+"""What a model costs: parameters, FLOPs, bytes of state. Counts of the real configuration, and closed forms.
+
+One multiply-add is two FLOPs. Forward and backward together are three times the forward pass, since each
+matrix product has two gradients of its own size. Norms, activations and softmax are not counted.
+"""
+
+import torch
+
+from linattn_ref.config import ModelConfig
+from linattn_ref.mixers import MIXERS
+from linattn_ref.model import LanguageModel
+
+
+def n_parameters(config: ModelConfig, embedding: bool = True) -> int:
+    """Parameters of the model as built; ``embedding=False`` leaves out embedding and output layer."""
+    with torch.device("meta"):
+        model = LanguageModel(config)
+    total = sum(p.numel() for p in model.parameters())
+    outside = model.embedding.weight.numel() * (1 if config.tie_embeddings else 2)
+    return total if embedding else total - outside
+
+
+def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) -> float:
+    """Forward and backward FLOPs per token in the paper's closed form (arXiv 2406.16690, Table 1).
+
+    LLaMA: 72 l d^2 (1 + n / (6 d) + 5 / (18 d)), assuming a gated MLP of width 8 d / 3 and counting the whole
+    n x n table of scores, the masked half included. ``embedding`` adds 12 d v.
+
+    Raises:
+        ValueError: for a mixer that the paper's Table 1 does not have; ``flops_exact`` counts every mixer.
+    """
+    if config.mixer != "softmax":
+        raise ValueError(f"config.mixer: got {config.mixer!r}, expected 'softmax' (else use flops_exact)")
+    l, d, n = config.n_layers, config.d_model, seq_len
+    per_token = 72 * l * d**2 * (1 + n / (6 * d) + 5 / (18 * d))
+    return per_token + (12 * d * config.vocab_size if embedding else 0)
+
+
+def flops_exact(config: ModelConfig, seq_len: int) -> int:
+    """Matmul FLOPs of forward and backward on one sequence, from the real widths, as torch counts them.
+
+    The output layer is included, the embedding look-up is free.
+    """
+    d, T = config.d_model, seq_len
+    projections = 2 * T * (4 * d * d + 3 * d * config.ff_width)
+    mixing = MIXERS[config.mixer].mixing_flops(config, T)
+    return 3 * (config.n_layers * (projections + mixing) + 2 * T * d * config.vocab_size)
+
+
+def state_bytes(
+    config: ModelConfig, seq_len: int, batch_size: int = 1, dtype: torch.dtype = torch.bfloat16
+) -> int:
+    """Bytes that decoding carries after ``seq_len`` tokens: a KV cache in ``dtype``, or states in float32."""
+    mixer = MIXERS[config.mixer]
+    width = torch.promote_types(dtype, torch.float32).itemsize if mixer.state_in_float32 else dtype.itemsize
+    return batch_size * config.n_layers * mixer.state_numel(config, seq_len) * width

@@ -1,0 +1,14 @@
+"""Token mixers: a model is how x becomes (q, k, v, log_decay, beta), then one op."""
+
+from linattn_ref.mixers.base import Mixer
+from linattn_ref.mixers.cosformer import CosformerMixer
+from linattn_ref.mixers.linear import LinearMixer
+from linattn_ref.mixers.softmax import SoftmaxMixer
+
+MIXERS: dict[str, type[Mixer]] = {
+    "softmax": SoftmaxMixer,
+    "linear": LinearMixer,
+    "cosformer": CosformerMixer,
+}
+
+__all__ = ["MIXERS", "CosformerMixer", "LinearMixer", "Mixer", "SoftmaxMixer"]

@@ -1,0 +1,66 @@
+"""What every token mixer is: x in, (y, state) out, the same call for training, prefill and decoding."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from linattn_ref.backend import ops_of
+from linattn_ref.config import ModelConfig
+from linattn_ref.shapes import Float, Tensor
+
+State = tuple[Any, ...]
+
+
+class Mixer(nn.Module):
+    """Interface of all mixers; final classes only, nobody overrides a concrete mixer.
+
+    ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``. A state is a tuple; None starts a sequence.
+    """
+
+    default_positions = "none"  # what the mixer was published with
+    state_in_float32 = True  # else the state has the dtype of the activations
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.config, self.layer = config, layer
+        self.ops = ops_of(config.backend)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], state: State | None = None
+    ) -> tuple[Float[Tensor, "B T D"], State]:
+        raise TypeError(f"{type(self).__name__} does not define forward")
+
+    @classmethod
+    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
+        """Numbers that one layer carries per sequence after ``seq_len`` tokens (positions not counted)."""
+        raise TypeError(f"{cls.__name__} does not define state_numel")
+
+    @classmethod
+    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
+        """Forward matmul FLOPs of one layer's op on one sequence, without its projections."""
+        raise TypeError(f"{cls.__name__} does not define mixing_flops")
+
+
+def positions(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"]:
+    """start, start + 1, ... in float32 at least: half precision cannot count beyond 2048."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return torch.arange(start, start + x.shape[1], device=x.device, dtype=dtype)
+
+
+def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B T H K"]:
+    return x.unflatten(-1, (n_heads, -1))
+
+
+def merge_heads(x: Float[Tensor, "B T H V"]) -> Float[Tensor, "B T D"]:
+    return x.flatten(-2)
+
+
+def chunk_flops(seq_len: int, n_heads: int, K: int, V: int, chunk_size: int = 64) -> int:
+    """Forward matmul FLOPs of ``chunk_linear_attention`` on one sequence; T is filled up to whole chunks.
+
+    Per head: scores 2 T C K, their sum of values 2 T C V, writing and reading the states 2 T K V each.
+    """
+    C = min(chunk_size, seq_len)
+    T = C * -(-seq_len // C)
+    return n_heads * (2 * T * C * (K + V) + 4 * T * K * V)

@@ -1,0 +1,41 @@
+"""Softmax attention with rotary positions."""
+
+from torch import nn
+
+from linattn_ref.config import ModelConfig
+from linattn_ref.mixers.base import Mixer, State, merge_heads, positions, split_heads
+from linattn_ref.shapes import Float, Tensor
+
+
+class SoftmaxMixer(Mixer):
+    """Multi-head causal softmax attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2) as in LLaMA.
+
+    Gate: none. Write: keep k and v. Read: softmax over all keys kept. State: the KV cache, 2 T D numbers,
+    its keys already rotated. No biases, no grouped heads.
+    """
+
+    default_positions = "rope"
+    state_in_float32 = False
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__(config, layer)
+        self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
+        self.out = nn.Linear(config.d_model, config.d_model, bias=False)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], state: State | None = None
+    ) -> tuple[Float[Tensor, "B T D"], State]:
+        q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
+        if self.config.positions == "rope":
+            t = positions(x, 0 if state is None else state[0].shape[1])
+            q, k = (self.ops.rotate(z, t, self.config.rope_base) for z in (q, k))
+        o, cache = self.ops.parallel_softmax_attention(q, k, v, initial_state=state)
+        return self.out(merge_heads(o)), cache
+
+    @classmethod
+    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
+        return 2 * seq_len * config.d_model
+
+    @classmethod
+    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
+        return 4 * seq_len**2 * config.d_model  # scores and weighted values, the masked half included

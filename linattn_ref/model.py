@@ -1,0 +1,127 @@
+"""A decoder-only language model in which the token mixer is a name."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import nn
+from torch.nn.functional import silu
+
+from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
+from linattn_ref.mixers import MIXERS
+from linattn_ref.mixers.base import State, positions
+from linattn_ref.shapes import Float, Int, Tensor
+
+__all__ = ["PAPER_SIZES", "Block", "GatedMLP", "LanguageModel", "ModelConfig", "generate", "paper_config"]
+
+ModelState = tuple[int, tuple[State, ...]]  # tokens so far, and the state of every layer
+
+
+class GatedMLP(nn.Module):
+    """y = W_down(silu(W_gate x) * W_up x) (SwiGLU); without the silu for ``activation="none"`` (SGLU)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.d_model, config.ff_width, bias=False)
+        self.up = nn.Linear(config.d_model, config.ff_width, bias=False)
+        self.out = nn.Linear(config.ff_width, config.d_model, bias=False)
+        self.activation = config.activation
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        gate = silu(self.gate(x)) if self.activation == "silu" else self.gate(x)
+        return self.out(gate * self.up(x))
+
+
+class Block(nn.Module):
+    """x + mixer(norm(x)), then x + mlp(norm(x)): pre-norm, RMSNorm."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.mixer = MIXERS[config.mixer](config, layer)
+        self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], state: State | None = None
+    ) -> tuple[Float[Tensor, "B T D"], State]:
+        y, state = self.mixer(self.mixer_norm(x), state)
+        x = x + y
+        return x + self.mlp(self.mlp_norm(x)), state
+
+
+class LanguageModel(nn.Module):
+    """``model(tokens [B, T], state=None) -> (logits [B, T, vocab], state)``.
+
+    One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits.
+    The state is ``(front, layers)``: the number of tokens so far, and one tuple per layer.
+
+    Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
+    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.mixer not in MIXERS:
+            raise ValueError(f"mixer: got {config.mixer!r}, expected one of {sorted(MIXERS)}")
+        if not config.positions:
+            config = replace(config, positions=MIXERS[config.mixer].default_positions)  # type: ignore[arg-type]
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.initialise()
+        if config.tie_embeddings:
+            self.head.weight = self.embedding.weight
+
+    def initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            if parameter.ndim >= 2:
+                writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], state: ModelState | None = None
+    ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
+        if tokens.ndim != 2 or tokens.is_floating_point():
+            raise ValueError(f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected integers [B, T]")
+        start, layers = state or (0, (None,) * len(self.blocks))
+        x = self.embedding(tokens)
+        if self.config.positions == "sinusoidal":
+            x = x + 0.02 * sinusoids(positions(x, start), x.shape[-1]).to(x.dtype)
+        new_layers = []
+        for block, layer in zip(self.blocks, layers, strict=True):
+            x, layer = block(x, layer)
+            new_layers.append(layer)
+        return self.head(self.norm(x)), (start + tokens.shape[1], tuple(new_layers))
+
+
+def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
+    """sin and cos of t at D/2 speeds from 1 down to 1/10,000 (Vaswani et al. 2017, section 3.5).
+
+    The model adds 0.02 times this, so that positions and embeddings have equal size at the start.
+    """
+    angle = t[:, None] * 10_000.0 ** (-torch.arange(0, D, 2, device=t.device, dtype=t.dtype) / D)
+    return torch.cat([angle.sin(), angle.cos()], -1)[:, :D]
+
+
+@torch.no_grad()
+def generate(
+    model: LanguageModel,
+    prompt: Int[Tensor, "B T"],
+    n_tokens: int,
+    *,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+) -> Int[Tensor, "B n_tokens"]:
+    """Prefill the prompt, then sample one token at a time from the carried state."""
+    if temperature <= 0:
+        raise ValueError(f"temperature: got {temperature}, expected a number above 0")
+    logits, state = model(prompt)
+    tokens = []
+    for _ in range(n_tokens):
+        probabilities = (logits[:, -1].float() / temperature).softmax(-1)
+        tokens.append(torch.multinomial(probabilities, 1, generator=generator))
+        logits, state = model(tokens[-1], state)
+    return torch.cat(tokens, 1) if tokens else prompt[:, :0]
