@@ -1,5 +1,6 @@
 """Heat maps: their traces, axes and colours. Used by ``plots``; imports NumPy and plotly only."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from ._plot_style import DIVERGING, SEQUENTIAL, Trace, axis, below_title, figure, plain, words, wrap
+from ._plot_style import DIVERGING, SEQUENTIAL, Trace, axis, figure, plain, words, wrap
+
+COLOUR_KEY = 54
 
 
 def heat(
@@ -30,13 +33,14 @@ def heat(
         )
     drawn = [[heat_trace(grid, i, text) for i, grid in enumerate(group)] for group in grids]
     rows = -(-len(names) // 2)
-    above = 52 + 24 * (len(names) > 1)
+    panel = 22 * (len(names) > 1)
     layout = heat_axes([grid.shape for grid in grids[0]], x, y, x_labels, y_labels)
     every = [grid for group in grids for grid in group]
-    layout["coloraxis"] = colours(every, diverging, zmin, zmax, colourbar)
-    height = height or (400 if len(names) == 1 else 110 + 240 * rows)
-    fig = figure(drawn[0], title, alt, height, above, **layout)
-    fig.update_layout(coloraxis_colorbar_y=1 - below_title(title) / height, annotations=_panel_names(names))
+    layout["coloraxis"] = colours(every, diverging, zmin, zmax)
+    height = height or (400 if len(names) == 1 else 150 + 210 * rows)
+    fig = figure(drawn[0], title, alt, height, COLOUR_KEY + panel, **layout)
+    add_colour_key(fig, colourbar, panel)
+    fig.update_layout(annotations=[*fig.layout.annotations, *_panel_names(names)])
     return fig, drawn
 
 
@@ -77,7 +81,7 @@ def heat_axes(
     for i, (rows, columns) in enumerate(shapes):
         tail, column, row = str(i + 1) if i else "", i % 2, i // 2
         wide, high = len(shapes) > 1, len(shapes) > 2
-        across = [0.54 * column, 0.54 * column + 0.46] if wide else [0, 1]
+        across = [0.53 * column, 0.53 * column + 0.47] if wide else [0, 1]
         up = [0.58 * (1 - row), 0.58 * (1 - row) + 0.42] if high else [0, 1]
         last = i + 2 >= len(shapes)
         xaxis = axis(x if last else "", range=[-0.5, columns - 0.5], domain=across, anchor=f"y{tail}")
@@ -85,31 +89,29 @@ def heat_axes(
         if 0.5 <= rows / columns <= 2:
             yaxis |= {"scaleanchor": f"x{tail}", "constrain": "domain", "constraintoward": "top"}
             xaxis |= {"constrain": "domain", "constraintoward": "left"}
+        if column and rows == shapes[i - 1][0]:
+            yaxis["showticklabels"] = False
         both = ((xaxis, columns, x_labels), (yaxis, rows, y_labels))
         for one, length, given in both:
-            one |= {"showgrid": False, "mirror": True, "ticks": "outside", "ticklen": 3} | cell_ticks(
-                length, given
-            )
+            one |= {"showgrid": False, "mirror": True, "ticks": "outside", "ticklen": 3}
+            one |= cell_ticks(length, given, 5 if wide else 9)
         layout |= {f"xaxis{tail}": xaxis, f"yaxis{tail}": yaxis}
     return layout
 
 
-def cell_ticks(length: int, given: Sequence[str] | None) -> dict[str, Any]:
-    """Whole-number ticks, at most nine, or a word for each of the ``length`` cells."""
+def cell_ticks(length: int, given: Sequence[str] | None, most: int = 9) -> dict[str, Any]:
+    """Whole-number ticks, at most ``most``, or a word for each of the ``length`` cells."""
     if given is None:
-        return {
-            "dtick": next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, length) if length / s <= 9),
-            "tick0": 0,
-        }
+        return {"tick0": 0, "dtick": 2 ** max(0, math.ceil(math.log2(length / most)))}
     if len(given) != length:
         raise ValueError(f"labels: got {len(given)} words, expected {length}, one a cell")
     return {"tickvals": list(range(length)), "ticktext": [str(word) for word in given]}
 
 
 def colours(
-    grids: list[np.ndarray], diverging: bool, zmin: float | None, zmax: float | None, title: str
+    grids: list[np.ndarray], diverging: bool, zmin: float | None, zmax: float | None
 ) -> dict[str, Any]:
-    """One colour axis for all matrices, with its key lying between the title and the plot."""
+    """One colour axis for all matrices, symmetric about 0 when diverging."""
     known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
     if known.size == 0:
         raise ValueError("matrix: got no finite entry, expected at least one")
@@ -120,31 +122,30 @@ def colours(
         low = -high
     if low > high:
         raise ValueError(f"zmin: got {low:g} above zmax {high:g}, expected zmin <= zmax")
+    scale = DIVERGING if diverging else SEQUENTIAL
+    return {"colorscale": scale, "cmin": low, "cmax": high if high > low else low + 1}
+
+
+def add_colour_key(fig: go.Figure, title: str, up: int = 0) -> None:
+    """The key to the colours and its title, ``up`` pixels above the plot, ``COLOUR_KEY`` pixels high."""
     bar = {"orientation": "h", "thickness": 12, "lenmode": "pixels", "len": 250, "x": 0, "xanchor": "left"}
+    # Hung from the figure's top edge: with yanchor "bottom" plotly moves the other titles as well.
     bar |= {
+        "y": 1 - (fig.layout.margin.t - up - 36) / fig.layout.height,
         "yref": "container",
         "yanchor": "top",
-        "ypad": 0,
-        "xpad": 0,
-        "tickfont": {"size": 12},
-        "nticks": 5,
     }
-    bar |= {"title": {"text": title, "side": "top", "font": {"size": 12}}}
-    scale = DIVERGING if diverging else SEQUENTIAL
-    return {"colorscale": scale, "cmin": low, "cmax": high if high > low else low + 1, "colorbar": bar}
+    bar |= {"ypad": 0, "xpad": 0, "tickfont": {"size": 12}, "nticks": 5}
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom"}
+    words = {"text": title, "showarrow": False, "yshift": up + 36, "xshift": -4, "font": {"size": 12}}
+    fig.update_layout(coloraxis_colorbar=bar)
+    fig.add_annotation(**place, **words)
 
 
 def _panel_names(names: list[str]) -> list[dict[str, Any]]:
     """The name of each panel above its upper left corner."""
     tails = [str(i + 1) if i else "" for i in range(len(names))]
-    corner = {
-        "x": 0,
-        "y": 1,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 13},
-    }
+    corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     return [
         corner | {"text": wrap(name, 22), "xref": f"x{tail} domain", "yref": f"y{tail} domain"}
         for name, tail in zip(names, tails, strict=True) if name

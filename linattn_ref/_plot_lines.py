@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -32,7 +32,8 @@ Ends = tuple[tuple[float, float], tuple[float, float]]
 class Series:
     """One line: ``x`` and ``y`` of equal length, with an optional interval ``low`` to ``high`` about ``y``.
 
-    A NaN in ``y`` is a gap. A reference may leave out ``x`` (a level across the plot) or ``y`` (a vertical line).
+    A NaN in ``y`` is a gap. A reference may leave out ``x`` (a level across the plot) or ``y`` (a vertical
+    line). The architecture, a key of ``STYLES``, gives colour, marker and dash.
     """
 
     name: str
@@ -70,9 +71,9 @@ class Series:
             raise ValueError(
                 f"{field} of {self.name}: got shape {array.shape}, expected ({length or 'n >= 1'},)"
             )
-        if np.isinf(array).any() or (field == "x" and np.isnan(array).any()):
+        if np.isinf(array).any() or np.isnan(array).all() or (field == "x" and np.isnan(array).any()):
             raise ValueError(
-                f"{field} of {self.name}: got a value that is not finite, expected finite numbers"
+                f"{field} of {self.name}: got {array}, expected finite numbers (in y, NaN is a gap)"
             )
         object.__setattr__(self, field, array)
 
@@ -108,7 +109,7 @@ def points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
 def line(s: Series, style: Style, ends: Ends) -> Trace:
     """The line of a series: markers when measured, the style's dash when theory, dots when a reference."""
     x, y = points(s, ends)
-    trace: Trace = {"type": "scatter", "name": s.name, "x": plain(x), "y": plain(y), "legendgroup": s.name}
+    trace: Trace = {"type": "scatter", "name": s.name, "x": plain(x), "y": plain(y)}
     trace["hovertemplate"] = f"%{{x}}, %{{y}}<extra>{s.name}</extra>"
     if s.kind == "measured":
         marker = {"symbol": style.symbol, "size": 9, "maxdisplayed": 14, "color": style.colour}
@@ -125,7 +126,7 @@ def interval(s: Series, style: Style) -> Trace:
     x, low, high = (np.asarray(a, dtype=float)[keep] for a in (s.x, s.low, s.high))
     outline = {"x": plain(np.append(x, x[::-1])), "y": plain(np.append(high, low[::-1])), "fill": "toself"}
     look = {"mode": "lines", "line": {"width": 0}, "fillcolor": tint(style.colour), "hoverinfo": "skip"}
-    return {"type": "scatter", "legendgroup": s.name, "showlegend": False, "name": s.name} | outline | look
+    return {"type": "scatter", "showlegend": False, "name": s.name} | outline | look
 
 
 def tint(colour: str) -> str:
@@ -142,7 +143,8 @@ def traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
         if s.low is None or s.high is None:
             continue
         if bars and s.kind == "measured":
-            up, down = np.subtract(s.high, s.y), np.subtract(s.y, s.low)
+            low, y, high = (np.asarray(a, dtype=float) for a in (s.low, s.y, s.high))
+            up, down = np.maximum(high - y, 0), np.maximum(y - low, 0)
             error = {"type": "data", "symmetric": False, "array": plain(up), "arrayminus": plain(down)}
             front[-1]["error_y"] = error | {"color": style.colour, "thickness": 1.5, "width": 4}
         else:
@@ -153,22 +155,16 @@ def traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
 def end_labels(series: Sequence[Series], ends: Ends) -> Trace:
     """One trace with the name of every line at its last point."""
     last = [[a[np.isfinite(y)][-1] for a in (x, y)] for x, y in (points(s, ends) for s in series)]
-    names = [" " + wrap(s.name, 12).replace("<br>", "<br> ") for s in series]
+    names = ["  " + wrap(s.name, 12).replace("<br>", "<br>  ") for s in series]
     where = ["bottom right" if s.y is None else "middle right" for s in series]
     x, y = plain([p[0] for p in last]), plain([p[1] for p in last])
-    look = {
-        "mode": "text",
-        "textposition": where,
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    return {"type": "scatter", "x": x, "y": y, "text": names} | look
+    look = {"mode": "text", "textposition": where, "cliponaxis": False, "hoverinfo": "skip"}
+    return {"type": "scatter", "x": x, "y": y, "text": names, "showlegend": False} | look
 
 
 def chart(
-    frames: list[list[Series]], title: str, x: str, y: str, alt: str, *, log_x: bool = False, log_y: bool = False,
-    x_ticks: Ticks = None, y_ticks: Ticks = None, x_range: Sequence[float] | None = None,
+    frames: list[list[Series]], title: str, x: str, y: str, alt: str, *, log_x: bool = False,
+    log_y: bool = False, x_ticks: Ticks = None, y_ticks: Ticks = None, x_range: Sequence[float] | None = None,
     y_range: Sequence[float] | None = None, height: int = 380, moving: bool = False,
 ) -> tuple[go.Figure, list[list[Trace]]]:  # fmt: skip
     """The figure of the first frame, and the traces of every frame."""
@@ -176,17 +172,17 @@ def chart(
     if not every:
         raise ValueError("series: got none, expected at least one Series")
     words(x=x, y=y)
-    xs = [s.x for s in every]
+    xs = [np.asarray(s.x, dtype=float) for s in every if s.x is not None]
     across = span("x", xs, log_x) if x_range is None else span("x_range", [x_range], log_x, pad=0)
     ys = [a for s in every for a in (s.y, s.low, s.high)]
     up = span("y", ys, log_y, zero=True) if y_range is None else span("y_range", [y_range], log_y, pad=0)
     ends = (_unlog(across, log_x), _unlog(up, log_y))
-    drawn = [traces(group, ends, bars=max(np.size(s.x) for s in every) <= 12) for group in frames]
+    drawn = [traces(group, ends, bars=max((a.size for a in xs), default=0) <= 12) for group in frames]
     direct = not moving and _ends_stand_clear(frames[0], ends, (log_x, log_y))
     labels = [end_labels(frames[0], ends)] if direct else []
-    xaxis = axis(x, log_x, range=across, **ticks(across, log_x, x_ticks, [a for a in xs if a is not None]))
-    layout = {"xaxis": xaxis, "yaxis": axis(y, log_y, range=up, **ticks(up, log_y, y_ticks))}
-    fig = figure(drawn[0] + labels, title, alt, height, **layout)
+    xaxis = axis(x, log_x, range=across, **ticks(across, log_x, x_ticks, np.concatenate(xs)))
+    yaxis = axis(y, log_y, range=up, **ticks(up, log_y, y_ticks))
+    fig = figure(drawn[0] + labels, title, alt, height, xaxis=xaxis, yaxis=yaxis)
     if direct:
         longest = max(len(part) for s in frames[0] for part in wrap(s.name, 12).split("<br>"))
         fig.update_layout(margin_r=16 + round(7.3 * longest))
@@ -201,7 +197,7 @@ def _unlog(range_: list[float], log: bool) -> tuple[float, float]:
 
 
 def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool]) -> bool:
-    """Whether at most four lines end at the right edge, more than 6 % of the height apart, with short names."""
+    """Whether at most four lines with short names end at the right edge, 7 % of the height apart."""
     if len(series) > 4 or any(len(part) > 15 for s in series for part in wrap(s.name, 12).split("<br>")):
         return False
     spots = []
@@ -209,10 +205,8 @@ def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool])
         x, y = points(s, ends)
         last = np.flatnonzero(np.isfinite(y))[-1:]
         places = [_share(a[last], end, log) for a, end, log in zip((x, y), ends, logs, strict=True)]
-        spots += [
-            (right, up, 0.07 * (1 + wrap(s.name, 12).count("<br>")))
-            for right, up in zip(*places, strict=True)
-        ]
+        needs = 0.07 * (1 + wrap(s.name, 12).count("<br>"))
+        spots += [(right, up, needs) for right, up in zip(*places, strict=True)]
     at_edge = all(0.9 <= right <= 1 and 0 <= up <= 1 for right, up, _ in spots)
     spots.sort(key=lambda spot: spot[1])
     return at_edge and all(b[1] - a[1] > (a[2] + b[2]) / 2 for a, b in pairwise(spots))
@@ -226,12 +220,12 @@ def _share(values: np.ndarray, end: tuple[float, float], log: bool) -> np.ndarra
 
 def add_legend(fig: go.Figure, names: list[str], top: int | None) -> None:
     """A legend in one or two columns below the plot, or ``top`` pixels from the upper edge."""
-    columns = 2 if max(map(len, names)) <= 16 else 1
+    columns = 2 if max(map(len, names)) <= 14 else 1
     room = 8 + 21 * -(-len(names) // columns)
-    place = (
-        {"y": 0, "yanchor": "bottom"} if top is None else {"y": 1 - top / fig.layout.height, "yanchor": "top"}
-    )
-    entry = {"entrywidth": 0.98 / columns, "entrywidthmode": "fraction", "itemclick": False}
+    place: dict[str, Any] = {"y": 0, "yanchor": "bottom"}
+    if top is not None:
+        place = {"y": 1 - top / fig.layout.height, "yanchor": "top"}
+    entry = {"entrywidth": 0.49 if columns == 2 else 0.95, "entrywidthmode": "fraction", "itemclick": False}
     look = {"orientation": "h", "x": 0, "yref": "container", "font": {"size": 12}, "itemdoubleclick": False}
     margin = fig.layout.margin
     fig.update_layout(showlegend=True, legend=entry | look | place)

@@ -20,8 +20,8 @@ class Style(NamedTuple):
     dash: str
 
 
-# Each colour has a contrast of at least 3:1 on white and on the dark page (#14181e). The first eight stay apart
-# for colour-blind readers too; the others are told from their relatives by marker and dash.
+# Each colour has a contrast of at least 3:1 on white and on the dark page (#14181e). The first eight stay
+# apart for colour-blind readers too; the others are told from their relatives by marker and dash.
 STYLES: dict[str, Style] = {
     "softmax": Style("#e66708", "circle", "dash"),
     "linear": Style("#2a65b9", "square", "longdash"),
@@ -45,7 +45,7 @@ DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58
 
 
 def plain(values: Any) -> list[Any]:
-    """Nested lists of plain numbers: whole ones kept, others to five significant digits, no number as None."""
+    """Nested lists of plain numbers: whole ones kept, others to five significant digits, None for NaN."""
     array = np.asarray(values, dtype=float)
     return [plain(row) for row in array] if array.ndim > 1 else [_number(v) for v in array.tolist()]
 
@@ -56,9 +56,9 @@ def _number(value: float) -> float | int | None:
     return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.5g}")
 
 
-def text(value: float) -> str:
-    """A number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>."""
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
+def text(value: float, power: bool = False) -> str:
+    """A number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>; always the last form if ``power``."""
+    if value == 0 or (1e-3 <= abs(value) < 1e6 and not power):
         return f"{float(f'{value:.4g}'):,g}"
     mantissa, exponent = f"{value:.2e}".split("e")
     factor = f"{float(mantissa):g}×" if float(mantissa) != 1 else ""
@@ -85,37 +85,45 @@ def words(**arguments: str) -> None:
 def figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any) -> go.Figure:
     """A figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
     words(title=title, alt=alt)
-    text = wrap(title, 44)
+    text = balanced(title)
     top = below_title(title) + above
     heading = {"text": text, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
-    fonts = {
-        "size": 13,
-        "family": "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif",
-    }
+    pad = {
+        "l": 10,
+        "t": 21 if "<br>" in text else 10,
+    }  # plotly raises a title of several lines by half a line
+    family = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
     base: dict[str, Any] = {
-        "template": "plotly_white", "autosize": True, "height": height, "dragmode": False, "hovermode": "closest",
-        "meta": {"alt": alt.strip()}, "font": fonts, "margin": {"l": 8, "r": 12, "t": top, "b": 44},
-        "title": heading | {"font": {"size": 15}, "pad": {"l": 10, "t": 10}},
+        "template": "plotly_white", "autosize": True, "height": height, "dragmode": False,
+        "meta": {"alt": alt.strip()}, "hovermode": "closest",
+        "font": {"size": 13, "family": family},
+        "margin": {"l": 8, "r": 12, "t": top, "b": 44},
+        "title": heading | {"font": {"size": 15}, "pad": pad},
     }  # fmt: skip
     return go.Figure(data=data, layout=base | {"showlegend": False} | layout)
 
 
 def below_title(title: str) -> int:
     """Pixels from the figure's top edge to just below its title."""
-    return 22 + 20 * (1 + wrap(title, 44).count("<br>"))
+    return 16 + 20 * (1 + balanced(title).count("<br>"))
+
+
+def balanced(title: str) -> str:
+    """The title in lines of at most 42 characters (a phone's width) and of about equal length."""
+    lines = wrap(title, 42).count("<br>")
+    return wrap(title, next(n for n in range(10, 43) if wrap(title, n).count("<br>") == lines))
 
 
 def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
     """An axis that leaves touch scrolling to the page (a fixed range) and makes room for its own labels."""
     words = {"text": wrap(title, 40), "standoff": 8, "font": {"size": 13}}
-    base = {
-        "title": words,
-        "automargin": True,
-        "fixedrange": True,
+    base = {"title": words, "automargin": True, "fixedrange": True, "tickfont": {"size": 12}}
+    lines = {
         "zeroline": False,
-        "tickfont": {"size": 12},
+        "showline": True,
+        "linecolor": NEUTRAL["reference"],
+        "gridcolor": "rgba(128,134,144,0.25)",
     }
-    lines = {"showline": True, "linecolor": NEUTRAL["reference"], "gridcolor": "rgba(128,134,144,0.25)"}
     return base | lines | {"type": "log" if log else "linear"} | more
 
 
@@ -134,21 +142,16 @@ def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: f
 
 
 def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
-    """Ticks as given (values, or value -> words); on a log axis else powers of two, of ten, or round numbers."""
-    if isinstance(given, Mapping):
-        return {
-            "tickvals": plain(list(given)),
-            "ticktext": [str(word) for word in given.values()],
-            "tickangle": 0,
-        }
+    """Ticks as given (values, or value -> words); else, if log, powers of two or ten, or round numbers."""
     if given is None and not log:
         return {}
-    marks = (
-        sorted(set(np.ravel(given).tolist())) if given is not None else _log_ticks(span, np.unique(values))
-    )
-    powers = given is None and math.log2(marks[-1]).is_integer() and marks[-1] > 10
-    words = [f"{v:g}" if v < 1e6 and powers else text(v) for v in marks]
-    return {"tickvals": plain(marks), "ticktext": words, "tickangle": 0}
+    if isinstance(given, Mapping):
+        marks, shown = list(given), [str(word) for word in given.values()]
+    else:
+        marks = _log_ticks(span, np.unique(values)) if given is None else list(given)
+        powers = log and max(marks) >= 1e6
+        shown = [text(v, powers) if powers or v % 1 or v < 1000 else str(int(v)) for v in marks]
+    return {"tickvals": plain(marks), "ticktext": shown, "tickangle": 0}
 
 
 def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
@@ -160,11 +163,14 @@ def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
     elif span[1] - span[0] >= 0.8:
         marks = [m * 10.0**e for e in range(math.floor(span[0]), math.ceil(span[1])) for m in (1, 2, 5)]
     else:
-        low, high = 10 ** span[0], 10 ** span[1]
-        raw = (high - low) / 4
-        step = min(
-            (m * 10.0 ** math.floor(math.log10(raw)) for m in (1, 2, 2.5, 5, 10)), key=lambda s: abs(s - raw)
-        )
-        marks = [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        marks = _round_marks(10 ** span[0], 10 ** span[1])
     marks = [m for m in marks if span[0] <= math.log10(m) <= span[1]]
     return marks[:: 1 + (len(marks) - 1) // 6]
+
+
+def _round_marks(low: float, high: float) -> list[float]:
+    """About four evenly spaced round numbers from ``low`` to ``high``."""
+    rough = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = min((factor * unit for factor in (1, 2, 2.5, 5, 10)), key=lambda s: abs(s - rough))
+    return [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]

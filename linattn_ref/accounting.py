@@ -7,7 +7,7 @@ matrix product has two gradients of its own size. Norms, activations and softmax
 import torch
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers import MIXERS
+from linattn_ref.mixers import mixer_of
 from linattn_ref.model import LanguageModel
 
 
@@ -39,11 +39,12 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
 def flops_exact(config: ModelConfig, seq_len: int) -> int:
     """Matmul FLOPs of forward and backward on one sequence, from the real widths, as torch counts them.
 
-    The output layer is included, the embedding look-up is free.
+    The output layer is included, the embedding look-up is free. (At one token torch counts less: there it
+    takes outer products and products with one row to be no matrix products.)
     """
     d, T = config.d_model, seq_len
     projections = 2 * T * (4 * d * d + 3 * d * config.ff_width)
-    mixing = MIXERS[config.mixer].mixing_flops(config, T)
+    mixing = mixer_of(config).mixing_flops(config, T)
     return 3 * (config.n_layers * (projections + mixing) + 2 * T * d * config.vocab_size)
 
 
@@ -51,6 +52,6 @@ def state_bytes(
     config: ModelConfig, seq_len: int, batch_size: int = 1, dtype: torch.dtype = torch.bfloat16
 ) -> int:
     """Bytes that decoding carries after ``seq_len`` tokens: a KV cache in ``dtype``, or states in float32."""
-    mixer = MIXERS[config.mixer]
+    mixer = mixer_of(config)
     width = torch.promote_types(dtype, torch.float32).itemsize if mixer.state_in_float32 else dtype.itemsize
     return batch_size * config.n_layers * mixer.state_numel(config, seq_len) * width

@@ -52,6 +52,8 @@ class ModelConfig:
         for name in ("d_model", "n_layers", "n_heads", "vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        if self.d_ff < 0:
+            raise ValueError(f"d_ff: got {self.d_ff}, expected at least 0")
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model: got {self.d_model}, expected a multiple of n_heads = {self.n_heads}")
         if self.feature_map not in FEATURE_MAPS:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
-from linattn_ref.mixers import MIXERS
+from linattn_ref.mixers import mixer_of
 from linattn_ref.mixers.base import State, positions
 from linattn_ref.shapes import Float, Int, Tensor
 
@@ -38,7 +38,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.mixer = MIXERS[config.mixer](config, layer)
+        self.mixer = mixer_of(config)(config, layer)
         self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.mlp = GatedMLP(config)
 
@@ -62,10 +62,8 @@ class LanguageModel(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        if config.mixer not in MIXERS:
-            raise ValueError(f"mixer: got {config.mixer!r}, expected one of {sorted(MIXERS)}")
         if not config.positions:
-            config = replace(config, positions=MIXERS[config.mixer].default_positions)  # type: ignore[arg-type]
+            config = replace(config, positions=mixer_of(config).default_positions)  # type: ignore[arg-type]
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
@@ -84,8 +82,10 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
-        if tokens.ndim != 2 or tokens.is_floating_point():
-            raise ValueError(f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected integers [B, T]")
+        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
+            raise ValueError(
+                f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T]"
+            )
         start, layers = state or (0, (None,) * len(self.blocks))
         x = self.embedding(tokens)
         if self.config.positions == "sinusoidal":
@@ -118,10 +118,9 @@ def generate(
     """Prefill the prompt, then sample one token at a time from the carried state."""
     if temperature <= 0:
         raise ValueError(f"temperature: got {temperature}, expected a number above 0")
-    logits, state = model(prompt)
-    tokens = []
+    tokens, state = [prompt], None
     for _ in range(n_tokens):
+        logits, state = model(tokens[-1], state)
         probabilities = (logits[:, -1].float() / temperature).softmax(-1)
         tokens.append(torch.multinomial(probabilities, 1, generator=generator))
-        logits, state = model(tokens[-1], state)
-    return torch.cat(tokens, 1) if tokens else prompt[:, :0]
+    return torch.cat([prompt[:, :0], *tokens[1:]], 1)

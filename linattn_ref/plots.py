@@ -1,10 +1,12 @@
 """Every figure of the book comes from here: arrays in, a plotly ``Figure`` out.
 
-Nothing here reads a file, changes a global setting or shows anything. Every figure has one message, said by its
-title, and an ``alt`` text that says what is to be seen (kept in ``layout.meta["alt"]``, where the page finds it).
-Numbers are drawn to five significant digits, as plain lists, so that a stored notebook stays small and the same.
+Nothing here reads a file, changes a global setting or shows anything. Every figure has one message, said by
+its title, and an ``alt`` text of at least 40 characters that says what is to be seen (kept in
+``layout.meta["alt"]``, where the page finds it). Numbers are drawn to five significant digits, as plain
+lists, so that a stored notebook stays small and the same.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from ._plot_heat import cell_ticks, colours, heat, heat_trace, matrix_of
+from ._plot_heat import COLOUR_KEY, add_colour_key, cell_ticks, colours, heat, heat_trace, matrix_of
 from ._plot_lines import Series, add_legend, chart
 from ._plot_style import (
     ARCHITECTURES,
@@ -37,15 +39,15 @@ __all__ = [
     "ARCHITECTURES", "DIVERGING", "NEUTRAL", "SEQUENTIAL", "STYLES", "Series", "Style",
     "bars", "heatmap", "heatmap_frames", "heatmaps", "line_frames", "lines", "state_walk", "tile_walk",
 ]  # fmt: skip
-BAR, DIAMOND = "denominator so far / final denominator", "exp(maximum so far − final maximum)"
+BAR, DIAMOND = "share of the final denominator", "exp(maximum − final maximum)"
 
 
 def lines(series: Sequence[Series], *, title: str, x: str, y: str, alt: str, **options: Any) -> go.Figure:
     """Lines over a shared x. Measured: markers; theory: dashed, no marker; reference: dotted grey.
 
-    ``options``: ``log_x``, ``log_y`` (False), ``x_ticks``, ``y_ticks`` (values, or value -> words), ``x_range``,
-    ``y_range`` (in data units), ``height`` (pixels). Up to four lines whose right ends stand clear of each other carry
-    their name there; otherwise a legend stands below the plot.
+    ``options``: ``log_x``, ``log_y`` (False), ``x_ticks``, ``y_ticks`` (values, or value -> words),
+    ``x_range``, ``y_range`` (in data units), ``height`` (pixels). Up to four lines whose right ends stand
+    clear of each other carry their names there; otherwise a legend stands below the plot.
     """
     return chart([list(series)], title, x, y, alt, **options)[0]
 
@@ -62,22 +64,22 @@ def line_frames(
 ) -> go.Figure:
     """Lines that change with a slider: ``frames`` is a list of (label, series), options as for ``lines``.
 
-    Every frame draws the same series, in the same order. The axes hold all frames and never move, so a movement on the
-    page is a movement of the data.
+    Every frame draws the same series, in the same order. The axes hold all frames and never move, so whatever
+    moves is the data.
     """
     labels = _labels(frames)
     names = [[(s.name, s.kind) for s in group] for _, group in frames]
     if any(group != names[0] for group in names):
-        raise ValueError(
-            "frames: the series differ from frame to frame, expected the same names and kinds in each"
-        )
-    fig, traces = chart([list(group) for _, group in frames], title, x, y, alt, moving=True, **options)
+        raise ValueError("frames: the series differ, expected the same names and kinds in every frame")
+    options = {"height": 420, "moving": True} | options
+    fig, traces = chart([list(group) for _, group in frames], title, x, y, alt, **options)
     return _add_slider(fig, labels, traces, slider)
 
 
 def bars(
     names: Sequence[str], values: ArrayLike, *, title: str, x: str, y: str, alt: str, log: bool = False,
-    architectures: Sequence[str | None] | None = None, labels: Sequence[str] | None = None, height: int | None = None,
+    architectures: Sequence[str] | None = None, labels: Sequence[str] | None = None,
+    height: int | None = None,
 ) -> go.Figure:  # fmt: skip
     """Horizontal bars ``[n]``, first on top, each with its value beside it.
 
@@ -86,37 +88,36 @@ def bars(
     words(x=x, y=y)
     array = np.asarray(values, dtype=float)
     if array.shape != (len(names),) or not np.isfinite(array).all() or len(names) == 0:
-        raise ValueError(
-            f"values: got shape {array.shape}, expected ({len(names) or 'n >= 1'},), finite: one a name"
-        )
+        raise ValueError(f"values: got {array}, expected one finite number for each of {len(names)} names")
     for name, given in (("architectures", architectures), ("labels", labels)):
         if given is not None and len(given) != len(names):
             raise ValueError(f"{name}: got {len(given)}, expected {len(names)}, one a name")
-    colours = [
-        ARCHITECTURES.get(a or "", STYLES["linear"].colour) for a in architectures or [None] * len(names)
-    ]
     shown = list(labels) if labels is not None else [text(v) for v in array]
     across = span("values", [array] if log else [array, [0.0]], log, pad=0.06 if log else 0)
-    room = 0.05 + 0.03 * max(map(len, shown))
-    across = [
-        across[0] - room * (np.ptp(across) if array.min() < 0 and not log else 0),
-        across[1] + room * np.ptp(across),
-    ]
-    trace: Trace = {
-        "x": plain(array),
-        "y": [wrap(str(n), 16) for n in names],
-        "text": shown,
-        "cliponaxis": False,
-    }
-    trace |= {"hovertemplate": "%{y}: %{text}<extra></extra>", "textfont": {"size": 12}}
+    width = max(len(re.sub("<.*?>", "", word)) for word in shown)
+    room = (0.05 + 0.03 * width) * (across[1] - across[0])
+    across = [across[0] - room * (array.min() < 0), across[1] + room]
+    trace: Trace = {"x": plain(array), "y": [wrap(name, 16) for name in names], "text": shown}
+    trace |= {"hovertemplate": "%{y}: %{text}<extra></extra>", "textfont": {"size": 12}, "cliponaxis": False}
+    trace["marker"] = {"color": _bar_colours(architectures, len(names))}
     if log:
         trace |= {"type": "scatter", "mode": "markers+text", "textposition": "middle right"}
-        trace["marker"] = {"color": colours, "size": 12}
+        trace["marker"] |= {"size": 12}
     else:
-        trace |= {"type": "bar", "orientation": "h", "textposition": "outside", "marker": {"color": colours}}
-    names_axis = axis(y, autorange="reversed", type="category", showgrid=False)
+        trace |= {"type": "bar", "orientation": "h", "textposition": "outside"}
+    names_axis = axis(y, autorange="reversed", showgrid=False) | {"type": "category"}
     xaxis = axis(x, log, range=across, **ticks(across, log))
     return figure([trace], title, alt, height or 120 + 34 * len(names), xaxis=xaxis, yaxis=names_axis)
+
+
+def _bar_colours(architectures: Sequence[str] | None, count: int) -> list[str]:
+    """A colour for each bar: its architecture's, or one for all."""
+    if architectures is None:
+        return [ARCHITECTURES["linear"]] * count
+    unknown = [name for name in architectures if name not in ARCHITECTURES]
+    if unknown:
+        raise ValueError(f"architectures: got {unknown}, expected names among {', '.join(ARCHITECTURES)}")
+    return [ARCHITECTURES[name] for name in architectures]
 
 
 def heatmap(
@@ -124,9 +125,10 @@ def heatmap(
 ) -> go.Figure:
     """A matrix ``[rows, columns]``, row 0 on top: for attention, queries go down and keys across.
 
-    ``options``: ``mask_upper`` (False; leaves what lies above the diagonal blank), ``diverging`` (False; colours
-    symmetric about 0), ``zmin``, ``zmax``, ``text`` (False; writes the values into at most 8 columns), ``x_labels``,
-    ``y_labels`` (words for columns and rows), ``height``. NaN and infinite entries stay blank.
+    ``options``: ``mask_upper`` (False; leaves what lies above the diagonal blank), ``diverging`` (False;
+    colours symmetric about 0), ``zmin``, ``zmax``, ``text`` (False; writes the values into at most 8
+    columns), ``x_labels``, ``y_labels`` (words for columns and rows), ``height``. NaN and infinite entries
+    stay blank.
     """
     return heatmaps([("", matrix)], title=title, x=x, y=y, alt=alt, colourbar=colourbar, **options)
 
@@ -141,7 +143,7 @@ def heatmaps(
     colourbar: str,
     **options: Any,
 ) -> go.Figure:
-    """Up to four matrices (name, ``[rows, columns]``) in two columns, with one colour scale; options as ``heatmap``."""
+    """Up to four matrices (name, ``[rows, columns]``) on one colour scale; options as for ``heatmap``."""
     return heat([list(panels)], title, x, y, alt, colourbar, **options)[0]
 
 
@@ -151,7 +153,7 @@ def heatmap_frames(
 ) -> go.Figure:  # fmt: skip
     """Matrices that change with a slider, on one fixed colour scale; options as ``heatmap``.
 
-    ``frames`` is a list of (label, matrix), or of (label, [matrix, matrix]) with the names of the two in ``panels``.
+    ``frames`` is a list of (label, matrix), or of (label, [matrix, matrix]) with their names in ``panels``.
     """
     labels = _labels(frames)
     single = len(panels) == 1
@@ -161,12 +163,13 @@ def heatmap_frames(
             f"frames: got {[len(g) for g in groups]} matrices, expected {len(panels)}, as panels names"
         )
     named = [list(zip(panels, group, strict=True)) for group in groups]
+    options = {"height": 450 if single else 420} | options
     fig, drawn = heat(named, title, x, y, alt, colourbar, **options)
     return _add_slider(fig, labels, drawn, slider)
 
 
 def state_walk(states: ArrayLike, writes: ArrayLike, *, slider: str = "step t", **options: Any) -> go.Figure:
-    """A state ``[T, K, V]`` beside what each step writes into it ``[T, K, V]``, on one diverging colour scale.
+    """A state ``[T, K, V]`` beside what each step writes into it ``[T, K, V]``, on one colour scale.
 
     Steps count from 1; the other arguments are those of ``heatmap_frames``.
     """
@@ -176,21 +179,26 @@ def state_walk(states: ArrayLike, writes: ArrayLike, *, slider: str = "step t", 
             f"writes: got {write.shape} beside states {state.shape}, expected [T, K, V] for both"
         )
     frames = [(t + 1, [write[t], state[t]]) for t in range(len(state))]
-    defaults = {"panels": ("what step t writes", "the state after it"), "diverging": True}
+    defaults: dict[str, Any] = {"panels": ("what step t writes", "the state after it"), "diverging": True}
     return heatmap_frames(frames, slider=slider, **(defaults | options))
 
 
 def tile_walk(
     scores: ArrayLike, tile: int, *, title: str, alt: str, slider: str = "tile", x: str = "key position",
-    y: str = "query position", colourbar: str = "score", height: int = 420,
+    y: str = "query position", colourbar: str = "score", height: int = 500,
 ) -> go.Figure:  # fmt: skip
     """Causal scores ``[T, T]`` read tile by tile, as online softmax does, with what each row then holds.
 
     Left: what has been read, the current tile outlined. Right, row by row: the share of the final denominator
-    collected so far (bar) and exp(maximum so far - final maximum) (diamond), which jumps when a maximum is beaten.
+    collected so far (bar) and exp(maximum so far - final maximum) (diamond), which jumps when a larger score
+    comes. The frames hold every score once a tile, so keep T at 32 or below.
     """
     grid = matrix_of(scores, True, False)
     length = len(grid)
+    if np.isnan(grid[np.tril_indices(length)]).any():
+        raise ValueError(
+            "scores: got a value that is not finite on or below the diagonal, expected finite ones"
+        )
     if not 1 <= tile <= length:
         raise ValueError(f"tile: got {tile}, expected a length from 1 to {length}, the number of rows")
     count = -(-length // tile)
@@ -198,21 +206,14 @@ def tile_walk(
     stages = [_tile_stage(grid, tile, i, j) for i, j in visits]
     faded = heat_trace(grid, 0, False) | {"opacity": 0.25, "hoverinfo": "skip"}
     names = [f"query {i + 1}, key {j + 1}" for i, j in visits]
-    side = axis(
-        "share of its final value", range=[0, 1.08], domain=[0.66, 1], anchor="y", tickvals=[0, 0.5, 1]
-    )
+    side = axis("of the final value", range=[0, 1.08], domain=[0.66, 1], anchor="y", tickvals=[0, 0.5, 1])
     across = axis(x, range=[-0.5, length - 0.5], domain=[0, 0.6], showgrid=False, **cell_ticks(length, None))
     down = axis(y, range=[length - 0.5, -0.5], showgrid=False, **cell_ticks(length, None))
     drawn = [[faded, *stage] for stage in stages]
-    layout = {
-        "xaxis": across,
-        "xaxis2": side,
-        "yaxis": down,
-        "coloraxis": colours([grid], False, None, None, colourbar),
-    }
-    fig = figure(drawn[0], title, alt, height, 56, bargap=0.3, **layout)
-    fig.update_layout(coloraxis_colorbar_y=1 - below_title(title) / height)
-    add_legend(fig, [BAR, DIAMOND], below_title(title) + 56)
+    axes = {"xaxis": across, "xaxis2": side, "yaxis": down, "coloraxis": colours([grid], False, None, None)}
+    fig = figure(drawn[0], title, alt, height, COLOUR_KEY, bargap=0.3, **axes)
+    add_legend(fig, [BAR, DIAMOND], below_title(title))
+    add_colour_key(fig, colourbar)
     return _add_slider(fig, names, drawn, slider)
 
 
@@ -228,18 +229,13 @@ def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
     corners = {"x": [left, right, right, left, left], "y": [top, top, bottom, bottom, top], "mode": "lines"}
     frame = {"type": "scatter", "line": {"color": NEUTRAL["outline"], "width": 3}, "showlegend": False}
     here = {"y": list(range(len(grid))), "xaxis": "x2", "yaxis": "y"}
-    bar = {"type": "bar", "orientation": "h", "x": plain(share), "name": BAR}
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": plain(np.where(peak > 0, peak, np.nan)),
-        "name": DIAMOND,
-    }
-    blue, orange = STYLES["linear"].colour, STYLES["softmax"].colour
-    return [
-        heat_trace(np.where(read, grid, np.nan), 0, False), corners | frame | {"hoverinfo": "skip"},
-        here | bar | {"marker": {"color": blue}}, here | dots | {"marker": {"color": orange, "symbol": "diamond", "size": 9}},
-    ]  # fmt: skip
+    bar: Trace = {"type": "bar", "orientation": "h", "x": plain(share), "name": BAR}
+    known = plain(np.where(peak > 0, peak, np.nan))
+    dots: Trace = {"type": "scatter", "mode": "markers", "x": known, "name": DIAMOND}
+    bar |= {"marker": {"color": ARCHITECTURES["linear"], "line": {"width": 0}}}
+    dots |= {"marker": {"color": ARCHITECTURES["softmax"], "symbol": "diamond", "size": 9}}
+    shown = heat_trace(np.where(read, grid, np.nan), 0, False)
+    return [shown, corners | frame | {"hoverinfo": "skip"}, here | bar, here | dots]
 
 
 def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:

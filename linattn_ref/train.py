@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from linattn_ref.checkpoint import Row, TrainState, identity_of, load_checkpoint, save_checkpoint, write_rows
 from linattn_ref.distributed import World, current_world, default_device, distributed
+from linattn_ref.model import LanguageModel, ModelConfig
 from linattn_ref.tasks import ByteCorpus
 from linattn_ref.train_config import TrainConfig, learning_rate
 
@@ -64,8 +65,8 @@ def train(
     """Train ``model`` in place, next byte by next byte, and return one row per step.
 
     Batches come from a generator of this run's own, so nothing else that is random has an influence. On the
-    CPU a run that was stopped and resumed gives the same losses and weights, bit for bit, as one that was not
-    (with a model that draws no random numbers, such as dropout, of its own).
+    CPU a run that was stopped and resumed gives the same losses and weights, bit for bit, as one that was
+    not (on equally many threads, and with a model that draws no random numbers of its own, as dropout does).
 
     The model is left in evaluation mode, on ``device``.
 
@@ -211,8 +212,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line: build model and corpus, train, write the rows, print the last one."""
-    from linattn_ref.model import LanguageModel, ModelConfig
-
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -221,13 +220,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         sizes = ModelConfig(
             mixer=args.mixer, d_model=args.d_model, n_layers=args.n_layers, n_heads=args.n_heads
         )
-        text = ByteCorpus.from_path(args.text, max_bytes=args.max_bytes) if args.text else None
-        corpus = text or ByteCorpus.python_stdlib(args.max_bytes)
+        if args.text is None:
+            corpus = ByteCorpus.python_stdlib(args.max_bytes)
+        else:
+            corpus = ByteCorpus.from_path(args.text, max_bytes=args.max_bytes)
+        torch.manual_seed(config.seed)  # for the weights to start from
+        model = LanguageModel(sizes)
     except ValueError as error:
         parser.error(str(error))
     with distributed() as world:
-        torch.manual_seed(config.seed)  # the weights to start from: the same on every rank
-        model = LanguageModel(sizes)
         rows = train(model, corpus, config, device=args.device, checkpoint=args.checkpoint)
         if world.rank == 0:
             if args.out is not None:

@@ -32,7 +32,7 @@ class TrainConfig:
     eval_every: int = _option(50, "steps between evaluations; the last step is always evaluated")
     eval_batches: int = _option(4, "validation batches, the same at each evaluation and for every seed")
     checkpoint_every: int = _option(100, "steps between checkpoints; the last step always writes one")
-    seed: int = _option(0, "of the order of the training data")
+    seed: int = _option(0, "of the training batches; on the command line, of the first weights too")
     dtype: str | None = _option(
         None, "float32, bfloat16 (autocast), or none given: bfloat16 on GPUs that have it"
     )

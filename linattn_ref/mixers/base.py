@@ -1,5 +1,6 @@
 """What every token mixer is: x in, (y, state) out, the same call for training, prefill and decoding."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ class Mixer(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
+        if not config.positions:
+            config = replace(config, positions=self.default_positions)  # type: ignore[arg-type]
         self.config, self.layer = config, layer
         self.ops = ops_of(config.backend)
 
@@ -46,6 +49,12 @@ def positions(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"]:
     """start, start + 1, ... in float32 at least: half precision cannot count beyond 2048."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     return torch.arange(start, start + x.shape[1], device=x.device, dtype=dtype)
+
+
+def check_rotation(config: ModelConfig, width: int) -> None:
+    """RoPE turns planes: the width that it works on must be even."""
+    if config.positions == "rope" and width % 2:
+        raise ValueError(f"positions: got 'rope' for heads of width {width}, expected an even width")
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B T H K"]:

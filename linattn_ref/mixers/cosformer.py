@@ -18,6 +18,8 @@ class CosformerMixer(Mixer):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__(config, layer)
+        if config.positions == "rope":
+            raise ValueError("positions: got 'rope' with cosformer, which re-weights by distance itself")
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
 
@@ -26,6 +28,10 @@ class CosformerMixer(Mixer):
     ) -> tuple[Float[Tensor, "B T D"], State]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         S, start = (None, 0) if state is None else state
+        if start + x.shape[1] > self.config.max_length:
+            raise ValueError(
+                f"max_length: got {start + x.shape[1]} tokens, expected at most {self.config.max_length}"
+            )
         t = positions(x, start)
         q, k = (self.ops.cos_reweight(torch.relu(z), t, self.config.max_length) for z in (q, k))
         o, S = self.ops.normalised(self.ops.chunk_linear_attention, q, k, v, initial_state=S)

@@ -3,7 +3,15 @@
 from torch import nn
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, State, chunk_flops, merge_heads, positions, split_heads
+from linattn_ref.mixers.base import (
+    Mixer,
+    State,
+    check_rotation,
+    chunk_flops,
+    merge_heads,
+    positions,
+    split_heads,
+)
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 from linattn_ref.shapes import Float, Tensor
 
@@ -26,6 +34,7 @@ class LinearMixer(Mixer):
             raise ValueError(
                 "positions: got 'rope' with normaliser 'denominator', expected normaliser 'norm'"
             )
+        check_rotation(self.config, feature_width(config))
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
         self.norm = nn.RMSNorm(config.head_dim, config.norm_eps) if config.normaliser == "norm" else None
@@ -36,7 +45,7 @@ class LinearMixer(Mixer):
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         S, start = (None, 0) if state is None else state
         phi = FEATURE_MAPS[self.config.feature_map].apply
-        q, k = phi(q), phi(k)
+        q, k = phi(q).to(v.dtype), phi(k).to(v.dtype)  # on a GPU, autocast computes exp in float32
         if self.config.positions == "rope":
             t = positions(x, start)
             q, k = (self.ops.rotate(z, t, self.config.rope_base) for z in (q, k))
@@ -45,7 +54,7 @@ class LinearMixer(Mixer):
             o, S = self.ops.normalised(op, q, k, v, initial_state=S)
         else:
             o, S = op(q, k, v, initial_state=S)
-            o = self.norm(o)
+            o = self.norm(o.to(self.norm.weight.dtype))  # under autocast, o is half and the gain is not
         return self.out(merge_heads(o)), (S, start + x.shape[1])
 
     @classmethod

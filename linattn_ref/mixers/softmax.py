@@ -3,7 +3,7 @@
 from torch import nn
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, State, merge_heads, positions, split_heads
+from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, positions, split_heads
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -19,6 +19,7 @@ class SoftmaxMixer(Mixer):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__(config, layer)
+        check_rotation(self.config, config.head_dim)
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
 

@@ -1,7 +1,7 @@
 """Which op exists in which form. The ladder of tests and the table in the book read this registry."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from linattn_ref.ops.linear import (
     chunk_linear_attention,
@@ -15,13 +15,22 @@ from linattn_ref.ops.softmax import (
 )
 
 
+def supports_all(case: Any) -> bool:
+    return True
+
+
 class Form(NamedTuple):
-    """One function of one op. ``chunked`` says that it takes ``chunk_size``."""
+    """One function of one op.
+
+    ``chunked`` says that it takes ``chunk_size``; ``supports(case)``, which sizes and dtypes it takes: all,
+    for a reference. A form must raise for a case that it does not support.
+    """
 
     op: str
     form: str
     function: Callable
     chunked: bool = False
+    supports: Callable[[Any], bool] = supports_all
 
 
 FORMS: tuple[Form, ...] = (

@@ -81,27 +81,33 @@ def check_log_decay(log_decay: Tensor, q: Tensor) -> None:
     require(low > -float("inf"), "log_decay", f"a smallest value of {low:.4g}", "finite values")
 
 
-def check_state(state: Tensor, q: Tensor, v: Tensor) -> None:
+def check_one_token(q: Tensor) -> None:
+    """A step takes T = 1."""
+    require(isinstance(q, Tensor), "q", type(q).__name__, "a torch.Tensor")
+    require(q.ndim == 4 and q.shape[1] == 1, "q", f"shape {shape_of(q)}", "[B, 1, H, K], one token")
+
+
+def check_state(state: Tensor, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
     """The linear state ``[B, H, K, V]`` in the dtype the op computes in."""
     B, _, H, K = q.shape
     expected = f"[{B}, {H}, {K}, {v.shape[-1]}]"
-    require(isinstance(state, Tensor), "initial_state", type(state).__name__, "a torch.Tensor or None")
-    require(
-        list(state.shape) == [B, H, K, v.shape[-1]], "initial_state", f"shape {shape_of(state)}", expected
-    )
-    require(state.dtype == compute_dtype(q), "initial_state", state.dtype, f"{compute_dtype(q)}")
-    require(state.device == q.device, "initial_state", state.device, f"the device of q, {q.device}")
+    require(isinstance(state, Tensor), name, type(state).__name__, "a torch.Tensor or None")
+    require(list(state.shape) == [B, H, K, v.shape[-1]], name, f"shape {shape_of(state)}", expected)
+    require(state.dtype == compute_dtype(q), name, state.dtype, f"{compute_dtype(q)}")
+    require(state.device == q.device, name, state.device, f"the device of q, {q.device}")
 
 
-def check_cache(cache: KVCache, q: Tensor, v: Tensor) -> None:
+def check_cache(cache: KVCache, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
     """A ``KVCache`` of S earlier tokens, in the dtype of the inputs."""
     B, _, H, K = q.shape
-    require(isinstance(cache, tuple) and len(cache) == 2, "initial_state", type(cache).__name__, "a KVCache")
-    S = cache[0].shape[1] if cache[0].ndim == 4 else "S"
-    for name, x, width in (("k", cache[0], K), ("v", cache[1], v.shape[-1])):
-        expected = f"[{B}, {S}, {H}, {width}]"
-        require(list(x.shape) == [B, S, H, width], f"initial_state.{name}", f"shape {shape_of(x)}", expected)
-        require(x.dtype == q.dtype, f"initial_state.{name}", x.dtype, f"the dtype of q, {q.dtype}")
+    require(isinstance(cache, tuple) and len(cache) == 2, name, type(cache).__name__, "a KVCache")
+    S: int | str = "S"
+    for part, x, width in ((f"{name}.k", cache[0], K), (f"{name}.v", cache[1], v.shape[-1])):
+        require(isinstance(x, Tensor), part, type(x).__name__, "a torch.Tensor")
+        S = x.shape[1] if S == "S" and x.ndim == 4 else S
+        require(list(x.shape) == [B, S, H, width], part, f"shape {shape_of(x)}", f"[{B}, {S}, {H}, {width}]")
+        require(x.dtype == q.dtype, part, x.dtype, f"the dtype of q, {q.dtype}")
+        require(x.device == q.device, part, x.device, f"the device of q, {q.device}")
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -112,7 +118,8 @@ def scale_or_default(scale: float | None, K: int) -> float:
     """``None`` means ``K ** -0.5``, in every op."""
     if scale is None:
         return K**-0.5
-    require(isinstance(scale, int | float), "scale", type(scale).__name__, "a number or None")
+    number = isinstance(scale, int | float) and not isinstance(scale, bool)
+    require(number, "scale", type(scale).__name__, "a number or None")
     return float(scale)
 
 
@@ -132,6 +139,7 @@ def run_linear(
     log_decay: Tensor | None,
     scale: float | None,
     initial_state: Tensor | None,
+    state_name: str = "initial_state",
 ) -> LinearResult:
     """Check, promote, scale q, run ``body`` with autocast off, and give the output back in q's dtype."""
     check_qkv(q, k, v)
@@ -145,7 +153,7 @@ def run_linear(
         if log_decay.ndim == 3:
             log_decay = log_decay[..., None]
     if initial_state is not None:
-        check_state(initial_state, q, v)
+        check_state(initial_state, q, v, state_name)
     with torch.autocast(q.device.type, enabled=False):
         scaled = q.to(dtype) * scale_or_default(scale, K)
         output, state = body(scaled, k.to(dtype), v.to(dtype), log_decay, initial_state)
@@ -159,13 +167,19 @@ class SoftmaxBody(Protocol):
 
 
 def run_softmax(
-    body: SoftmaxBody, q: Tensor, k: Tensor, v: Tensor, scale: float | None, initial_state: KVCache | None
+    body: SoftmaxBody,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    initial_state: KVCache | None,
+    state_name: str = "initial_state",
 ) -> SoftmaxResult:
     """Check, put the cache in front of k and v, promote, scale q, run ``body`` with autocast off."""
     check_qkv(q, k, v)
     cache = KVCache(k, v)
     if initial_state is not None:
-        check_cache(initial_state, q, v)
+        check_cache(initial_state, q, v, state_name)
         cache = KVCache(torch.cat([initial_state[0], k], 1), torch.cat([initial_state[1], v], 1))
     dtype = compute_dtype(q)
     with torch.autocast(q.device.type, enabled=False):

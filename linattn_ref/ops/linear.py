@@ -30,7 +30,14 @@ from functools import partial
 import torch
 from torch.nn.functional import pad
 
-from linattn_ref.ops.inputs import LinearBody, LinearResult, check_chunk_size, require, run_linear
+from linattn_ref.ops.inputs import (
+    LinearBody,
+    LinearResult,
+    check_chunk_size,
+    check_one_token,
+    compute_dtype,
+    run_linear,
+)
 from linattn_ref.shapes import Float, Tensor, shaped
 
 SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
@@ -100,8 +107,8 @@ def step_linear_attention(
     state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
     """One token of the recurrent form, for decoding. Cost per head: 4 K V operations, whatever T was."""
-    require(q.ndim == 4 and q.shape[1] == 1, "q", f"shape {list(q.shape)}", "[B, 1, H, K], one token")
-    return run_linear(_recurrent, q, k, v, log_decay, scale, state)
+    check_one_token(q)
+    return run_linear(_recurrent, q, k, v, log_decay, scale, state, state_name="state")
 
 
 def normalised(
@@ -116,9 +123,10 @@ def normalised(
         op: any form of linear attention; ``arguments`` go to it (log_decay, initial_state, chunk_size).
         q, k: feature maps of queries and keys, meant to be >= 0 (else a denominator may vanish).
     """
-    ones = v.new_ones(*v.shape[:-1], 1)
-    extended, state = op(q, k, torch.cat([v, ones], -1), scale=1.0, **arguments)
-    return LinearResult(extended[..., :-1] / (extended[..., -1:] + eps), state)
+    wide = [x.to(compute_dtype(q)) for x in (q, k, v)]  # a sum of scores may exceed half precision's range
+    ones = wide[2].new_ones(*v.shape[:-1], 1)
+    extended, state = op(*wide[:2], torch.cat([wide[2], ones], -1), scale=1.0, **arguments)
+    return LinearResult((extended[..., :-1] / (extended[..., -1:] + eps)).to(q.dtype), state)
 
 
 # --- their bodies: q is scaled; log_decay, written g, is None, [B, T, H, 1] or [B, T, H, K] ----------------

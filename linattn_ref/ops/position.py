@@ -43,7 +43,7 @@ def cos_reweight(
         ValueError: if a position is not below ``max_length``.
     """
     if not torch.compiler.is_compiling() and len(positions):
-        last = positions[-1].item()
+        last = positions.max().item()
         require(last < max_length, "positions", f"up to {last:.0f}", f"below max_length = {max_length}")
     angle = (positions * (math.pi / (2 * max_length)))[:, None, None]  # [T, 1, 1]
     return torch.cat([x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)], -1)

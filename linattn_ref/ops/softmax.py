@@ -22,7 +22,7 @@ from functools import partial
 
 import torch
 
-from linattn_ref.ops.inputs import KVCache, SoftmaxResult, check_chunk_size, require, run_softmax
+from linattn_ref.ops.inputs import KVCache, SoftmaxResult, check_chunk_size, check_one_token, run_softmax
 from linattn_ref.shapes import Float, Tensor, shaped
 
 # --- the three forms -------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ def step_softmax_attention(
     state: KVCache | None = None,
 ) -> SoftmaxResult:
     """One token against the cache, for decoding. Cost per head: 2 (S + 1) (K + V), growing with S."""
-    require(q.ndim == 4 and q.shape[1] == 1, "q", f"shape {list(q.shape)}", "[B, 1, H, K], one token")
-    return run_softmax(_parallel, q, k, v, scale, state)
+    check_one_token(q)
+    return run_softmax(_parallel, q, k, v, scale, state, state_name="state")
 
 
 # --- their bodies: q is scaled, k and v begin with the cache ------------------------------------------------
@@ -97,7 +97,7 @@ def _parallel(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"]
 ) -> Float[Tensor, "B T H V"]:
     scores = torch.einsum("bthk,bshk->bhts", q, k)
-    scores = scores.masked_fill(~_visible(q, k), -torch.inf)
+    scores = scores.masked_fill(_hidden(q, k), -torch.inf)
     return torch.einsum("bhts,bshv->bthv", scores.softmax(-1), v)
 
 
@@ -109,10 +109,10 @@ def _over_tiles(
     o = q.new_zeros(B, H, T, v.shape[-1])  # running output, not yet divided
     d = q.new_zeros(B, H, T, 1)  # running denominator
     m = q.new_full((B, H, T, 1), -torch.inf)  # running maximum
-    for k_tile, v_tile, visible in zip(
-        k.split(tile, 1), v.split(tile, 1), _visible(q, k).split(tile, -1), strict=True
-    ):
-        scores = torch.einsum("bthk,bshk->bhts", q, k_tile).masked_fill(~visible, -torch.inf)
+    for start in range(0, k.shape[1], tile):
+        k_tile, v_tile = k[:, start : start + tile], v[:, start : start + tile]  # [B, C, H, .]
+        scores = torch.einsum("bthk,bshk->bhts", q, k_tile)
+        scores = scores.masked_fill(_hidden(q, k, start, tile), -torch.inf)
         # key 0 is visible to every query, so m is finite from the first tile on
         new_m = torch.maximum(m, scores.detach().amax(-1, keepdim=True))
         weights, shrink = (scores - new_m).exp(), (m - new_m).exp()
@@ -122,7 +122,14 @@ def _over_tiles(
     return (o / d).movedim(1, 2)
 
 
-def _visible(q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"]) -> Tensor:
-    """[T, L] mask: query t, which stands at position L - T + t, sees the keys up to its own."""
+def _hidden(
+    q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], start: int = 0, tile: int | None = None
+) -> Tensor:
+    """[T, C] mask over keys start, start + 1, ...: true where a key comes after the query.
+
+    Query t stands at position L - T + t.
+    """
     T, L = q.shape[1], k.shape[1]
-    return torch.ones(T, L, dtype=torch.bool, device=q.device).tril(L - T)
+    stop = L if tile is None else min(start + tile, L)
+    keys = torch.arange(start, stop, device=q.device)
+    return keys > torch.arange(L - T, L, device=q.device)[:, None]

@@ -1,0 +1,55 @@
+# Every target is a line or two; `make` alone lists them. The logic is in book/_ext (python -m linattn_book....).
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := linattn_ref book/_ext tests chapters
+PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb)
+BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check format lint test execute book clean repository
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: .venv/.ok  ## build .venv with the pinned set; TORCH_INDEX=https://... chooses a CPU-only torch
+.venv/.ok: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %s; choose one with make PYTHON=..." % sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -e ".[book,test]" -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	@touch $@
+
+check: lint  ## under two minutes, before each commit: lint, a sample of the tests, one notebook
+	$(BIN)/python -m pytest -m check
+	$(BIN)/python -m linattn_book.verify --sample
+
+format: .venv/.ok  ## bring code and notebooks into the shape that lint expects
+	$(BIN)/ruff check -q --fix $(SOURCES); $(BIN)/ruff format $(SOURCES)
+
+lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
+	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy && $(BIN)/lint-imports
+	$(BIN)/python -m linattn_book.repository --check && $(BIN)/python -m linattn_book.status --check
+
+test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
+	$(BIN)/python -m pytest tests -m "not browser" -n 2
+	$(BIN)/python -m linattn_book.verify
+	$(MAKE) _build/.ok
+	$(BIN)/python -m pytest tests/book/test_pages.py -m browser
+
+execute: .venv/.ok  ## run the notebooks and store their outputs; NOTEBOOKS="chapters/01_....ipynb" chooses some
+	$(BIN)/python -m linattn_book.execute $(NOTEBOOKS)
+	$(BIN)/python -m linattn_book.status
+
+book:  ## build the pages anew and serve them on a free port; SERVE=0 builds only
+	@rm -rf _build
+	$(MAKE) _build/.ok
+	$(if $(filter 0,$(SERVE)),,$(BIN)/python -u -m http.server 0 --bind 127.0.0.1 --directory _build/html)
+
+_build/.ok: .venv/.ok $(PAGES)
+	rm -rf _build && $(BUILD) && touch $@
+
+clean:  ## remove everything built, except .venv
+	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+repository: .venv/.ok  ## stamp the address into chapters and pages; URL=https://github.com/owner/name sets a new one
+	$(BIN)/python -m linattn_book.repository --set $(URL)

@@ -1,0 +1,261 @@
+"""What chapters 1 and 2 quote: ``python -m linattn_ref.benchmarks NAME... [--reduced] --out DIR``.
+
+Each study returns rows; the command writes them, with their provenance, where ``linattn_ref.results`` reads.
+``--reduced`` runs the same code at sizes for a laptop.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from linattn_ref import ops, results
+from linattn_ref.accounting import n_parameters, state_bytes
+from linattn_ref.measure import default_device, peak_bytes, seconds
+from linattn_ref.model import LanguageModel, ModelConfig
+from linattn_ref.tasks import ByteCorpus
+from linattn_ref.train import TrainConfig, train
+
+Rows = list[dict[str, Any]]
+ROOT = Path(__file__).parent
+
+
+class Study(NamedTuple):
+    """How to run it, what its columns mean, and which code made it."""
+
+    run: Callable[[bool], Rows]
+    columns: dict[str, str]
+    sources: tuple[str, ...]
+
+
+def lengths(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2
+
+
+# --- one layer of attention against the length -------------------------------------------------------------
+
+
+def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """torch's fused softmax attention: what a user would call."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+ATTENTION_FORMS: dict[str, tuple[Callable, int]] = {  # and the longest sequence it is asked for
+    "softmax, parallel": (ops.parallel_softmax_attention, 16_384),
+    "softmax, chunk": (ops.chunk_softmax_attention, 32_768),
+    "softmax, fused (SDPA)": (sdpa, 131_072),
+    "linear, parallel": (ops.parallel_linear_attention, 16_384),
+    "linear, chunk": (ops.chunk_linear_attention, 131_072),
+    "linear, recurrent": (ops.recurrent_linear_attention, 8_192),
+}
+
+
+def attention_cost(reduced: bool) -> Rows:
+    """Forward time and peak memory of one attention op, without projections, batch 1."""
+    device = default_device()
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    H, K, longest = (2, 64, 2048) if reduced else (16, 64, 131_072)
+    rows = []
+    for name, (op, limit) in ATTENTION_FORMS.items():
+        for T in lengths(256, min(limit, longest)):
+            q, k, v = torch.randn(3, 1, T, H, K, device=device, dtype=dtype)
+            with torch.no_grad():
+                memory = peak_bytes(lambda: op(q, k, v), device)
+                time = seconds(lambda: op(q, k, v), repeats=3 if T > 16_384 else 10, warmup=2)
+            rows.append({"form": name, "T": T, "H": H, "K": K, "ms": 1e3 * time, "peak_bytes": memory})
+    return rows
+
+
+def bracket_cost(reduced: bool) -> Rows:
+    """(Q K^T) V against Q (K^T V), without mask: one head, float32."""
+    device = default_device()
+    rows = []
+    for T in lengths(256, 4096 if reduced else 32_768):
+        q, k, v = torch.randn(3, T, 64, device=device)
+        left = seconds(lambda: (q @ k.mT) @ v, repeats=10, warmup=2)
+        right = seconds(lambda: q @ (k.mT @ v), repeats=10, warmup=2)
+        rows.append({"T": T, "K": 64, "left_ms": 1e3 * left, "right_ms": 1e3 * right})
+    return rows
+
+
+# --- decoding ----------------------------------------------------------------------------------------------
+
+
+def random_state(model: LanguageModel, context: int, batch_size: int) -> Any:
+    """A state of the right shapes as if ``context`` tokens had been read; decoding costs the same."""
+    tokens = torch.zeros(batch_size, 1, dtype=torch.long, device=model.embedding.weight.device)
+    _, layers = model(tokens)[1]
+    grown: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, ops.KVCache):
+            shape = (batch_size, context, *layer.k.shape[2:])
+            grown.append(ops.KVCache(*(torch.randn(shape, device=x.device, dtype=x.dtype) for x in layer)))
+        else:
+            grown.append((layer[0], context))
+    return context, tuple(grown)
+
+
+def decode_cost(reduced: bool) -> Rows:
+    """Time per token of a batch and bytes of state, against the tokens already read."""
+    device = default_device()
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    d, layers, batch, longest = (128, 2, 1, 8192) if reduced else (1024, 12, 8, 131_072)
+    rows = []
+    for mixer in ("softmax", "linear"):
+        config = ModelConfig(mixer, d_model=d, n_layers=layers, n_heads=d // 64)
+        model = LanguageModel(config).to(device=device, dtype=dtype).eval()
+        token = torch.zeros(batch, 1, dtype=torch.long, device=device)
+        for context in lengths(256, longest):
+            with torch.no_grad():
+                state = random_state(model, context, batch)
+                time = seconds(lambda: model(token, state), repeats=10, warmup=3)
+            held = state_bytes(config, context, batch, dtype)
+            rows.append({"mixer": mixer, "context": context, "batch": batch, "ms_per_step": 1e3 * time})
+            rows[-1] |= {"state_bytes": held, "parameters": n_parameters(config)}
+            del state
+    return rows
+
+
+# --- language models ----------------------------------------------------------------------------------------
+
+LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
+    "softmax": {"mixer": "softmax"},
+    "linear": {"mixer": "linear"},
+    "linear, norm and rope": {
+        "mixer": "linear",
+        "normaliser": "norm",
+        "positions": "rope",
+        "feature_map": "silu",
+    },
+    "cosformer": {"mixer": "cosformer"},
+}
+
+
+def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
+    """One run: a row per evaluation."""
+    corpus = ByteCorpus.python_stdlib(max_bytes=2_000_000 if reduced else None)
+    d_model, n_layers, n_heads = (64, 2, 2) if reduced else (256, 6, 4)
+    torch.manual_seed(seed)
+    size = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
+    model = LanguageModel(ModelConfig(**(LANGUAGE_MODELS[name] | size)))
+    config = TrainConfig(
+        steps=100 if reduced else 1500,
+        batch_size=16 if reduced else 64,
+        seq_len=128 if reduced else 512,
+        lr=2e-3,
+        warmup_steps=20 if reduced else 100,
+        eval_every=25 if reduced else 100,
+        eval_batches=8,
+        checkpoint_every=10**6,
+        seed=seed,
+    )
+    run = train(model, corpus, config, device=device, progress=False)
+    shared = {"model": name, "seed": seed, "parameters": n_parameters(model.config)}
+    corpus_facts = {"corpus_bytes": corpus.n_bytes, "corpus_sha256": corpus.sha256}
+    return [
+        shared | {"step": row["step"], "tokens": row["tokens"], "val_loss": row["val_loss"]} | corpus_facts
+        for row in run
+        if row["val_loss"] is not None
+    ]
+
+
+def language_models(reduced: bool) -> Rows:
+    """Validation loss of small models of equal size on the Python standard library, byte by byte.
+
+    Runs are spread over the GPUs of the machine.
+    """
+    gpus = torch.cuda.device_count()
+    devices = [f"cuda:{i}" for i in range(gpus)] or ["cpu"]
+    jobs = [(name, seed) for seed in range(1 if reduced else 3) for name in LANGUAGE_MODELS]
+    tasks = [(*job, reduced, devices[i % len(devices)]) for i, job in enumerate(jobs)]
+    if len(devices) == 1:
+        return [row for task in tasks for row in train_one(*task)]
+    with torch.multiprocessing.get_context("spawn").Pool(len(devices)) as pool:
+        return [row for rows in pool.starmap(train_one, tasks, chunksize=1) for row in rows]
+
+
+OPS = ("ops", "measure.py", "benchmarks.py")
+MODELS = (*OPS, "mixers", "config.py", "model.py")
+STUDIES: dict[str, Study] = {
+    "attention_cost": Study(
+        attention_cost,
+        {
+            "form": "which op, in which form",
+            "T": "tokens",
+            "H": "heads",
+            "K": "key and value width per head",
+            "ms": "milliseconds, forward, median",
+            "peak_bytes": "bytes held beyond the inputs, at most",
+        },
+        OPS,
+    ),
+    "bracket_cost": Study(
+        bracket_cost,
+        {
+            "T": "tokens",
+            "K": "key and value width",
+            "left_ms": "milliseconds of (Q K^T) V, median",
+            "right_ms": "milliseconds of Q (K^T V), median",
+        },
+        OPS,
+    ),
+    "decode_cost": Study(
+        decode_cost,
+        {
+            "mixer": "token mixer of the model",
+            "context": "tokens already read",
+            "batch": "sequences",
+            "ms_per_step": "milliseconds for one token of every sequence, median",
+            "state_bytes": "bytes of KV cache or states, whole batch and model",
+            "parameters": "count",
+        },
+        MODELS,
+    ),
+    "language_models": Study(
+        language_models,
+        {
+            "model": "which model",
+            "seed": "of weights and data order",
+            "parameters": "count",
+            "step": "optimiser steps",
+            "tokens": "bytes seen in training",
+            "val_loss": "nats per byte on the validation split",
+            "corpus_bytes": "bytes, training and validation",
+            "corpus_sha256": "hash of the corpus",
+        },
+        (*MODELS, "tasks", "train.py", "train_config.py"),
+    ),
+}
+
+
+def main() -> None:
+    """Run the named studies and save each as soon as it is there."""
+    parser = argparse.ArgumentParser(prog="python -m linattn_ref.benchmarks")
+    parser.add_argument("names", nargs="+", choices=sorted(STUDIES))
+    parser.add_argument("--reduced", action="store_true", help="sizes for a laptop, minutes at most")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the CSV files and index.json")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name in args.names:
+        study = STUDIES[name]
+        torch.manual_seed(0)
+        results.save(
+            name,
+            study.run(args.reduced),
+            columns=study.columns,
+            command=f"python -m linattn_ref.benchmarks {name}{' --reduced' * args.reduced} --out DIR",
+            seed=0,
+            source_hash=results.source_hash([ROOT / source for source in study.sources]),
+            directory=args.out,
+        )
+        print(f"{name}: written to {args.out}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Measuring: seconds, peak bytes, and the slope that says how a cost grows.
+
+Timings depend on the machine, so the book quotes them from ``linattn_ref.results``; slopes, counts and bytes
+can be checked anywhere.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+
+class Slope(NamedTuple):
+    """y ~ coefficient * x ** exponent, least squares on the logarithms."""
+
+    exponent: float
+    coefficient: float
+
+
+def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope:
+    """The exponent of a power law through the points: 1 is linear growth, 2 quadratic.
+
+    Args:
+        x, y: at least two points, all above 0.
+    """
+    if len(x) != len(y) or len(x) < 2:
+        raise ValueError(f"x, y: got lengths {len(x)} and {len(y)}, expected equal, at least 2")
+    points = np.array([x, y], dtype=float)
+    if not (np.isfinite(points).all() and (points > 0).all()):
+        raise ValueError(f"x, y: got a least value of {points.min():.4g}, expected positive finite numbers")
+    log_x, log_y = np.log(points)
+    exponent, intercept = np.polyfit(log_x, log_y, 1)
+    return Slope(float(exponent), float(np.exp(intercept)))
+
+
+def default_device() -> torch.device:
+    """The GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> float:
+    """Median wall-clock seconds of one call. On a GPU, waits for it to finish."""
+    times = []
+    for i in range(warmup + repeats):
+        _wait()
+        start = time.perf_counter()
+        function()
+        _wait()
+        if i >= warmup:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def peak_bytes(function: Callable[[], Any], device: torch.device | str = "cpu") -> int:
+    """Most bytes of tensors that one call holds at a time, beyond what there was before it.
+
+    Inputs made beforehand are not counted, outputs are. On the CPU the allocations are replayed from torch's
+    profiler, so the number does not depend on the machine; on a GPU it is the allocator's own statistic.
+    """
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = function()
+        torch.cuda.synchronize()
+        del result
+        return torch.cuda.max_memory_allocated() - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler's chatter
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as profiler:
+        result = function()
+    del result
+    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    allocations = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return int(np.cumsum([n for _, n in allocations]).max()) if allocations else 0

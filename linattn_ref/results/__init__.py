@@ -1,0 +1,194 @@
+"""Measured results as package data: rows in ``NAME.csv``, their meaning and origin in ``index.json``.
+
+``load`` and ``provenance`` read, ``save`` writes both files, or neither. A cell is an int, a float, a line of
+text or None (empty), and comes back as the type it went in as. What is not a number is no result: NaN and
+infinities are refused.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["describe", "load", "names", "provenance", "save", "source_hash"]
+
+Cell = int | float | str | None
+WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s='\"(:])(?:~?/\w|[A-Za-z]:\\)")
+
+
+def names(*, directory: Path | None = None) -> list[str]:
+    """The results there are."""
+    return sorted(_index(directory))
+
+
+def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
+    """The rows of a result; an empty cell is None."""
+    entry = provenance(name, directory=directory)
+    text = (_root(directory) / f"{name}.csv").read_text("utf-8")
+    header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    if header != list(entry["columns"]) or len(rows) != entry["n_rows"]:
+        raise ValueError(f"name: {name}.csv has other columns or rows than index.json says; save it again")
+    return [dict(zip(header, map(_parsed, row), strict=True)) for row in rows]
+
+
+def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
+    """Columns with units, command, seed, source hash, device, versions, date and number of rows."""
+    index = _index(directory)
+    _require(name in index, "name", name, f"one of {sorted(index)}")
+    return index[name]
+
+
+def describe(name: str, *, directory: Path | None = None) -> str:
+    """One line for the caption of a figure."""
+    p = provenance(name, directory=directory)
+    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}: `{p['command']}`"
+
+
+def save(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Mapping[str, str],
+    command: str,
+    seed: int | None,
+    source_hash: str,
+    device: str | None = None,
+    directory: Path | None = None,
+) -> None:
+    """Write ``NAME.csv`` and its entry in ``index.json``; on any error both stay as they were.
+
+    Args:
+        columns: every column, in order, with its unit or meaning; every row has exactly these.
+        command: what a reader types to measure this again, with relative paths only.
+        seed: None where nothing is random.
+        source_hash: of the code that measured, see ``source_hash``.
+        device: where it was measured; None is this machine's first GPU, or else its CPU.
+        directory: None is this package.
+    """
+    _require(re.fullmatch(r"[a-z][a-z0-9_]*", name), "name", name, "lower-case letters, digits, underscores")
+    runs_elsewhere = command.strip() and not ABSOLUTE_PATH.search(command)
+    _require(runs_elsewhere, "command", command, "a command without absolute paths")
+    explained = columns and all(column and meaning.strip() for column, meaning in columns.items())
+    _require(explained, "columns", dict(columns), "a unit or meaning for each column")
+    _require(len(rows), "rows", rows, "at least one row")
+    entry = {
+        "columns": dict(columns),
+        "command": command,
+        "seed": seed,
+        "source_hash": source_hash,
+        "device": device or _device(),
+        "versions": _versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "n_rows": len(rows),
+    }
+    target = Path(__file__).parent if directory is None else directory
+    index = dict(sorted((_index(target) | {name: entry}).items()))
+    index_text = json.dumps(index, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    _replace({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
+
+
+def source_hash(paths: Iterable[str | Path]) -> str:
+    """sha256 over names and bytes of the .py files that ``paths`` (files or folders) hold, sorted by name."""
+    files: list[tuple[str, bytes]] = []
+    for path in map(Path, paths):
+        found = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        files += [((path.name / file.relative_to(path)).as_posix(), file.read_bytes()) for file in found]
+    _require(files, "paths", files, "at least one .py file")
+    digest = hashlib.sha256()
+    for name, content in sorted(files):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _require(condition: object, name: str, got: object, expected: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}: got {got!r}, expected {expected}")
+
+
+def _root(directory: Path | None) -> Traversable:
+    return resources.files(__name__) if directory is None else directory
+
+
+def _index(directory: Path | None) -> dict[str, dict[str, Any]]:
+    file = _root(directory) / "index.json"
+    return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+
+
+def _parsed(cell: str) -> Cell:
+    if not cell:
+        return None
+    if WHOLE.fullmatch(cell):
+        return int(cell)
+    return float(cell) if NUMBER.fullmatch(cell) else cell
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: list[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for number, row in enumerate(rows):
+        _require(set(row) == set(columns), f"rows[{number}]", list(row), f"the declared columns {columns}")
+        writer.writerow([_written(row[column], f"rows[{number}][{column!r}]") for column in columns])
+    return text.getvalue()
+
+
+def _written(value: Any, where: str) -> str:
+    """The text of a cell, such that ``_parsed`` gives the value back."""
+    value = value.item() if hasattr(value, "item") else value  # a scalar of numpy or torch
+    if value is None:
+        return ""
+    cell = isinstance(value, int | float | str) and not isinstance(value, bool)
+    _require(cell, where, value, "int, float, str or None")
+    if isinstance(value, str):
+        plain = _parsed(value) == value and value.isprintable()
+        _require(plain, where, value, "a line of text that does not read as a number")
+        return value
+    _require(math.isfinite(value), where, value, "a finite number, or None for a missing one")
+    return repr(value)
+
+
+def _replace(texts: dict[Path, str]) -> None:
+    """Write all files beside their targets first; only then put each in place."""
+    parts = {path.with_name(f".{path.name}.{os.getpid()}"): path for path in texts}
+    try:
+        for part, path in parts.items():
+            part.write_text(texts[path], "utf-8", newline="\n")
+        for part, path in parts.items():
+            os.replace(part, path)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name(0)
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
+    return f"{found[1].strip() if found else platform.machine()} (CPU)"
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    versions["numpy"] = metadata.version("numpy")
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+    if any(metadata.distributions(name="triton")):
+        versions["triton"] = metadata.version("triton")
+    return versions

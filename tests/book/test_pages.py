@@ -1,0 +1,208 @@
+"""Every page of the built book in a real browser: complete by itself, drawn, operable, legible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+WCAG = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, "preload": False}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+SETTLE = """async () => {
+  for (const figure of document.querySelectorAll('.plotly-fig')) {
+    figure.scrollIntoView();
+    for (let i = 0; i < 200 && !figure.dataset.drawn; i++) await new Promise((r) => setTimeout(r, 50));
+  }
+  await window.MathJax?.startup?.promise;
+  scrollTo(0, 0);
+}"""
+REDRAWN = """async (dark) => {
+  document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+  for (let i = 0; i < 4; i++) await new Promise((r) => setTimeout(r, 100));
+}"""
+WIDER_THAN_WINDOW = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
+    .slice(0, 5).map((e) => `${e.tagName.toLowerCase()}.${e.className}`)"""
+TEXT_WITHOUT_CODE = """() => {
+  const main = document.querySelector('#main-content').cloneNode(true);
+  main.querySelectorAll('pre, code, script, mjx-container, .plotly-plot').forEach((e) => e.remove());
+  return main.textContent;
+}"""
+DRAWING = "(e) => e.querySelector('.plotly-plot .plot-container').innerHTML"
+
+
+@dataclass
+class Opened:
+    """A page and everything that went wrong while it was open."""
+
+    page: Page
+    problems: list[str] = field(default_factory=list)
+
+
+def open_page(browser: Browser, site: str, name: str, scheme: str, **options: object) -> Opened:
+    page = browser.new_page(color_scheme=scheme, viewport=DESK, **options)  # type: ignore[arg-type]
+    opened = Opened(page)
+    note = opened.problems.append
+    page.on("console", lambda m: note(f"console: {m.text}") if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: note(f"page error: {error}"))
+    page.on("requestfailed", lambda r: note(f"failed: {r.url}"))
+    page.on("response", lambda r: note(f"{r.status}: {r.url}") if r.status >= 400 else None)
+    page.on(
+        "request",
+        lambda r: None if r.url.startswith((site, "data:", "blob:")) else note(f"third party: {r.url}"),
+    )
+    page.goto(site + name, wait_until="load")
+    page.evaluate(SETTLE)
+    return opened
+
+
+@pytest.fixture(scope="session")
+def axe() -> Axe:
+    from axe_playwright_python.sync_playwright import Axe
+
+    return Axe()
+
+
+@pytest.fixture
+def opened(browser: Browser, site: str, page_name: str) -> Iterator[Opened]:
+    result = open_page(browser, site, page_name, "light")
+    yield result
+    result.page.close()
+
+
+def violations(axe: Axe, page: Page) -> list[str]:
+    found = axe.run(page, options={**WCAG, "resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:150]}" for rule in found for node in rule["nodes"]
+    ]
+
+
+def test_page(opened: Opened, axe: Axe) -> None:
+    """One visit, all demands: what is drawn, what is announced, both themes, a phone's width."""
+    page = opened.page
+    assert opened.problems == []
+    check_maths(page)
+    check_figures(page)
+    assert violations(axe, page) == [], "light theme"
+    page.evaluate(REDRAWN, True)
+    assert violations(axe, page) == [], "dark theme"
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    page.wait_for_timeout(600)
+    assert page.evaluate(WIDER_THAN_WINDOW) == [], "wider than 390 px"
+    assert violations(axe, page) == [], "dark theme, 390 px"
+    assert opened.problems == []
+
+
+def check_maths(page: Page) -> None:
+    formulas = page.locator(".math").count()
+    assert page.locator("mjx-container").count() >= formulas
+    assert page.locator("mjx-merror, [data-mml-node='merror']").count() == 0
+    text = page.evaluate(TEXT_WITHOUT_CODE)
+    raw = [sign for sign in ("$", "\\(", "\\[", "\\begin{", "\\frac", "\\mathbb") if sign in text]
+    assert raw == [], "TeX that was not rendered"
+
+
+def check_figures(page: Page) -> None:
+    figures = page.locator(".plotly-fig").all()
+    names = [figure.locator(".plotly-plot").get_attribute("aria-label") or "" for figure in figures]
+    assert all(name.strip() for name in names)
+    assert len(set(names)) == len(names), "two figures with one description"
+    for figure, name in zip(figures, names, strict=True):
+        assert figure.get_attribute("data-drawn") == "true", f"not drawn: {name}"
+        size = figure.locator(".main-svg").first.bounding_box()
+        assert size is not None
+        assert size["width"] > 200, name
+        assert size["height"] > 100, name
+        slider = figure.locator("input[type=range]")
+        if slider.count():
+            check_slider(figure)
+    labels = page.eval_on_selector_all(
+        ".plotly-controls input", "all => all.map((e) => e.labels[0].textContent)"
+    )
+    assert len(set(labels)) == len(labels), "two sliders of one name"
+
+
+def check_slider(figure) -> None:  # type: ignore[no-untyped-def]
+    """The arrow key moves to the next frame: the drawing, the value shown and the value announced change."""
+    slider, output = figure.locator("input[type=range]"), figure.locator("output")
+    before = figure.evaluate(DRAWING), output.text_content(), slider.get_attribute("aria-valuetext")
+    step = int(figure.get_attribute("data-step"))
+    slider.focus()
+    slider.press("ArrowRight")
+    figure.page.wait_for_function(
+        "([e, n]) => e.dataset.step === n", arg=[figure.element_handle(), str(step + 1)]
+    )
+    after = figure.evaluate(DRAWING), output.text_content(), slider.get_attribute("aria-valuetext")
+    assert all(a != b for a, b in zip(before, after, strict=True))
+    assert figure.evaluate("(e) => document.activeElement === e.querySelector('input')")
+
+
+@pytest.fixture
+def slider_page(browser: Browser, site: str, page_names: list[str]) -> Iterator[Page]:
+    """The first page that has a figure with a slider."""
+    page = browser.new_page(viewport=DESK, color_scheme="light")  # type: ignore[arg-type]
+    for name in page_names:
+        page.goto(site + name)
+        if page.locator(".plotly-controls").count():
+            break
+    page.evaluate(SETTLE)
+    yield page
+    page.close()
+
+
+def test_play_and_pause_from_the_keyboard(slider_page: Page) -> None:
+    figure = slider_page.locator(".plotly-fig:has(.plotly-controls)").first
+    button = figure.locator("button")
+    button.focus()
+    button.press("Enter")
+    assert button.locator("[data-play]").text_content() == "Pause"
+    slider_page.wait_for_function("(e) => Number(e.dataset.step) > 0", arg=figure.element_handle())
+    button.press("Enter")
+    assert button.locator("[data-play]").text_content() == "Play"
+    slider_page.emulate_media(reduced_motion="reduce")
+    button.wait_for(state="hidden")  # nothing moves by itself for a reader who asked for stillness
+    assert figure.locator("input[type=range]").is_visible()
+
+
+def test_figures_follow_the_theme_and_keep_the_step(slider_page: Page) -> None:
+    figure = slider_page.locator(".plotly-fig:has(.plotly-controls)").first
+    check_slider(figure)
+    step = figure.get_attribute("data-step")
+    ink = "(e) => getComputedStyle(e.querySelector('.xtick text, .ytick text')).fill"
+    light = figure.evaluate(ink)
+    slider_page.evaluate(REDRAWN, True)
+    assert figure.evaluate(ink) != light
+    assert figure.get_attribute("data-step") == step
+
+
+def test_search_finds_a_word_of_chapter_two(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=DESK)  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}search.html?q=cosFormer")
+        page.wait_for_selector("#search-results li a")
+        links = page.eval_on_selector_all("#search-results li a", "all => all.map((e) => e.href)")
+        assert any("/chapters/02_linear_attention" in link for link in links), links
+    finally:
+        page.close()
+
+
+def test_colab_opens_the_notebook_of_the_chapter(browser: Browser, site: str) -> None:
+    page = browser.new_page()
+    try:
+        page.goto(f"{site}chapters/02_linear_attention.html")
+        links = page.eval_on_selector_all(
+            "a[href*='colab.research.google.com']", "all => all.map((e) => e.href)"
+        )
+        assert links
+        assert all(link.endswith("/blob/main/chapters/02_linear_attention.ipynb") for link in links)
+    finally:
+        page.close()

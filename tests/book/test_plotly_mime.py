@@ -1,0 +1,116 @@
+"""The renderer of stored plotly figures: what reaches the page, and what stops the build."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+pytest.importorskip("myst_nb")
+
+from linattn_book.pages import accessible
+from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, plotly_html
+
+ALT = "Two lines that cross: one grows as the square, one as the length."
+
+
+def figure(**layout: Any) -> dict[str, Any]:
+    fig = go.Figure(go.Scatter(y=[1, 4, 9]), layout={"meta": {"alt": ALT}, "height": 300} | layout)
+    return json.loads(fig.to_json())
+
+
+def with_slider(**step: Any) -> dict[str, Any]:
+    default = {"label": "a", "method": "animate", "args": [["a"], {"mode": "immediate"}]}
+    return figure(sliders=[{"steps": [default | step]}]) | {
+        "frames": [{"name": "a", "data": [{"y": [3, 2, 1]}]}]
+    }
+
+
+def stored(html: str) -> dict[str, Any]:
+    found = re.search(rf'<script type="{re.escape(PLOTLY_MIME)}">(.*)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def render(content: Any, mime: str = PLOTLY_MIME, inline: bool = False) -> Any:
+    data = SimpleNamespace(mime_type=mime, content=content, line=7)
+    return PlotlyRenderer.handle_mime(SimpleNamespace(source="chapters/x.ipynb"), data, inline)
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"alt": ""}, {"alt": "  \n"}, {"alt": 3}, "words"])
+def test_a_figure_without_alternative_text_stops_the_build(meta: Any) -> None:
+    with pytest.raises(FigureError, match=r"chapters/x\.ipynb:7.*alternative text"):
+        render(figure() | {"layout": {"meta": meta}})
+
+
+def test_the_alternative_text_is_the_name_of_the_plot_and_can_be_read() -> None:
+    html = plotly_html(figure(meta={"alt": 'a "quoted" <b> & more\nlines of text'}))
+    escaped = "a &quot;quoted&quot; &lt;b&gt; &amp; more"
+    assert f'role="img" aria-label="{escaped} lines of text"' in html
+    assert "<summary>Description of the figure</summary>" in html
+    assert f"<p>{escaped}\nlines of text</p>" in html
+
+
+def test_the_title_is_a_caption_with_plotlys_small_html_only() -> None:
+    html = plotly_html(figure(title={"text": "2<sup>k</sup><br>wins <img src=x>"}))
+    assert '<figcaption class="plotly-title">2<sup>k</sup> wins &lt;img src=x&gt;</figcaption>' in html
+    assert "figcaption" not in plotly_html(figure())
+
+
+def test_the_figure_arrives_whole_and_cannot_close_its_script() -> None:
+    given = figure(meta={"alt": ALT}, annotations=[{"text": "</script><!-- x"}])
+    html = plotly_html(given)
+    assert html.count("</script>") == 1
+    assert "<!--" not in html
+    assert stored(html) == given
+
+
+def test_figures_of_the_notebook_come_as_dictionary_or_as_text() -> None:
+    (node,) = render(figure())
+    (same,) = render(json.dumps(figure()))
+    assert node["format"] == "html"
+    assert node.astext() == same.astext() == plotly_html(figure())
+
+
+def test_other_outputs_are_left_to_others() -> None:
+    assert render("<p>x</p>", mime="text/html") is None
+
+
+def test_no_figure_inside_a_line_of_text() -> None:
+    with pytest.raises(FigureError, match="inside a line"):
+        render(figure(), inline=True)
+
+
+def test_a_slider_over_named_frames_is_accepted() -> None:
+    assert stored(plotly_html(with_slider())) == with_slider()
+    assert plotly_html(with_slider(args=["a"]))
+
+
+@pytest.mark.parametrize(
+    "step", [{"method": "restyle"}, {"args": [["b"]]}, {"args": [None]}, {"args": [["a", "a"]]}]
+)
+def test_a_slider_the_page_cannot_operate_stops_the_build(step: dict[str, Any]) -> None:
+    with pytest.raises(FigureError, match="slider step 'a'"):
+        plotly_html(with_slider(**step))
+
+
+def test_one_slider_and_no_other_menu() -> None:
+    twice = with_slider()
+    twice["layout"]["sliders"] *= 2
+    with pytest.raises(FigureError, match="one slider"):
+        plotly_html(twice)
+    menu = [{"buttons": [{"method": "relayout", "label": "log"}]}]
+    with pytest.raises(FigureError, match="a menu may only play"):
+        plotly_html(figure(updatemenus=menu))
+
+
+def test_lists_of_references_and_of_tasks_are_announced() -> None:
+    assert accessible('<div role="doc-biblioentry">') == '<div role="listitem">'
+    open_task = '<input class="task-list-item-checkbox" disabled="disabled">'
+    assert 'aria-label="open"' in accessible(open_task)
+    done = '<input class="task-list-item-checkbox" checked="checked" disabled="disabled">'
+    assert 'aria-label="done"' in accessible(done)

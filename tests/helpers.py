@@ -1,0 +1,32 @@
+"""How tests compare numbers: one error, one assertion, no way to pass by accident."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Numbers = Tensor | np.ndarray | float
+
+
+def err(got: Numbers, want: Numbers) -> float:
+    """``max|got - want| / max(1, max|want|)``: absolute below 1, relative to the largest entry above."""
+    a, b = _float64(got), _float64(want)
+    return ((a - b).abs().max() / b.abs().max().clamp(min=1)).item()
+
+
+def assert_close(name: str, got: Numbers, want: Numbers, bound: float) -> None:
+    """Fail unless shapes are equal, all numbers finite, and ``err(got, want) <= bound``."""
+    a, b = _float64(got), _float64(want)
+    assert a.shape == b.shape, f"{name}: got shape {list(a.shape)}, expected {list(b.shape)}"
+    for side, x in (("got", a), ("expected", b)):
+        bad = (~x.isfinite()).sum().item()
+        assert bad == 0, f"{name}: {bad} of {x.numel()} numbers {side} are NaN or infinite"
+    worst = np.unravel_index(int((a - b).abs().argmax()), a.shape)
+    where = tuple(int(i) for i in worst)
+    assert err(a, b) <= bound, (
+        f"{name}: error {err(a, b):.3e} > {bound:.3e}, worst at {where}: "
+        f"got {a[worst].item():.9g}, expected {b[worst].item():.9g}"
+    )
+
+
+def _float64(x: Numbers) -> Tensor:
+    return torch.as_tensor(np.float64(x) if isinstance(x, float) else x).detach().to("cpu", torch.float64)

@@ -1,0 +1,315 @@
+"""The language model: one call trains, prefills and decodes; what its docstring says is read back."""
+
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from helpers import assert_close
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from linattn_ref.mixers import MIXERS
+from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, generate
+
+BASE: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 32, "max_length": 128}
+OVERRIDES: dict[str, list[dict[str, Any]]] = {"linear": [{}, {"normaliser": "norm", "positions": "rope"}]}
+CASES = [(name, overrides) for name in MIXERS for overrides in OVERRIDES.get(name, [{}])]
+every_case = pytest.mark.parametrize(
+    ("name", "overrides"), CASES, ids=["-".join([name, *overrides.values()]) for name, overrides in CASES]
+)
+every_mixer = pytest.mark.parametrize("name", MIXERS)
+T = 70  # more than one chunk of 64, and no multiple
+BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4}
+
+
+def build(
+    name: str, overrides: dict[str, Any] | None = None, dtype: torch.dtype = torch.float64
+) -> LanguageModel:
+    """With weights ten times as large as at the start, so that attention is far from uniform."""
+    torch.manual_seed(1)
+    model = LanguageModel(ModelConfig(name, **BASE | (overrides or {}))).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10 if parameter.ndim >= 2 else 1)
+    return model
+
+
+def tokens_of(batch_size: int = 2, length: int = T) -> Tensor:
+    return torch.randint(32, (batch_size, length), generator=torch.Generator().manual_seed(2))
+
+
+def in_pieces(model: LanguageModel, tokens: Tensor, lengths: list[int]) -> Tensor:
+    logits, state = [], None
+    for piece in tokens.split(lengths, 1):
+        out, state = model(piece, state)
+        logits.append(out)
+    assert state is not None
+    assert state[0] == tokens.shape[1]
+    return torch.cat(logits, 1)
+
+
+# --- one call for all uses ---------------------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+@pytest.mark.parametrize(
+    "lengths", [[1] * T, [60] + [1] * 10, [5, 64, 1]], ids=["steps", "prefill", "segments"]
+)
+@torch.no_grad()
+def test_decoding_gives_the_logits_of_the_full_pass(
+    name: str, overrides: dict[str, Any], dtype: torch.dtype, lengths: list[int]
+) -> None:
+    model, tokens = build(name, overrides, dtype), tokens_of()
+    assert_close("logits", in_pieces(model, tokens, lengths), model(tokens)[0], BOUNDS[dtype])
+
+
+@every_case
+@torch.no_grad()
+def test_a_sequence_resumes_at_any_split(name: str, overrides: dict[str, Any]) -> None:
+    model, tokens = build(name, overrides), tokens_of(1)
+    logits, _ = model(tokens)
+    for t in range(1, T):
+        assert_close(f"split at {t}", in_pieces(model, tokens, [t, T - t]), logits, 1e-10)
+
+
+@every_mixer
+@torch.no_grad()
+def test_one_state_can_be_continued_in_two_ways(name: str) -> None:
+    model, tokens = build(name), tokens_of()
+    _, state = model(tokens[:, :9])
+    for last in (tokens[:, 9:10], (tokens[:, 9:10] + 1) % 32):
+        want, _ = model(torch.cat([tokens[:, :9], last], 1))
+        assert_close("logits", model(last, state)[0][:, -1], want[:, -1], 1e-10)
+
+
+@every_mixer
+@torch.no_grad()
+def test_later_tokens_leave_earlier_logits_unchanged(name: str) -> None:
+    model, tokens = build(name), tokens_of()
+    changed = torch.cat([tokens[:, :40], (tokens[:, 40:] + 1) % 32], 1)
+    assert_close("logits", model(changed)[0][:, :40], model(tokens)[0][:, :40], 1e-13)
+
+
+# --- sampling ----------------------------------------------------------------------------------------------
+
+
+def generated(model: LanguageModel, n: int, seed: int, temperature: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return generate(model, tokens_of(2, 8), n, generator=generator, temperature=temperature)
+
+
+def sampled_from_full_passes(model: LanguageModel, n: int, seed: int, temperature: float) -> Tensor:
+    tokens, generator = tokens_of(2, 8), torch.Generator().manual_seed(seed)
+    for _ in range(n):
+        logits = model(tokens)[0][:, -1].float() / temperature
+        tokens = torch.cat([tokens, torch.multinomial(logits.softmax(-1), 1, generator=generator)], 1)
+    return tokens[:, 8:]
+
+
+@every_mixer
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+@torch.no_grad()
+def test_generate_samples_as_if_every_token_came_from_a_full_pass(name: str, temperature: float) -> None:
+    model = build(name)
+    want = sampled_from_full_passes(model, 60, 3, temperature)
+    assert torch.equal(generated(model, 60, 3, temperature), want)
+
+
+@every_mixer
+@torch.no_grad()
+def test_generate_takes_the_likeliest_token_when_cold(name: str) -> None:
+    model, tokens = build(name), tokens_of(2, 8)
+    for _ in range(12):
+        tokens = torch.cat([tokens, model(tokens)[0][:, -1:].argmax(-1)], 1)
+    assert torch.equal(generated(model, 12, 3, temperature=1e-6), tokens[:, 8:])
+
+
+@every_mixer
+def test_generate_depends_on_its_generator_and_on_nothing_else(name: str) -> None:
+    model = build(name)
+    before = torch.get_rng_state()
+    first = generated(model, 20, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert torch.equal(generated(model, 20, seed=3), first)
+    assert not torch.equal(generated(model, 20, seed=4), first)
+
+
+def test_generate_of_no_tokens_is_empty() -> None:
+    assert generated(build("linear"), 0, seed=3).shape == (2, 0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_generate_refuses_a_temperature_that_is_not_above_zero(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature: got"):
+        generated(build("linear"), 1, seed=3, temperature=temperature)
+
+
+# --- initialisation, embeddings, MLP -----------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("n_layers", [1, 3])
+def test_every_matrix_starts_with_the_spread_that_the_docstring_says(
+    name: str, overrides: dict[str, Any], n_layers: int
+) -> None:
+    """Each within five standard errors; the two residual writers of each block are smaller."""
+    size = {"d_model": 64, "n_layers": n_layers, "n_heads": 2, "vocab_size": 128, "tie_embeddings": False}
+    model = LanguageModel(ModelConfig(name, **size | overrides))
+    writers = {f"blocks.{l}.{part}.out.weight" for l in range(n_layers) for part in ("mixer", "mlp")}
+    assert writers <= {what for what, _ in model.named_parameters()}
+    for what, matrix in model.named_parameters():
+        if matrix.ndim >= 2:
+            expected = 0.02 / math.sqrt(2 * n_layers) if what in writers else 0.02
+            assert abs(matrix.std().item() / expected - 1) < 5 / math.sqrt(2 * matrix.numel()), what
+            assert abs(matrix.mean().item()) < 5 * expected / math.sqrt(matrix.numel()), what
+
+
+@every_case
+def test_every_norm_starts_with_gain_one(name: str, overrides: dict[str, Any]) -> None:
+    model = LanguageModel(ModelConfig(name, **BASE | overrides))
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.RMSNorm)]
+    assert len(norms) >= 5
+    assert all(bool((norm.weight == 1).all()) and norm.eps == model.config.norm_eps for norm in norms)
+
+
+@every_mixer
+def test_a_fresh_model_predicts_all_tokens_about_equally(name: str) -> None:
+    logits, _ = LanguageModel(ModelConfig(name, **BASE))(tokens_of())
+    loss = cross_entropy(logits[:, :-1].mT, tokens_of()[:, 1:])
+    assert abs(loss.item() - math.log(32)) < 0.1
+
+
+def test_tied_embeddings_are_one_parameter_and_untied_are_two() -> None:
+    tied, untied = (LanguageModel(ModelConfig(**BASE, tie_embeddings=tie)) for tie in (True, False))
+    assert tied.head.weight is tied.embedding.weight
+    assert not torch.equal(untied.head.weight, untied.embedding.weight)
+    assert len(list(untied.parameters())) == len(list(tied.parameters())) + 1
+
+
+@every_mixer
+def test_the_weights_come_from_the_global_seed_alone(name: str) -> None:
+    first, again = build(name).state_dict(), build(name).state_dict()
+    assert all(torch.equal(first[key], again[key]) for key in first)
+
+
+@pytest.mark.parametrize(("activation", "act"), [("silu", torch.nn.functional.silu), ("none", lambda z: z)])
+def test_the_mlp_multiplies_a_gate(activation: Any, act: Any) -> None:
+    mlp, x = GatedMLP(ModelConfig(activation=activation)), torch.randn(1, 3, 128)
+    want = (act(x @ mlp.gate.weight.T) * (x @ mlp.up.weight.T)) @ mlp.out.weight.T
+    assert_close("mlp", mlp(x), want, 1e-5)
+    assert mlp.gate.weight.shape == (352, 128)  # 8 * 128 / 3 = 341.3, up to the next multiple of 32
+
+
+# --- errors, dtypes, devices -------------------------------------------------------------------------------
+
+WRONG_TOKENS = {
+    "float": torch.zeros(1, 4),
+    "bool": torch.zeros(1, 4, dtype=torch.bool),
+    "uint8": torch.zeros(1, 4, dtype=torch.uint8),
+    "one dimension": torch.zeros(4, dtype=torch.int64),
+    "three dimensions": torch.zeros(1, 4, 1, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("tokens", WRONG_TOKENS.values(), ids=WRONG_TOKENS)
+def test_tokens_of_a_wrong_dtype_or_rank_are_refused(tokens: Tensor) -> None:
+    with pytest.raises(ValueError, match=rf"tokens: got {tokens.dtype} .*\[B, T\]"):
+        build("softmax")(tokens)
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_a_model_computes_in_the_dtype_of_its_weights(
+    name: str, overrides: dict[str, Any], dtype: torch.dtype
+) -> None:
+    model = build(name, overrides, dtype)
+    logits, _ = model(tokens_of())
+    logits.float().square().mean().backward()
+    assert logits.dtype == dtype
+    assert logits.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@every_case
+@torch.no_grad()
+def test_bfloat16_stays_near_float32(name: str, overrides: dict[str, Any]) -> None:
+    """At the start of training, where errors are not amplified: a dozen roundings of 2^-8 in a row."""
+    torch.manual_seed(1)
+    model = LanguageModel(ModelConfig(name, **BASE | overrides))
+    want, _ = model(tokens_of())
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed, _ = model(tokens_of())
+    got, _ = model.to(torch.bfloat16)(tokens_of())
+    bound = 12 * 2**-8 * want.abs().max().item()
+    assert_close("autocast", mixed, want, bound)
+    assert_close("bfloat16 weights", got, want, bound)
+
+
+@every_case
+def test_a_model_can_be_laid_out_without_memory(name: str, overrides: dict[str, Any]) -> None:
+    with torch.device("meta"):
+        model = LanguageModel(ModelConfig(name, **BASE | overrides))
+    real = LanguageModel(ModelConfig(name, **BASE | overrides))
+    assert all(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
+    shapes = {key: value.shape for key, value in model.state_dict().items()}
+    assert shapes == {key: value.shape for key, value in real.state_dict().items()}
+
+
+# --- learning and compiling --------------------------------------------------------------------------------
+
+
+@every_case
+def test_a_tiny_model_learns_a_sequence_by_heart(name: str, overrides: dict[str, Any]) -> None:
+    """Eight symbols in random order, about three times each: the current one alone does not tell the next."""
+    torch.manual_seed(1)
+    model = LanguageModel(ModelConfig(name, **BASE | {"d_model": 32, "vocab_size": 8} | overrides))
+    sequence = torch.randint(8, (1, 25), generator=torch.Generator().manual_seed(4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = [math.inf]
+    while losses[-1] >= 0.02 and len(losses) < 300:
+        optimizer.zero_grad()
+        loss = cross_entropy(model(sequence[:, :-1])[0].mT, sequence[:, 1:])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.02
+
+
+COMPILED = """
+import sys
+import torch
+from linattn_ref.model import LanguageModel, ModelConfig
+
+for name in sys.argv[1:]:
+    torch.manual_seed(0)
+    size = {"d_model": 16, "n_heads": 2, "n_layers": 1, "vocab_size": 16, "max_length": 80}
+    model = LanguageModel(ModelConfig(name, **size)).double()
+    tokens = torch.randint(16, (2, 70))
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        print(name, (compiled(tokens)[0] - model(tokens)[0]).abs().max().item())
+    if name == "cosformer":
+        try:
+            torch.compile(model, backend="aot_eager")(torch.zeros(1, 81, dtype=torch.int64))
+        except ValueError as error:
+            print(error)
+"""
+
+
+def test_a_compiled_model_is_one_graph_and_equals_the_eager_one() -> None:
+    """Without the annotation checks of the tests, which torch.compile does not trace."""
+    environment = {key: value for key, value in os.environ.items() if key != "LINATTN_CHECK_SHAPES"}
+    command = [sys.executable, "-c", COMPILED, *MIXERS]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    errors = {line.split()[0]: float(line.split()[1]) for line in lines if line.split()[0] in MIXERS}
+    assert errors.keys() == MIXERS.keys()
+    assert max(errors.values()) < 1e-10
+    assert "max_length: got 81 tokens, expected at most 80" in lines
