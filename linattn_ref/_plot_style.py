@@ -149,7 +149,7 @@ def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> 
         marks, shown = list(given), [str(word) for word in given.values()]
     else:
         marks = _log_ticks(span, np.unique(values)) if given is None else list(given)
-        powers = log and max(marks) >= 1e6
+        powers = log and max(marks) >= 1e6 and all(v < 10 or v % 10 == 0 for v in marks)
         shown = [text(v, powers) if powers or v % 1 or v < 1000 else str(int(v)) for v in marks]
     return {"tickvals": plain(marks), "ticktext": shown, "tickangle": 0}
 

@@ -114,7 +114,7 @@ def decode_cost(reduced: bool) -> Rows:
         for context in lengths(256, longest):
             with torch.no_grad():
                 state = random_state(model, context, batch)
-                time = seconds(lambda: model(token, state), repeats=10, warmup=3)
+                time = seconds(lambda: model(token, state), repeats=30, warmup=5)
             held = state_bytes(config, context, batch, dtype)
             rows.append({"mixer": mixer, "context": context, "batch": batch, "ms_per_step": 1e3 * time})
             rows[-1] |= {"state_bytes": held, "parameters": n_parameters(config)}
@@ -145,7 +145,7 @@ def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
     size = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
     model = LanguageModel(ModelConfig(**(LANGUAGE_MODELS[name] | size)))
     config = TrainConfig(
-        steps=100 if reduced else 1500,
+        steps=100 if reduced else 1000,
         batch_size=16 if reduced else 64,
         seq_len=128 if reduced else 512,
         lr=2e-3,
@@ -172,7 +172,7 @@ def language_models(reduced: bool) -> Rows:
     """
     gpus = torch.cuda.device_count()
     devices = [f"cuda:{i}" for i in range(gpus)] or ["cpu"]
-    jobs = [(name, seed) for seed in range(1 if reduced else 3) for name in LANGUAGE_MODELS]
+    jobs = [(name, seed) for seed in range(1 if reduced else 2) for name in LANGUAGE_MODELS]
     tasks = [(*job, reduced, devices[i % len(devices)]) for i, job in enumerate(jobs)]
     if len(devices) == 1:
         return [row for task in tasks for row in train_one(*task)]

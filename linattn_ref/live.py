@@ -1,8 +1,8 @@
 """Controls for a running notebook (Jupyter, Colab): move a slider, see the figure drawn anew.
 
-The book's pages have no kernel, so whatever a reader must see is a static figure of ``plots``; a live figure is an
-extra beside it. It is silent (nothing displayed, None returned) when ``LINATTN_STATIC=1``, which the build and the
-tests set, or when ipywidgets is not installed. ipywidgets is imported only when it is needed.
+The book's pages have no kernel, so whatever a reader must see is a static figure of ``plots``; a live figure
+is an extra beside it. It is silent (nothing displayed, None returned) when ``LINATTN_STATIC=1``, which the
+build and the tests set, or when ipywidgets is not installed. ipywidgets is imported only when it is needed.
 """
 
 import importlib
@@ -17,12 +17,12 @@ Choices = Sequence[Any] | Mapping[str, Any]
 
 
 def live_figure(build: Callable[..., go.Figure], **options: Choices) -> Any:
-    """Controls, one for each keyword argument of ``build``, above the figure that ``build(**values)`` returns.
+    """Controls, one for each keyword argument of ``build``, above the figure that it then returns.
 
     A list offers its values and a dict its labels, the first chosen at the start; a range runs over whole
-    numbers; a tuple (low, high) of two positive floats is a logarithmic slider, started halfway. Returns the box
-    to leave as a cell's last line, or None where it stays silent. With ``LINATTN_STATIC=1`` the first figure
-    is built all the same, and dropped, so that a test run sees any mistake in ``build``.
+    numbers; a tuple (low, high) of two positive floats is a logarithmic slider, started halfway. Returns the
+    box, to leave as a cell's last line, or None where it stays silent. With ``LINATTN_STATIC=1`` the first
+    figure is built all the same, and dropped, so that a test run sees any mistake in ``build``.
     """
     if not callable(build):
         raise ValueError(f"build: got {build!r}, expected a function that returns a figure")
@@ -78,7 +78,7 @@ def _control(widgets: Any, name: str, choices: Choices, start: Any) -> Any:
     look = {"description": name.replace("_", " "), "continuous_update": False, "value": start}
     look |= {"style": {"description_width": "initial"}}
     if _is_interval(choices):
-        low, high = (math.log10(bound) for bound in choices)
+        low, high = (math.log10(float(bound)) for bound in choices)
         return widgets.FloatLogSlider(base=10, min=low, max=high, step=(high - low) / 50, **look)
     if isinstance(choices, range) and choices.step > 0:
         return widgets.IntSlider(min=choices[0], max=choices[-1], step=choices.step, **look)
