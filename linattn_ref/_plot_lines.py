@@ -66,7 +66,7 @@ class Series:
         if given is None:
             return
         array = np.atleast_1d(np.asarray(given, dtype=float))
-        length = array.size if self.x is None else np.size(self.x)
+        length = array.size if self.x is None else np.asarray(self.x).size
         if array.shape != (length,) or length == 0:
             raise ValueError(
                 f"{field} of {self.name}: got shape {array.shape}, expected ({length or 'n >= 1'},)"

@@ -137,7 +137,7 @@ LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
+def train_one(name: str, lr: float, seed: int, reduced: bool, device: str) -> Rows:
     """One run: a row per evaluation."""
     corpus = ByteCorpus.python_stdlib(max_bytes=2_000_000 if reduced else None)
     d_model, n_layers, n_heads = (64, 2, 2) if reduced else (256, 6, 4)
@@ -148,7 +148,7 @@ def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
         steps=100 if reduced else 1000,
         batch_size=16 if reduced else 64,
         seq_len=128 if reduced else 512,
-        lr=2e-3,
+        lr=lr,
         warmup_steps=20 if reduced else 100,
         eval_every=25 if reduced else 100,
         eval_batches=8,
@@ -156,7 +156,7 @@ def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
         seed=seed,
     )
     run = train(model, corpus, config, device=device, progress=False)
-    shared = {"model": name, "seed": seed, "parameters": n_parameters(model.config)}
+    shared = {"model": name, "lr": lr, "seed": seed, "parameters": n_parameters(model.config)}
     corpus_facts = {"corpus_bytes": corpus.n_bytes, "corpus_sha256": corpus.sha256}
     return [
         shared | {"step": row["step"], "tokens": row["tokens"], "val_loss": row["val_loss"]} | corpus_facts
@@ -166,17 +166,20 @@ def train_one(name: str, seed: int, reduced: bool, device: str) -> Rows:
 
 
 def language_models(reduced: bool) -> Rows:
-    """Validation loss of small models of equal size on the Python standard library, byte by byte.
+    """Validation loss of small models of equal size on the Python standard library, at three rates.
 
     Runs are spread over the GPUs of the machine.
     """
     gpus = torch.cuda.device_count()
     devices = [f"cuda:{i}" for i in range(gpus)] or ["cpu"]
-    jobs = [(name, seed) for seed in range(1 if reduced else 2) for name in LANGUAGE_MODELS]
+    seeds, rates = (range(1), (2e-3,)) if reduced else (range(2), (5e-4, 1e-3, 2e-3))
+    jobs = [(name, lr, seed) for seed in seeds for lr in rates for name in LANGUAGE_MODELS]
     tasks = [(*job, reduced, devices[i % len(devices)]) for i, job in enumerate(jobs)]
     if len(devices) == 1:
         return [row for task in tasks for row in train_one(*task)]
-    with torch.multiprocessing.get_context("spawn").Pool(len(devices)) as pool:
+    spawn = torch.multiprocessing.get_context("spawn")
+    # one CPU thread for each, or they fight for the cores
+    with spawn.Pool(len(devices), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return [row for rows in pool.starmap(train_one, tasks, chunksize=1) for row in rows]
 
 
@@ -221,6 +224,7 @@ STUDIES: dict[str, Study] = {
         language_models,
         {
             "model": "which model",
+            "lr": "peak learning rate of AdamW",
             "seed": "of weights and data order",
             "parameters": "count",
             "step": "optimiser steps",

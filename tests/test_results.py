@@ -80,7 +80,7 @@ def test_the_device_is_found_when_none_is_given(tmp_path: Path) -> None:
 def test_a_caption_names_device_date_version_and_command(tmp_path: Path) -> None:
     save(tmp_path, device="NVIDIA H200")
     day = results.provenance("speed", directory=tmp_path)["date"]
-    expected = f"measured on NVIDIA H200, {day}, torch {torch.__version__}: `make bench`"
+    expected = f"measured on NVIDIA H200, {day}, torch {torch.__version__}\n  make bench"
     assert results.describe("speed", directory=tmp_path) == expected
 
 

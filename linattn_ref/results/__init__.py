@@ -51,9 +51,9 @@ def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
 
 
 def describe(name: str, *, directory: Path | None = None) -> str:
-    """One line for the caption of a figure."""
+    """Where, when and how it was measured: two lines for the output below a table or figure."""
     p = provenance(name, directory=directory)
-    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}: `{p['command']}`"
+    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}\n  {p['command']}"
 
 
 def save(
