@@ -94,6 +94,33 @@ def test_k_plus_one_unit_keys_are_never_all_recalled(form: Form, generator: Gene
 
 
 @pytest.mark.theorem("thm-capacity")
+@pytest.mark.parametrize("n", [7, 12, 60])
+def test_no_queries_and_keys_lose_less_than_n_minus_k(n: int, generator: Generator) -> None:
+    """Values of variance 1 come back as A v, A = Q K^T: the squared error |I - A|^2 is n - K at least.
+
+    The best A projects on K directions; every other choice, also one fitted to the others, is no better.
+    """
+    K = 6
+    basis = torch.linalg.qr(normal(generator, n, K))[0]
+    assert_close("projection", _loss(basis, basis), torch.tensor(float(n - K)), 1e-10)
+    for _ in range(20):
+        keys = normal(generator, n, K)
+        fitted = keys @ torch.linalg.inv(keys.T @ keys)  # queries that are best for these keys
+        for queries in (normal(generator, n, K) / n, keys / n, fitted):
+            assert _loss(queries, keys) >= n - K - 1e-9
+
+
+def _loss(queries: Tensor, keys: Tensor) -> Tensor:
+    """|I - A|^2, A the matrix that maps the stored values ``[n]`` to the recalled ones."""
+    n = len(keys)
+    form = next(form for form in forms_of("linear_attention") if form.form == "recurrent")
+    values = torch.eye(n, dtype=torch.float64)
+    k, v = keys[None, :, None], values[None, :, None]  # [1, n, 1, .]
+    state = form.function(k, k, v, scale=1.0).state[0, 0]  # [K, n]
+    return (values - queries @ state).square().sum()
+
+
+@pytest.mark.theorem("thm-capacity")
 def test_k_orthonormal_keys_have_the_identity_as_gram_matrix(generator: Generator) -> None:
     """The bound of the test above is reached from below: at n = K the error can be zero."""
     keys = torch.linalg.qr(normal(generator, 6, 6))[0]
