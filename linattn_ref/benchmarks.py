@@ -137,13 +137,23 @@ LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def train_one(name: str, lr: float, seed: int, reduced: bool, device: str) -> Rows:
+DENOMINATOR = {"mixer": "linear"}
+NORMALISERS: dict[str, tuple[dict[str, Any], str | None]] = {  # and the dtype; None is bfloat16 on a GPU
+    "denominator": (DENOMINATOR, None),
+    "denominator, float32": (DENOMINATOR, "float32"),
+    "norm": (DENOMINATOR | {"normaliser": "norm"}, None),
+}
+
+
+def train_one(
+    name: str, options: dict[str, Any], dtype: str | None, lr: float, seed: int, reduced: bool, device: str
+) -> Rows:
     """One run: a row per evaluation."""
     corpus = ByteCorpus.python_stdlib(max_bytes=2_000_000 if reduced else None)
     d_model, n_layers, n_heads = (64, 2, 2) if reduced else (256, 6, 4)
     torch.manual_seed(seed)
     size = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
-    model = LanguageModel(ModelConfig(**(LANGUAGE_MODELS[name] | size)))
+    model = LanguageModel(ModelConfig(**(options | size)))
     config = TrainConfig(
         steps=100 if reduced else 1000,
         batch_size=16 if reduced else 64,
@@ -154,6 +164,7 @@ def train_one(name: str, lr: float, seed: int, reduced: bool, device: str) -> Ro
         eval_batches=8,
         checkpoint_every=10**6,
         seed=seed,
+        dtype=dtype,
     )
     run = train(model, corpus, config, device=device, progress=False)
     shared = {"model": name, "lr": lr, "seed": seed, "parameters": n_parameters(model.config)}
@@ -166,14 +177,26 @@ def train_one(name: str, lr: float, seed: int, reduced: bool, device: str) -> Ro
 
 
 def language_models(reduced: bool) -> Rows:
-    """Validation loss of small models of equal size on the Python standard library, at three rates.
-
-    Runs are spread over the GPUs of the machine.
-    """
-    gpus = torch.cuda.device_count()
-    devices = [f"cuda:{i}" for i in range(gpus)] or ["cpu"]
+    """Validation loss of small models of equal size on the Python standard library, at three rates."""
     seeds, rates = (range(1), (2e-3,)) if reduced else (range(2), (5e-4, 1e-3, 2e-3))
-    jobs = [(name, lr, seed) for seed in seeds for lr in rates for name in LANGUAGE_MODELS]
+    models = LANGUAGE_MODELS.items()
+    return train_all(
+        [(name, options, None, lr, seed) for seed in seeds for lr in rates for name, options in models],
+        reduced,
+    )
+
+
+def normalisers(reduced: bool) -> Rows:
+    """The linear model with its denominator, in two precisions, and with a norm in its place, at one rate."""
+    seeds = range(1 if reduced else 2)
+    return train_all(
+        [(name, *variant, 1e-3, seed) for seed in seeds for name, variant in NORMALISERS.items()], reduced
+    )
+
+
+def train_all(jobs: list[tuple[str, dict[str, Any], str | None, float, int]], reduced: bool) -> Rows:
+    """Train (name, options, dtype, rate, seed) for every job, spread over the GPUs of the machine."""
+    devices = [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
     tasks = [(*job, reduced, devices[i % len(devices)]) for i, job in enumerate(jobs)]
     if len(devices) == 1:
         return [row for task in tasks for row in train_one(*task)]
@@ -185,6 +208,18 @@ def language_models(reduced: bool) -> Rows:
 
 OPS = ("ops", "measure.py", "benchmarks.py")
 MODELS = (*OPS, "mixers", "config.py", "model.py")
+TRAINING = (*MODELS, "tasks", "train.py", "train_config.py")
+TRAINING_COLUMNS = {
+    "model": "which model",
+    "lr": "peak learning rate of AdamW",
+    "seed": "of weights and data order",
+    "parameters": "count",
+    "step": "optimiser steps",
+    "tokens": "bytes seen in training",
+    "val_loss": "nats per byte on the validation split",
+    "corpus_bytes": "bytes, training and validation",
+    "corpus_sha256": "hash of the corpus",
+}
 STUDIES: dict[str, Study] = {
     "attention_cost": Study(
         attention_cost,
@@ -220,21 +255,8 @@ STUDIES: dict[str, Study] = {
         },
         MODELS,
     ),
-    "language_models": Study(
-        language_models,
-        {
-            "model": "which model",
-            "lr": "peak learning rate of AdamW",
-            "seed": "of weights and data order",
-            "parameters": "count",
-            "step": "optimiser steps",
-            "tokens": "bytes seen in training",
-            "val_loss": "nats per byte on the validation split",
-            "corpus_bytes": "bytes, training and validation",
-            "corpus_sha256": "hash of the corpus",
-        },
-        (*MODELS, "tasks", "train.py", "train_config.py"),
-    ),
+    "language_models": Study(language_models, TRAINING_COLUMNS, TRAINING),
+    "normalisers": Study(normalisers, TRAINING_COLUMNS, TRAINING),
 }
 
 
