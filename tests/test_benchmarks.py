@@ -17,8 +17,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "small", {f"{i}.py": f"# {i}\n".encode() + bytes(range(32, 127)) * 40 for i in range(40)}
     )
     monkeypatch.setattr(benchmarks, "lengths", lambda first, last: iter([64]))
-    monkeypatch.setattr(benchmarks, "LANGUAGE_MODELS", {"linear": {"mixer": "linear"}})
-    monkeypatch.setattr(benchmarks, "NORMALISERS", {"norm": ({"mixer": "linear"}, None)})
+    monkeypatch.setattr(
+        benchmarks,
+        "LANGUAGE_MODELS",
+        {"linear": {"mixer": "linear"}, "naive": {"mixer": "linear", "feature_map": "elu_then_one"}},
+    )
     monkeypatch.setattr(ByteCorpus, "python_stdlib", lambda max_bytes=None: corpus)
     original = benchmarks.TrainConfig
     short = {"steps": 4, "warmup_steps": 2, "eval_every": 2, "batch_size": 2, "seq_len": 32}

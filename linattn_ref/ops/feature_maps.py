@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch.nn.functional import elu, silu
+from torch.nn.functional import silu
 
 from linattn_ref.shapes import Float, Tensor
 
@@ -18,8 +18,12 @@ def identity(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
 
 
 def elu_plus_one(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-    """phi(x) = elu(x) + 1 > 0 (Katharopoulos et al. 2020, arXiv 2006.16236, eq. 7)."""
-    return elu(x) + 1
+    """phi(x) = elu(x) + 1 > 0 (Katharopoulos et al. 2020, arXiv 2006.16236, eq. 7): x + 1 or, below 0, exp(x).
+
+    Written out, because ``elu(x) + 1`` adds 1 to a number near -1: in bfloat16 it is a multiple of 1/256, and
+    exactly 0 below x = -6, where exp(x) is still a good positive number.
+    """
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp().to(x.dtype))
 
 
 def relu(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
