@@ -1,7 +1,8 @@
 """What a model costs: parameters, FLOPs, bytes of state. Counts of the real configuration, and closed forms.
 
 One multiply-add is two FLOPs. Forward and backward together are three times the forward pass, since each
-matrix product has two gradients of its own size. Norms, activations and softmax are not counted.
+matrix product has two gradients of its own size. Norms, activations and softmax are not counted; the
+paper's closed form adds rotary positions and the product in the gated MLP, its term 5 / (18 d).
 """
 
 import torch

@@ -141,7 +141,7 @@ LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
 
 
 def elu_then_one(x: torch.Tensor) -> torch.Tensor:
-    """The map of the linear model as it is mostly written; in bfloat16 the sum cancels (see ``elu_plus_one``)."""
+    """The linear model's map as it is mostly written; in bfloat16 the sum cancels, see ``elu_plus_one``."""
     return elu(x) + 1
 
 

@@ -20,7 +20,7 @@ class ModelConfig:
         vocab_size: 256 for bytes.
         d_ff: hidden width of the gated MLP; 0 means 8 D / 3, rounded up to a multiple of 32.
         positions: "rope" turns queries and keys, "sinusoidal" is added to the embeddings, "none"; empty is
-            what the mixer was published with (softmax: rope, linear: sinusoidal, cosformer: none).
+            the default of the mixer (softmax: rope, linear: sinusoidal, cosformer: none).
         feature_map: a name in ``FEATURE_MAPS``, for the linear mixer.
         normaliser: the linear mixer divides by the sum of its scores ("denominator") or normalises the
             output of each head ("norm", as later models do).

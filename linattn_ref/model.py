@@ -98,9 +98,9 @@ class LanguageModel(nn.Module):
 
 
 def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
-    """sin and cos of t at D/2 speeds from 1 down to 1/10,000 (Vaswani et al. 2017, section 3.5).
+    """sin and cos of t at D/2 speeds from 1 down to nearly 1/10,000 (Vaswani et al. 2017, arXiv 1706.03762).
 
-    The model adds 0.02 times this, so that positions and embeddings have equal size at the start.
+    The model adds 0.02 times this, so that positions and embeddings have similar size at the start.
     """
     angle = t[:, None] * 10_000.0 ** (-torch.arange(0, D, 2, device=t.device, dtype=t.dtype) / D)
     return torch.cat([angle.sin(), angle.cos()], -1)[:, :D]

@@ -19,7 +19,7 @@ class Mixer(nn.Module):
     ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``. A state is a tuple; None starts a sequence.
     """
 
-    default_positions = "none"  # what the mixer was published with
+    default_positions = "none"  # where the configuration names none
     state_in_float32 = True  # else the state has the dtype of the activations
 
     def __init__(self, config: ModelConfig, layer: int) -> None:

@@ -17,13 +17,14 @@ from linattn_ref.shapes import Float, Tensor
 
 
 class LinearMixer(Mixer):
-    """Kernelised linear attention (Katharopoulos et al. 2020, arXiv 2006.16236, section 3.2).
+    """Kernelised linear attention (Katharopoulos et al. 2020, arXiv 2006.16236).
 
     Gate: 1. Write: phi(k)^T v. Read: phi(q) S, divided by the sum of the scores
-    (``normaliser="denominator"``, as published) or RMS-normalised per head (``"norm"``, as in RetNet and
-    TransNormerLLM). State: the matrix S of each head, with one more column for the denominator. With "norm",
-    positions may also be "rope", applied to the features; rotated features are not positive, so that a
-    denominator would be no sum of weights.
+    (``normaliser="denominator"``, as published) or RMS-normalised per head with a learned gain
+    (``"norm"``, as in RetNet; TransNormerLLM normalises all heads together, without a gain). State: the
+    matrix S of each head, with one more column for the denominator. With "norm", positions may also be
+    "rope", applied to the features; rotated features are not positive, so that a denominator would be no
+    sum of weights.
     """
 
     default_positions = "sinusoidal"

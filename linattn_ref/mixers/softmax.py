@@ -8,7 +8,7 @@ from linattn_ref.shapes import Float, Tensor
 
 
 class SoftmaxMixer(Mixer):
-    """Multi-head causal softmax attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2) as in LLaMA.
+    """Multi-head causal softmax attention (Vaswani et al. 2017, arXiv 1706.03762) as in LLaMA.
 
     Gate: none. Write: keep k and v. Read: softmax over all keys kept. State: the KV cache, 2 T D numbers,
     its keys already rotated. No biases, no grouped heads.

@@ -18,10 +18,10 @@ def identity(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
 
 
 def elu_plus_one(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-    """phi(x) = elu(x) + 1 > 0 (Katharopoulos et al. 2020, arXiv 2006.16236, eq. 7): x + 1 or, below 0, exp(x).
+    """phi(x) = elu(x) + 1 > 0 (Katharopoulos et al. 2020, arXiv 2006.16236): x + 1 or, below 0, exp(x).
 
     Written out, because ``elu(x) + 1`` adds 1 to a number near -1: in bfloat16 it is a multiple of 1/256, and
-    exactly 0 below x = -6, where exp(x) is still a good positive number.
+    exactly 0 below x = -6.3, where exp(x) is still a good positive number.
     """
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp().to(x.dtype))
 
@@ -32,7 +32,7 @@ def relu(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
 
 
 def silu_map(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-    """phi(x) = x sigmoid(x) (TransNormerLLM, HGRN2). Takes values down to -0.28: not positive."""
+    """phi(x) = x sigmoid(x) (TransNormerLLM). Takes values down to -0.28: not positive."""
     return silu(x)
 
 

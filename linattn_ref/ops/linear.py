@@ -6,7 +6,7 @@ The recurrence, per batch element and head, with ``alpha_t = exp(log_decay_t)``:
     o_t = scale * q_t S_t
 
 ``log_decay`` chooses the model: None (linear attention), ``[H]`` (RetNet, TNL, lightning attention),
-``[B, T, H]`` (Mamba-2/SSD), ``[B, T, H, K]`` (GLA, HGRN2, RWKV-6). FLA calls it g; papers also
+``[B, T, H]`` (Mamba-2/SSD), ``[B, T, H, K]`` (GLA, HGRN2). FLA calls it g; papers also
 write log lambda or -s.
 
 Arguments that all forms share:
@@ -19,7 +19,7 @@ Arguments that all forms share:
 All return ``LinearResult(output [B, T, H, V], state [B, H, K, V])`` and raise ``ValueError`` naming the
 argument, what came and what was expected.
 
-Sources: Katharopoulos et al. 2020 (arXiv 2006.16236, eqs. 16-20) for the recurrence without decay; Yang et
+Sources: Katharopoulos et al. 2020 (arXiv 2006.16236) for the recurrence without decay; Yang et
 al. 2023 (arXiv 2312.06635, sections 2 and 4) for the chunk form and for decays per channel. Every exponent
 here is a sum of log decays, hence <= 0: nothing overflows, however hard the decay.
 """
@@ -91,7 +91,7 @@ def chunk_linear_attention(
     """Chunk form: parallel within chunks of C tokens, a state between chunks. How a model trains.
 
     T need not be a multiple of ``chunk_size``. Cost per head: 2 T C (K + V) + 4 T K V operations, and
-    log2(T / C) sequential steps that add states of neighbouring chunks; memory (T / C) K V.
+    about log2(T / C) sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V.
     """
     check_chunk_size(chunk_size)
     return run_linear(partial(_chunk, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
@@ -117,7 +117,7 @@ def normalised(
     """Divide each output by the sum of its scores: append a column of ones to v, run ``op``, divide.
 
     The state is ``[B, H, K, V + 1]``; its last column is the sum of the keys, the z of Katharopoulos et
-    al. 2020 (eq. 18-19). ``eps`` is added to the denominator, as in their code. The scale cancels and is 1.
+    al. 2020. ``eps`` is added to the denominator, as in their code. The scale cancels and is 1.
 
     Args:
         op: any form of linear attention; ``arguments`` go to it (log_decay, initial_state, chunk_size).

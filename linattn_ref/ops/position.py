@@ -11,15 +11,16 @@ from linattn_ref.shapes import Float, Tensor
 def rotate(
     x: Float[Tensor, "B T H K"], positions: Float[Tensor, " T"], base: float = 10_000.0
 ) -> Float[Tensor, "B T H K"]:
-    """Rotary position embedding (Su et al. 2021, arXiv 2104.09864, eq. 34; halves paired as in LLaMA's code).
+    """Rotary position embedding (Su et al. 2021, arXiv 2104.09864; halves paired as in GPT-NeoX).
 
-    Channels c and c + K/2 form a plane, turned by ``positions * base ** (-2 c / K)`` radians. Then
+    Channels c and c + K/2 form a plane, turned by ``positions * base ** (-2 c / K)`` radians; the paper and
+    Meta's LLaMA pair neighbours, which is the same up to a fixed permutation of the channels. Then
     ``rotate(q, t) . rotate(k, s)`` depends on t and s through t - s alone.
 
     Args:
         x: queries or keys, K even.
         positions: absolute positions of the T tokens.
-        base: the slowest plane turns once in about 2 pi base tokens.
+        base: the slowest plane turns once in 2 pi base ** (1 - 2 / K) tokens.
     """
     K = x.shape[-1]
     require(K % 2 == 0, "x", f"width {K}", "an even width, K/2 planes to turn")

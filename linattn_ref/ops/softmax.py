@@ -7,7 +7,7 @@ Per batch element and head, with the S tokens of the cache before the T of this 
 Arguments that all forms share:
 
 * ``q, k``: ``[B, T, H, K]``, ``v``: ``[B, T, H, V]``, one floating dtype;
-* ``scale``: factor on the scores; None is ``K ** -0.5`` (Vaswani et al. 2017, arXiv 1706.03762, eq. 1);
+* ``scale``: factor on the scores; None is ``K ** -0.5`` (Vaswani et al. 2017, arXiv 1706.03762);
 * ``initial_state``: a ``KVCache`` of the S tokens before, in the dtype of the inputs; None is empty.
 
 All return ``SoftmaxResult(output [B, T, H, V], state KVCache)`` and raise ``ValueError`` naming the
