@@ -159,9 +159,13 @@
     const margin = { l: 56, r: 16, b: 48, t: freed + 24, ...out.margin };
     out.margin = { ...margin, t: Math.max(12, margin.t - freed) };
     out.height = height - freed;
-    if (out.legend.yref === "container" && out.legend.yanchor === "top") {
-      out.legend.y = 1 - ((1 - out.legend.y) * height - freed) / out.height;
-    }
+    // what hangs from the figure's top edge keeps its distance to the plot
+    const raised = (part) => {
+      const hangs = part?.yref === "container" && part.yanchor === "top";
+      return hangs ? { ...part, y: 1 - ((1 - part.y) * height - freed) / out.height } : part;
+    };
+    out.legend = raised(out.legend);
+    if (out.coloraxis) out.coloraxis = { ...out.coloraxis, colorbar: raised(out.coloraxis.colorbar) };
     const named = data.filter((trace) => trace.showlegend !== false && trace.name).length;
     if (narrow && named > 1 && out.showlegend !== false && out.legend.x === undefined && !out.legend.orientation) {
       Object.assign(out.legend, { x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container" });
