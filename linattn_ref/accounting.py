@@ -43,6 +43,8 @@ def flops_exact(config: ModelConfig, seq_len: int) -> int:
     The output layer is included, the embedding look-up is free. (At one token torch counts less: there it
     takes outer products and products with one row to be no matrix products.)
     """
+    if seq_len < 1:
+        raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
     d, T = config.d_model, seq_len
     projections = 2 * T * (4 * d * d + 3 * d * config.ff_width)
     mixing = mixer_of(config).mixing_flops(config, T)
@@ -53,6 +55,8 @@ def state_bytes(
     config: ModelConfig, seq_len: int, batch_size: int = 1, dtype: torch.dtype = torch.bfloat16
 ) -> int:
     """Bytes that decoding carries after ``seq_len`` tokens: a KV cache in ``dtype``, or states in float32."""
+    if seq_len < 0:
+        raise ValueError(f"seq_len: got {seq_len}, expected at least 0")
     mixer = mixer_of(config)
     width = torch.promote_types(dtype, torch.float32).itemsize if mixer.state_in_float32 else dtype.itemsize
     return batch_size * config.n_layers * mixer.state_numel(config, seq_len) * width

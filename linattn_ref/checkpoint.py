@@ -77,15 +77,18 @@ def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
     """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-        saved = content["identity"]
-    except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
+        saved, digest = content["identity"], content["identity_sha256"]
+        model, optimizer, generator, rows = (
+            content[name] for name in ("model", "optimizer", "generator", "rows")
+        )
+    except (RuntimeError, EOFError, LookupError, TypeError, pickle.UnpicklingError) as error:
         raise ValueError(f"checkpoint: {path} is not a checkpoint of this training loop: {error}") from error
-    if content["identity_sha256"] != _hash(identity):
+    if digest != _hash(identity):
         raise ValueError(f"checkpoint: {path} is of another run; {_differences(saved, identity)}")
-    state.model.load_state_dict(content["model"])
-    state.optimizer.load_state_dict(content["optimizer"])
-    state.generator.set_state(content["generator"])
-    state.rows[:] = content["rows"]
+    state.model.load_state_dict(model)
+    state.optimizer.load_state_dict(optimizer)
+    state.generator.set_state(generator)
+    state.rows[:] = rows
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:

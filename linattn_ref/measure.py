@@ -43,7 +43,7 @@ def default_device() -> torch.device:
 
 
 def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> float:
-    """Median wall-clock seconds of one call. On a GPU, waits for it to finish."""
+    """Median wall-clock seconds of one call. Waits for all GPUs to finish."""
     times = []
     for i in range(warmup + repeats):
         _wait()
@@ -56,8 +56,8 @@ def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> f
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    for i in range(torch.cuda.device_count()):
+        torch.cuda.synchronize(i)
 
 
 def peak_bytes(function: Callable[[], Any], device: torch.device | str = "cpu") -> int:
@@ -67,13 +67,13 @@ def peak_bytes(function: Callable[[], Any], device: torch.device | str = "cpu") 
     profiler, so the number does not depend on the machine; on a GPU it is the allocator's own statistic.
     """
     if torch.device(device).type == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
         result = function()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
         del result
-        return torch.cuda.max_memory_allocated() - before
+        return torch.cuda.max_memory_allocated(device) - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler's chatter
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True

@@ -82,9 +82,9 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
-        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
+        if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.dtype not in (torch.int64, torch.int32):
             raise ValueError(
-                f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T]"
+                f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T], T >= 1"
             )
         start, layers = state or (0, (None,) * len(self.blocks))
         x = self.embedding(tokens)
@@ -116,8 +116,14 @@ def generate(
     temperature: float = 1.0,
 ) -> Int[Tensor, "B n_tokens"]:
     """Prefill the prompt, then sample one token at a time from the carried state."""
-    if temperature <= 0:
-        raise ValueError(f"temperature: got {temperature}, expected a number above 0")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature: got {temperature}, expected a finite number above 0")
+    if n_tokens < 0:
+        raise ValueError(f"n_tokens: got {n_tokens}, expected at least 0")
+    if generator.device.type != prompt.device.type:
+        raise ValueError(
+            f"generator: got one on {generator.device}, expected the device of prompt, {prompt.device}"
+        )
     tokens, state = [prompt], None
     for _ in range(n_tokens):
         logits, state = model(tokens[-1], state)

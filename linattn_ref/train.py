@@ -83,7 +83,7 @@ def train(
     Raises:
         ValueError: a split of the corpus is too short, the batch does not divide by the ranks, or the
             checkpoint is of another run.
-        FloatingPointError: the training loss is no longer finite; no checkpoint is written at that step.
+        FloatingPointError: a loss or gradient is no longer finite; the checkpoint is that of an earlier step.
     """
     world, config_dict = current_world(), dataclasses.asdict(config)
     if config.batch_size % world.size:
@@ -109,7 +109,9 @@ def train(
         row = _train_step(replica, state, batches, step)
         is_last = step == config.steps
         if is_last or step % config.eval_every == 0:
-            row["val_loss"] = _evaluate(model, batches)
+            row["val_loss"] = val_loss = _evaluate(model, batches)
+            if not math.isfinite(val_loss):
+                raise FloatingPointError(f"val_loss is {val_loss} at step {step}: try a lower lr")
         state.rows.append(row)
         steps.set_postfix(loss=f"{row['train_loss']:.3f}", tokens_per_s=f"{row['tokens_per_second']:.0f}")
         if world.rank == 0 and on_row is not None:
@@ -157,12 +159,13 @@ def _train_step(replica: nn.Module, state: TrainState, batches: _Batches, step: 
         loss = next_byte_loss(replica, inputs, targets)
     state.optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_norm_(state.model.parameters(), config.grad_clip)
+    norm = nn.utils.clip_grad_norm_(state.model.parameters(), config.grad_clip).item()
+    nats = batches.world.mean(loss).item()
+    if not (math.isfinite(nats) and math.isfinite(norm)):  # before the weights have seen it
+        raise FloatingPointError(
+            f"train_loss is {nats}, gradient norm {norm} at step {step} (lr {lr:.3g}): try a lower lr"
+        )
     state.optimizer.step()
-
-    nats = batches.world.mean(loss).item()  # waits for the device, so the clock below is honest
-    if not math.isfinite(nats):
-        raise FloatingPointError(f"train_loss is {nats} at step {step} (lr {lr:.3g}): try a lower lr")
     seconds = time.perf_counter() - start
     per_step = config.batch_size * config.seq_len
     before = state.rows[-1]["seconds"] if state.rows else 0.0

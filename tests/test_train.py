@@ -13,6 +13,7 @@ from tiny_training import TINY, Stop, bigram, corpus, digest, run, stop_after, t
 
 from linattn_ref.checkpoint import Row
 from linattn_ref.model import LanguageModel, ModelConfig
+from linattn_ref.tasks import ByteCorpus
 from linattn_ref.train import TrainConfig, bits_per_byte, learning_rate, main, parameter_groups
 
 # ---- learning ----------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def test_loss_that_is_not_finite_stops_the_run_and_writes_no_checkpoint(tmp_path
     with torch.no_grad():
         model.head.bias.fill_(math.nan)
     config = dataclasses.replace(TINY, checkpoint_every=1)
-    with pytest.raises(FloatingPointError, match="train_loss is nan at step 1"):
+    with pytest.raises(FloatingPointError, match="train_loss is nan, gradient norm nan at step 1"):
         run(model, config, tmp_path / "run.pt")
     assert not list(tmp_path.iterdir())
 
@@ -216,3 +217,36 @@ def test_command_line_explains_itself_and_its_errors(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit, match="2"):
         main(["--lr", "-1"])
     assert "error: lr: expected a positive number, got -1.0" in capsys.readouterr().err
+
+
+def test_gradient_that_is_not_finite_never_reaches_weights_or_checkpoint(tmp_path: Path) -> None:
+    """The loss of the step is finite, its gradient is not: the step before is what the checkpoint holds."""
+
+    class Poisoned(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * torch.nan
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.calls = torch.nn.Embedding(256, 256), 0
+
+        def forward(self, tokens):
+            self.calls += self.training
+            logits = self.table(tokens)
+            return (Poisoned.apply(logits) if self.calls == 3 else logits), None
+
+    corpus = ByteCorpus.from_documents("poison", {f"{i}": bytes([i, 65, 66]) * 200 for i in range(40)})
+    config = TrainConfig(steps=3, warmup_steps=1, batch_size=2, seq_len=8, checkpoint_every=1, eval_every=1)
+    model, path = Model(), tmp_path / "checkpoint.pt"
+    with pytest.raises(FloatingPointError, match="gradient norm nan at step 3"):
+        train(model, corpus, config, checkpoint=path, progress=False, device="cpu")
+    assert model.table.weight.isfinite().all()
+    saved = torch.load(path, weights_only=True)
+    assert len(saved["rows"]) == 2
+    assert saved["model"]["table.weight"].isfinite().all()

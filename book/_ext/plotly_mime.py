@@ -74,14 +74,26 @@ def _check_controls(figure: Mapping[str, Any], where: str) -> None:
             raise FigureError(f"{where}: a menu may only play the frames of a slider")
 
 
-class PlotlyRenderer:
-    """myst-nb's plug-in for plotly's MIME type (entry point ``myst_nb.mime_renderers``)."""
+def in_this_book(renderer: Any) -> bool:
+    """Whether the project being built uses our pages: myst-nb loads installed plug-ins for every book."""
+    env = getattr(renderer.renderer, "sphinx_env", None)
+    return env is not None and "linattn_book.pages" in env.app.extensions
 
-    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [("*", PLOTLY_MIME, 1)]
+
+class PlotlyRenderer:
+    """myst-nb's plug-in for plotly's MIME type (entry point ``myst_nb.mime_renderers``).
+
+    That plotly's data comes before other forms of an output is a setting of this book (``_config.yml``),
+    since an override here would hold for the books of everybody who has this package.
+    """
+
+    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = []
 
     @staticmethod
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
         if data.mime_type != PLOTLY_MIME:
+            return None
+        if not in_this_book(renderer):
             return None
         if inline:
             raise FigureError(f"{renderer.source}: a plotly figure cannot stand inside a line of text")

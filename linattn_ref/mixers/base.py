@@ -1,6 +1,7 @@
 """What every token mixer is: x in, (y, state) out, the same call for training, prefill and decoding."""
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,7 +28,12 @@ class Mixer(nn.Module):
         if not config.positions:
             config = replace(config, positions=self.default_positions)  # type: ignore[arg-type]
         self.config, self.layer = config, layer
-        self.ops = ops_of(config.backend)
+        ops_of(config.backend)  # a backend that is not there fails here, not in the first forward pass
+
+    @property
+    def ops(self) -> ModuleType:
+        """The ops of the configured backend. Looked up, not kept: a module cannot be copied or pickled."""
+        return ops_of(self.config.backend)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None

@@ -5,6 +5,8 @@ from torch import nn
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, State, chunk_flops, merge_heads, positions, split_heads
+from linattn_ref.ops.linear import normalised
+from linattn_ref.ops.position import cos_reweight
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -33,8 +35,8 @@ class CosformerMixer(Mixer):
                 f"max_length: got {start + x.shape[1]} tokens, expected at most {self.config.max_length}"
             )
         t = positions(x, start)
-        q, k = (self.ops.cos_reweight(torch.relu(z), t, self.config.max_length) for z in (q, k))
-        o, S = self.ops.normalised(self.ops.chunk_linear_attention, q, k, v, initial_state=S)
+        q, k = (cos_reweight(torch.relu(z), t, self.config.max_length) for z in (q, k))
+        o, S = normalised(self.ops.chunk_linear_attention, q, k, v, initial_state=S)
         return self.out(merge_heads(o)), (S, start + x.shape[1])
 
     @classmethod

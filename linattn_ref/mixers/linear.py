@@ -13,6 +13,8 @@ from linattn_ref.mixers.base import (
     split_heads,
 )
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
+from linattn_ref.ops.linear import normalised
+from linattn_ref.ops.position import rotate
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -49,10 +51,10 @@ class LinearMixer(Mixer):
         q, k = phi(q).to(v.dtype), phi(k).to(v.dtype)  # on a GPU, autocast computes exp in float32
         if self.config.positions == "rope":
             t = positions(x, start)
-            q, k = (self.ops.rotate(z, t, self.config.rope_base) for z in (q, k))
+            q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
         op = self.ops.chunk_linear_attention
         if self.norm is None:
-            o, S = self.ops.normalised(op, q, k, v, initial_state=S)
+            o, S = normalised(op, q, k, v, initial_state=S)
         else:
             o, S = op(q, k, v, initial_state=S)
             o = self.norm(o.to(self.norm.weight.dtype))  # under autocast, o is half and the gain is not

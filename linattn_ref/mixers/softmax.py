@@ -4,6 +4,7 @@ from torch import nn
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, positions, split_heads
+from linattn_ref.ops.position import rotate
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -29,7 +30,8 @@ class SoftmaxMixer(Mixer):
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         if self.config.positions == "rope":
             t = positions(x, 0 if state is None else state[0].shape[1])
-            q, k = (self.ops.rotate(z, t, self.config.rope_base) for z in (q, k))
+            q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
+        v = v.contiguous()  # else the cache would keep the whole of qkv alive
         o, cache = self.ops.parallel_softmax_attention(q, k, v, initial_state=state)
         return self.out(merge_heads(o)), cache
 

@@ -4,6 +4,8 @@ An op's body then computes in ``promote_types(dtype, float32)`` without a cast i
 float64, half precision is carried in float32, and the state is float32 at least.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 import torch
@@ -34,80 +36,112 @@ class SoftmaxResult(NamedTuple):
     state: KVCache
 
 
-def shape_of(x: Tensor) -> str:
-    return f"{list(x.shape)}"
+Words = str | Callable[[], str]  # a text that is only put together when it is needed
 
 
-def require(condition: bool, name: str, got: object, expected: str) -> None:
-    """Raise the one kind of error that ops raise: argument, what came, what was expected."""
+def require(condition: bool, name: str, got: Words, expected: Words) -> None:
+    """Raise the one kind of error that ops raise: argument, what came, what was expected.
+
+    Texts with sizes in them are given as functions. Spelling out a size would tie a compiled graph to it, and
+    torch.compile would compile again for every length.
+    """
     if not condition:
-        raise ValueError(f"{name}: got {got}, expected {expected}")
+        came, wanted = (text if isinstance(text, str) else text() for text in (got, expected))
+        raise ValueError(f"{name}: got {came}, expected {wanted}")
+
+
+def require_tensor(x: object, name: str, expected: str = "a torch.Tensor") -> None:
+    require(isinstance(x, Tensor), name, type(x).__name__, expected)
+
+
+def require_shape(x: Tensor, name: str, shape: tuple[int, ...]) -> None:
+    fits = x.ndim == len(shape) and all(n == m for n, m in zip(x.shape, shape, strict=True))
+    require(fits, name, lambda: f"shape {list(x.shape)}", lambda: f"{[int(n) for n in shape]}")
+
+
+def require_like(x: Tensor, name: str, q: Tensor, dtypes: tuple[torch.dtype, ...]) -> None:
+    """One of ``dtypes``, on q's device."""
+    require(x.dtype in dtypes, name, lambda: f"{x.dtype}", lambda: " or ".join(map(str, dtypes)))
+    require(x.device == q.device, name, lambda: f"{x.device}", lambda: f"the device of q, {q.device}")
 
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
     """q, k ``[B, T, H, K]`` and v ``[B, T, H, V]``, one floating dtype, one device, T >= 1."""
-    for name, x in {"q": q, "k": k, "v": v}.items():
-        require(isinstance(x, Tensor), name, type(x).__name__, "a torch.Tensor")
-        require(x.ndim == 4, name, f"shape {shape_of(x)}", f"{QKV_SHAPE[name]}, four dimensions")
-        require(x.is_floating_point(), name, x.dtype, "a floating dtype")
-        require(x.numel() > 0, name, f"shape {shape_of(x)}", "no empty dimension")
-    B, T, H, K = q.shape
-    require(k.shape == q.shape, "k", f"shape {shape_of(k)}", f"the shape of q, [{B}, {T}, {H}, {K}]")
-    require(v.shape[:3] == (B, T, H), "v", f"shape {shape_of(v)}", f"[{B}, {T}, {H}, V], as q and k")
-    for name, x in {"k": k, "v": v}.items():
-        require(x.dtype == q.dtype, name, x.dtype, f"the dtype of q, {q.dtype}")
-        require(x.device == q.device, name, x.device, f"the device of q, {q.device}")
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        _check_sequence(x, name, f"{QKV_SHAPE[name]}, four dimensions")
+    require_shape(k, "k", tuple(q.shape))
+    require_shape(v, "v", (*q.shape[:3], v.shape[3]))
+    require_like(k, "k", q, (q.dtype,))
+    require_like(v, "v", q, (q.dtype,))
+
+
+def _check_sequence(x: Tensor, name: str, expected: str) -> None:
+    require_tensor(x, name)
+    require(x.ndim == 4, name, lambda: f"shape {list(x.shape)}", expected)
+    require(all(n > 0 for n in x.shape), name, lambda: f"shape {list(x.shape)}", "no empty dimension")
+    require(x.is_floating_point(), name, str(x.dtype), "a floating dtype")
 
 
 def check_chunk_size(chunk_size: int) -> None:
     whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool)
-    require(whole and chunk_size >= 1, "chunk_size", repr(chunk_size), "a whole number, at least 1")
+    require(whole and chunk_size >= 1, "chunk_size", lambda: repr(chunk_size), "a whole number, at least 1")
 
 
 def check_log_decay(log_decay: Tensor, q: Tensor) -> None:
     """``[H]``, ``[B, T, H]`` or ``[B, T, H, K]``, natural logarithms, all <= 0 and finite."""
-    B, T, H, K = q.shape
-    shapes = ((H,), (B, T, H), (B, T, H, K))
-    expected = f"[{H}], [{B}, {T}, {H}] or [{B}, {T}, {H}, {K}]"
-    require(isinstance(log_decay, Tensor), "log_decay", type(log_decay).__name__, "a torch.Tensor or None")
-    require(log_decay.shape in shapes, "log_decay", f"shape {shape_of(log_decay)}", expected)
-    dtypes = {q.dtype, compute_dtype(q)}
-    require(log_decay.dtype in dtypes, "log_decay", log_decay.dtype, f"one of {sorted(map(str, dtypes))}")
-    require(log_decay.device == q.device, "log_decay", log_decay.device, f"the device of q, {q.device}")
-    if torch.compiler.is_compiling():
-        return  # the values are not known while a graph is being traced
-    top, low = log_decay.max().item(), log_decay.min().item()
+    require_tensor(log_decay, "log_decay", "a torch.Tensor or None")
+    shapes = {1: q.shape[2:3], 3: q.shape[:3], 4: q.shape}
+    fits = log_decay.ndim in shapes and all(
+        n == m for n, m in zip(log_decay.shape, shapes[log_decay.ndim], strict=True)
+    )
+    expected = lambda: ", ".join(str(list(shape)) for shape in shapes.values())  # noqa: E731
+    require(fits, "log_decay", lambda: f"shape {list(log_decay.shape)}", lambda: f"one of {expected()}")
+    require_like(log_decay, "log_decay", q, (q.dtype, compute_dtype(q)))
+    if torch.compiler.is_compiling() or log_decay.device.type == "meta":
+        return  # there are no values to look at
+    low, top = (x.item() for x in torch.aminmax(log_decay.detach()))
     require(top <= 0, "log_decay", f"a largest value of {top:.4g}", "natural logarithms of decays, <= 0")
     require(low > -float("inf"), "log_decay", f"a smallest value of {low:.4g}", "finite values")
 
 
 def check_one_token(q: Tensor) -> None:
     """A step takes T = 1."""
-    require(isinstance(q, Tensor), "q", type(q).__name__, "a torch.Tensor")
-    require(q.ndim == 4 and q.shape[1] == 1, "q", f"shape {shape_of(q)}", "[B, 1, H, K], one token")
+    require_tensor(q, "q")
+    one = q.ndim == 4 and q.shape[1] == 1
+    require(one, "q", lambda: f"shape {list(q.shape)}", "[B, 1, H, K], one token")
 
 
 def check_state(state: Tensor, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
     """The linear state ``[B, H, K, V]`` in the dtype the op computes in."""
-    B, _, H, K = q.shape
-    expected = f"[{B}, {H}, {K}, {v.shape[-1]}]"
-    require(isinstance(state, Tensor), name, type(state).__name__, "a torch.Tensor or None")
-    require(list(state.shape) == [B, H, K, v.shape[-1]], name, f"shape {shape_of(state)}", expected)
-    require(state.dtype == compute_dtype(q), name, state.dtype, f"{compute_dtype(q)}")
-    require(state.device == q.device, name, state.device, f"the device of q, {q.device}")
+    require_tensor(state, name, "a torch.Tensor or None")
+    require_shape(state, name, (q.shape[0], q.shape[2], q.shape[3], v.shape[3]))
+    require_like(state, name, q, (compute_dtype(q),))
 
 
 def check_cache(cache: KVCache, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
     """A ``KVCache`` of S earlier tokens, in the dtype of the inputs."""
-    B, _, H, K = q.shape
     require(isinstance(cache, tuple) and len(cache) == 2, name, type(cache).__name__, "a KVCache")
-    S: int | str = "S"
-    for part, x, width in ((f"{name}.k", cache[0], K), (f"{name}.v", cache[1], v.shape[-1])):
-        require(isinstance(x, Tensor), part, type(x).__name__, "a torch.Tensor")
-        S = x.shape[1] if S == "S" and x.ndim == 4 else S
-        require(list(x.shape) == [B, S, H, width], part, f"shape {shape_of(x)}", f"[{B}, {S}, {H}, {width}]")
-        require(x.dtype == q.dtype, part, x.dtype, f"the dtype of q, {q.dtype}")
-        require(x.device == q.device, part, x.device, f"the device of q, {q.device}")
+    B, _, H, K = q.shape
+    for part, x, width in ((f"{name}.k", cache[0], K), (f"{name}.v", cache[1], v.shape[3])):
+        require_tensor(x, part)
+        S = cache[0].shape[1] if cache[0].ndim == 4 else -1
+        require_shape(x, part, (B, S, H, width))
+        require_like(x, part, q, (q.dtype,))
+
+
+def check_positions(x: Tensor, positions: Tensor) -> None:
+    """x ``[B, T, H, K]`` floating; positions ``[T]``, float32 at least: half precision cannot count far."""
+    _check_sequence(x, "x", "[B, T, H, K]")
+    require_tensor(positions, "positions")
+    require_shape(positions, "positions", (x.shape[1],))
+    require_like(positions, "positions", x, (torch.float32, torch.float64))
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager:
+    """Autocast off, on devices that have it: an op chooses its own dtype."""
+    if device.type == "meta":
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def compute_dtype(q: Tensor) -> torch.dtype:
@@ -154,7 +188,7 @@ def run_linear(
             log_decay = log_decay[..., None]
     if initial_state is not None:
         check_state(initial_state, q, v, state_name)
-    with torch.autocast(q.device.type, enabled=False):
+    with no_autocast(q.device):
         scaled = q.to(dtype) * scale_or_default(scale, K)
         output, state = body(scaled, k.to(dtype), v.to(dtype), log_decay, initial_state)
     return LinearResult(output.to(q.dtype), state)
@@ -182,7 +216,7 @@ def run_softmax(
         check_cache(initial_state, q, v, state_name)
         cache = KVCache(torch.cat([initial_state[0], k], 1), torch.cat([initial_state[1], v], 1))
     dtype = compute_dtype(q)
-    with torch.autocast(q.device.type, enabled=False):
+    with no_autocast(q.device):
         scaled = q.to(dtype) * scale_or_default(scale, q.shape[-1])
         output = body(scaled, cache.k.to(dtype), cache.v.to(dtype))
     return SoftmaxResult(output.to(q.dtype), cache)

@@ -34,8 +34,11 @@ from linattn_ref.ops.inputs import (
     LinearBody,
     LinearResult,
     check_chunk_size,
+    check_log_decay,
     check_one_token,
+    check_qkv,
     compute_dtype,
+    require,
     run_linear,
 )
 from linattn_ref.shapes import Float, Tensor, shaped
@@ -121,11 +124,18 @@ def normalised(
 
     Args:
         op: any form of linear attention; ``arguments`` go to it (log_decay, initial_state, chunk_size).
-        q, k: feature maps of queries and keys, meant to be >= 0 (else a denominator may vanish).
+        q, k: feature maps of queries and keys, meant to be >= 0 (else a denominator may vanish). The sum of
+            their scores must be large beside ``eps``, or outputs shrink towards 0; ``eps=0`` divides exactly.
     """
+    check_qkv(q, k, v)
+    if arguments.get("log_decay") is not None:
+        check_log_decay(arguments["log_decay"], q)
+        arguments["log_decay"] = arguments["log_decay"].to(compute_dtype(q))
     wide = [x.to(compute_dtype(q)) for x in (q, k, v)]  # a sum of scores may exceed half precision's range
     ones = wide[2].new_ones(*v.shape[:-1], 1)
-    extended, state = op(*wide[:2], torch.cat([wide[2], ones], -1), scale=1.0, **arguments)
+    result = op(*wide[:2], torch.cat([wide[2], ones], -1), scale=1.0, **arguments)
+    require(isinstance(result, LinearResult), "op", type(result).__name__, "a form of linear attention")
+    extended, state = result
     return LinearResult((extended[..., :-1] / (extended[..., -1:] + eps)).to(q.dtype), state)
 
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from linattn_ref.ops.inputs import require
+from linattn_ref.ops.inputs import check_positions, require
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -22,8 +22,9 @@ def rotate(
         positions: absolute positions of the T tokens.
         base: the slowest plane turns once in 2 pi base ** (1 - 2 / K) tokens.
     """
+    check_positions(x, positions)
     K = x.shape[-1]
-    require(K % 2 == 0, "x", f"width {K}", "an even width, K/2 planes to turn")
+    require(K % 2 == 0, "x", lambda: f"width {K}", "an even width, K/2 planes to turn")
     speed = base ** (-torch.arange(0, K, 2, device=x.device, dtype=positions.dtype) / K)  # [K/2]
     angle = (positions[:, None] * speed)[:, None]  # [T, 1, K/2]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
@@ -41,10 +42,13 @@ def cos_reweight(
     that earlier outputs change as a sequence grows; here M is a constant.
 
     Raises:
-        ValueError: if a position is not below ``max_length``.
+        ValueError: if a position is negative or not below ``max_length``.
     """
-    if not torch.compiler.is_compiling() and len(positions):
-        last = positions.max().item()
-        require(last < max_length, "positions", f"up to {last:.0f}", f"below max_length = {max_length}")
+    check_positions(x, positions)
+    if not torch.compiler.is_compiling() and positions.device.type != "meta":
+        first, last = (p.item() for p in torch.aminmax(positions))
+        inside = first >= 0 and last < max_length
+        expected = f"0 to below max_length = {max_length}"
+        require(inside, "positions", f"{first:.0f} to {last:.0f}", expected)
     angle = (positions * (math.pi / (2 * max_length)))[:, None, None]  # [T, 1, 1]
     return torch.cat([x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)], -1)

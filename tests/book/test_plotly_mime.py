@@ -18,6 +18,9 @@ from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, p
 ALT = "Two lines that cross: one grows as the square, one as the length."
 
 
+OURS = SimpleNamespace(sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["linattn_book.pages"])))
+
+
 def figure(**layout: Any) -> dict[str, Any]:
     fig = go.Figure(go.Scatter(y=[1, 4, 9]), layout={"meta": {"alt": ALT}, "height": 300} | layout)
     return json.loads(fig.to_json())
@@ -38,7 +41,7 @@ def stored(html: str) -> dict[str, Any]:
 
 def render(content: Any, mime: str = PLOTLY_MIME, inline: bool = False) -> Any:
     data = SimpleNamespace(mime_type=mime, content=content, line=7)
-    return PlotlyRenderer.handle_mime(SimpleNamespace(source="chapters/x.ipynb"), data, inline)
+    return PlotlyRenderer.handle_mime(SimpleNamespace(source="chapters/x.ipynb", renderer=OURS), data, inline)
 
 
 @pytest.mark.parametrize("meta", [None, {}, {"alt": ""}, {"alt": "  \n"}, {"alt": 3}, "words"])
@@ -114,3 +117,12 @@ def test_lists_of_references_and_of_tasks_are_announced() -> None:
     assert 'aria-label="open"' in accessible(open_task)
     done = '<input class="task-list-item-checkbox" checked="checked" disabled="disabled">'
     assert 'aria-label="done"' in accessible(done)
+
+
+def test_figures_of_other_books_are_left_alone() -> None:
+    """The package is installed beside books that are not this one; myst-nb asks every plug-in."""
+    other = SimpleNamespace(sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["myst_nb"])))
+    data = SimpleNamespace(mime_type="application/vnd.plotly.v1+json", content={"data": []}, line=1)
+    renderer = SimpleNamespace(source="x.ipynb", renderer=other)
+    assert PlotlyRenderer.handle_mime(renderer, data, False) is None
+    assert PlotlyRenderer.mime_priority_overrides == []

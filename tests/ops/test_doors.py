@@ -1,0 +1,100 @@
+"""What stands at the door of an op must not cost a compiled graph, and must let nothing through unchecked."""
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from linattn_ref import ops
+from linattn_ref.ops import FORMS, Form, normalised
+
+BY_NAME = {f"{form.form}-{form.op}": form for form in FORMS}
+# a Python loop over tokens or tiles makes a graph a length; these have none
+LOOP_FREE = [name for name in BY_NAME if name not in ("chunk-softmax_attention",) and "recurrent" not in name]
+
+
+@pytest.mark.parametrize("name", LOOP_FREE)
+def test_compiled_form_is_not_compiled_again_for_every_length(name: str) -> None:
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(BY_NAME[name].function, backend=counter)
+    for T in range(70, 80):
+        compiled(*torch.randn(3, 1, T, 2, 16))
+    assert counter.frame_count <= 3
+
+
+def test_compiled_softmax_step_is_not_compiled_again_for_every_token() -> None:
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(ops.step_softmax_attention, backend=counter)
+    cache = None
+    for _ in range(12):
+        _, cache = compiled(*torch.randn(3, 1, 1, 2, 16), state=cache)
+    assert counter.frame_count <= 4
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_form_gives_shapes_on_the_meta_device(name: str) -> None:
+    form: Form = BY_NAME[name]
+    q, k = torch.empty(2, 2, 10, 3, 8, device="meta")
+    v = torch.empty(2, 10, 3, 5, device="meta")
+    assert form.function(q, k, v).output.shape == (2, 10, 3, 5)
+
+
+X = torch.ones(1, 6, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((X.long(), X.long(), X.long()), "q: got torch.int64"),
+        ((X, X.double(), X), "k: got torch.float64"),
+        ((X, X, [1.0]), "v: got list"),
+        ((X, X[:, :3], X), "k: got shape"),
+    ],
+)
+def test_normalised_checks_before_it_promotes(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        normalised(ops.chunk_linear_attention, *arguments)
+
+
+def test_normalised_refuses_an_op_that_is_not_linear_attention() -> None:
+    with pytest.raises(ValueError, match="op: got SoftmaxResult"):
+        normalised(ops.chunk_softmax_attention, X, X, X)  # type: ignore[arg-type]
+
+
+def test_normalised_takes_what_its_op_takes() -> None:
+    """bfloat16 throughout, log decay included."""
+    half = X.bfloat16()
+    out = normalised(ops.chunk_linear_attention, half, half, half, log_decay=-torch.ones(2).bfloat16())
+    assert out.output.dtype == torch.bfloat16
+    assert out.state.dtype == torch.float32
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-6])
+def test_normalised_gives_a_mean_only_while_scores_are_large_beside_eps(eps: float) -> None:
+    """As documented: with features of 1e-4 the published eps shrinks the mean of ones; eps = 0 does not."""
+    ones = torch.ones(1, 6, 1, 2, dtype=torch.float64)
+    out = normalised(ops.parallel_linear_attention, 1e-4 * ones, 1e-4 * ones, ones, eps=eps).output
+    assert bool((out > 0.999).all()) == (eps == 0)
+
+
+@pytest.mark.parametrize(
+    ("x", "positions", "message"),
+    [
+        (X, torch.arange(1.0), "positions: got shape"),
+        (X[:, :1], torch.arange(5.0), "positions: got shape"),
+        (X[0], torch.arange(6.0), "x: got shape"),
+        (X.long(), torch.arange(6.0), "x: got torch.int64"),
+        (X, torch.arange(6.0).bfloat16(), "positions: got torch.bfloat16"),
+        (X, torch.arange(6), "positions: got torch.int64"),
+    ],
+)
+@pytest.mark.parametrize("op", [ops.rotate, lambda x, t: ops.cos_reweight(x, t, 16)])
+def test_positions_are_one_a_token(op, x: torch.Tensor, positions: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        op(x, positions)
+
+
+def test_cos_reweighting_refuses_a_negative_position() -> None:
+    with pytest.raises(ValueError, match="positions: got -2 to 3"):
+        ops.cos_reweight(X, torch.arange(-2.0, 4.0), 8)
