@@ -13,8 +13,7 @@ from tiny_training import TINY, Stop, bigram, corpus, digest, run, stop_after, t
 
 from linattn_ref.checkpoint import Row
 from linattn_ref.model import LanguageModel, ModelConfig
-from linattn_ref.tasks import ByteCorpus
-from linattn_ref.train import TrainConfig, bits_per_byte, learning_rate, main, parameter_groups
+from linattn_ref.train import TrainConfig, bits_per_byte, learning_rate, main, parameter_groups, train
 
 # ---- learning ----------------------------------------------------------------------------------------------
 
@@ -241,11 +240,10 @@ def test_gradient_that_is_not_finite_never_reaches_weights_or_checkpoint(tmp_pat
             logits = self.table(tokens)
             return (Poisoned.apply(logits) if self.calls == 3 else logits), None
 
-    corpus = ByteCorpus.from_documents("poison", {f"{i}": bytes([i, 65, 66]) * 200 for i in range(40)})
     config = TrainConfig(steps=3, warmup_steps=1, batch_size=2, seq_len=8, checkpoint_every=1, eval_every=1)
     model, path = Model(), tmp_path / "checkpoint.pt"
     with pytest.raises(FloatingPointError, match="gradient norm nan at step 3"):
-        train(model, corpus, config, checkpoint=path, progress=False, device="cpu")
+        train(model, corpus(), config, checkpoint=path, progress=False, device="cpu")
     assert model.table.weight.isfinite().all()
     saved = torch.load(path, weights_only=True)
     assert len(saved["rows"]) == 2
