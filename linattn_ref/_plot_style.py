@@ -165,6 +165,7 @@ def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
     else:
         marks = _round_marks(10 ** span[0], 10 ** span[1])
     marks = [m for m in marks if span[0] <= math.log10(m) <= span[1]]
+    marks = marks or _round_marks(10 ** span[0], 10 ** span[1])  # a narrow range given by hand
     return marks[:: 1 + (len(marks) - 1) // 6]
 
 

@@ -248,3 +248,12 @@ def test_markers_and_dashes_are_a_second_sign() -> None:
     for field in ("colour", "symbol", "dash"):
         values = [getattr(style, field) for style in plots.STYLES.values()]
         assert len(set(values)) == len(values)
+
+
+def test_a_narrow_log_axis_given_by_hand_has_ticks() -> None:
+    fig = plots.lines(
+        [plots.Series("a", [1, 2, 4], [1, 2, 3])],
+        title="t", x="x", y="y", alt="A line that rises from one to three over a narrow range.",
+        log_x=True, x_range=[2.5, 3.5],
+    )  # fmt: skip
+    assert len(fig.layout.xaxis.tickvals) >= 2

@@ -120,10 +120,11 @@ def split_by_name(documents: Mapping[str, bytes], validation_fraction: float) ->
 
 
 def split_by_position(data: bytes, validation_fraction: float) -> tuple[bytes, bytes]:
-    """Beginning and end of one text: the end starts with the line in which its share of bytes begins."""
+    """Beginning and end of one text: the end starts with the line in which its share begins, if near."""
     target = int(len(data) * (1 - validation_fraction))
-    line_start = data.rfind(b"\n", 0, target) + 1  # 0: the text is one line up to here, so cut inside it
-    cut = line_start or target
+    line_start = data.rfind(b"\n", 0, target) + 1
+    near = 2 * (target - line_start) <= len(data) - target  # else a long line would move most of the text
+    cut = line_start if line_start and near else target
     return data[:cut], data[cut:]
 
 

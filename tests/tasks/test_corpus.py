@@ -314,3 +314,11 @@ def test_repr_is_one_short_line() -> None:
     assert "\n" not in text
     assert "40 files" in text
     assert len(text) < 150
+
+
+def test_a_text_of_one_long_line_is_cut_inside_it(tmp_path: Path) -> None:
+    """A title and one endless line: the validation share must not swallow the text."""
+    file = tmp_path / "book.txt"
+    file.write_bytes(b"title\n" + b"abcdefgh" * 5000)
+    corpus = ByteCorpus.from_path(file, validation_fraction=0.1)
+    assert 0.05 * corpus.n_bytes < len(corpus.validation) < 0.2 * corpus.n_bytes
