@@ -259,12 +259,14 @@ def main() -> None:
     for name in args.names:
         study = STUDIES[name]
         torch.manual_seed(0)
+        rows = study.run(args.reduced)
+        seeds = sorted({row.get("seed", 0) for row in rows})  # rows of one seed need no column for it
         results.save(
             name,
-            study.run(args.reduced),
+            rows,
             columns=study.columns,
             command=f"python -m linattn_ref.benchmarks {name}{' --reduced' * args.reduced} --out DIR",
-            seed=0,
+            seed=seeds if len(seeds) > 1 else seeds[0],
             source_hash=results.source_hash([ROOT / source for source in study.sources]),
             directory=args.out,
         )

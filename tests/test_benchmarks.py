@@ -46,6 +46,17 @@ def test_command_writes_rows_with_their_provenance(
     entry = results.provenance("bracket_cost", directory=tmp_path)
     assert entry["command"] == "python -m linattn_ref.benchmarks bracket_cost --reduced --out DIR"
     assert len(entry["source_hash"]) == 64
+    assert entry["seed"] == 0
+
+
+def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = benchmarks.Study(
+        lambda reduced: [{"seed": 1}, {"seed": 0}, {"seed": 1}], {"seed": "all"}, ("measure.py",)
+    )
+    monkeypatch.setitem(benchmarks.STUDIES, "two_seeds", study)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "two_seeds", "--out", str(tmp_path)])
+    benchmarks.main()
+    assert results.provenance("two_seeds", directory=tmp_path)["seed"] == [0, 1]
 
 
 @pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))

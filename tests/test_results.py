@@ -232,7 +232,7 @@ def test_the_source_hash_does_not_depend_on_place_or_order(
     assert re.fullmatch("[0-9a-f]{64}", here)
 
 
-def test_the_source_hash_sees_names_and_bytes_of_python_files_alone(tree: Path) -> None:
+def test_the_source_hash_sees_names_and_code_of_python_files_alone(tree: Path) -> None:
     before = results.source_hash([tree / "ops"])
     (tree / "ops/notes.txt").write_text("changed")
     assert results.source_hash([tree / "ops"]) == before
@@ -240,6 +240,52 @@ def test_the_source_hash_sees_names_and_bytes_of_python_files_alone(tree: Path) 
     changed = results.source_hash([tree / "ops"])
     (tree / "ops/b.py").rename(tree / "ops/c.py")
     assert len({before, changed, results.source_hash([tree / "ops"])}) == 3
+
+
+CODE = '''"""A module."""
+import math as m  # a comment
+
+class Wave:
+    """A class."""
+    speed: float = 2.0
+    """Of one attribute."""
+
+    def at(self, x, *, names=(), **rest):
+        """A method."""
+        return f"{m.sin(self.speed * x)!r:>{len(names)}} \u00b5 {x=}", [None, *names, -1e-3], {**rest}
+'''
+REFORMATTED = """import math as m
+class Wave:
+
+    speed: float = 2.
+    def at(
+        self, x, *, names=(), **rest
+    ):
+        "Other words."
+        return (f'{m.sin(self.speed * x)!r:>{len(names)}} µ {x=}', [None, *names, -0.001], {**rest},)
+"""
+
+
+def hash_of(directory: Path, code: str) -> str:
+    (directory / "code.py").write_text(code, "utf-8")
+    return results.source_hash([directory / "code.py"])
+
+
+def test_the_source_hash_ignores_docstrings_comments_and_layout(tmp_path: Path) -> None:
+    assert hash_of(tmp_path, CODE) == hash_of(tmp_path, REFORMATTED)
+
+
+CHANGES = [("2.0", "2"), ("sin", "cos"), ("!r", "!s"), ("=()", "=None"), ("[None, ", "["), ("x, *,", "x,")]
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_the_source_hash_sees_every_change_of_code(tmp_path: Path, old: str, new: str) -> None:
+    assert old in CODE
+    assert hash_of(tmp_path, CODE) != hash_of(tmp_path, CODE.replace(old, new))
+
+
+def test_the_source_hash_is_the_same_in_every_python(tmp_path: Path) -> None:
+    assert hash_of(tmp_path, CODE) == "edf5bdebe739db14dfe2d6cba99c00b7aba3f41690d7f278b05f8ca9c0d00ab0"
 
 
 def test_a_source_hash_of_nothing_is_refused(tmp_path: Path) -> None:
@@ -268,6 +314,8 @@ def test_every_committed_result_is_whole_and_says_where_it_is_from() -> None:
         assert all(meaning.strip() for meaning in p["columns"].values()), name
         assert all(p[key].strip() for key in ("command", "device", "source_hash")), name
         assert {"python", "torch", "numpy"} <= set(p["versions"]), name
+        if "seed" in p["columns"]:
+            assert set(np.atleast_1d(p["seed"])) == {row["seed"] for row in rows}, name
         assert date.fromisoformat(p["date"]) >= date(2025, 1, 1), name
         assert p["device"] in results.describe(name)
 

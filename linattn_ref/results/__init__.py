@@ -5,6 +5,7 @@ text or None (empty), and comes back as the type it went in as. What is not a nu
 infinities are refused.
 """
 
+import ast
 import csv
 import hashlib
 import io
@@ -62,7 +63,7 @@ def save(
     *,
     columns: Mapping[str, str],
     command: str,
-    seed: int | None,
+    seed: int | list[int] | None,
     source_hash: str,
     device: str | None = None,
     directory: Path | None = None,
@@ -72,7 +73,7 @@ def save(
     Args:
         columns: every column, in order, with its unit or meaning; every row has exactly these.
         command: what a reader types to measure this again, with relative paths only.
-        seed: None where nothing is random.
+        seed: or seeds; None where nothing is random.
         source_hash: of the code that measured, see ``source_hash``.
         device: where it was measured; None is this machine's first GPU, or else its CPU.
         directory: None is this package.
@@ -100,16 +101,39 @@ def save(
 
 
 def source_hash(paths: Iterable[str | Path]) -> str:
-    """sha256 over names and bytes of the .py files that ``paths`` (files or folders) hold, sorted by name."""
-    files: list[tuple[str, bytes]] = []
+    """sha256 over names and syntax trees of the .py files that ``paths`` (files or folders) hold.
+
+    Sorted by name. Layout, comments and docstrings do not count, nor does the version of Python.
+    """
+    files: list[tuple[str, str]] = []
     for path in map(Path, paths):
-        found = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        files += [((path.name / file.relative_to(path)).as_posix(), file.read_bytes()) for file in found]
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            code = _dumped(ast.parse(file.read_bytes(), file))
+            files.append(((path.name / file.relative_to(path)).as_posix(), code))
     _require(files, "paths", files, "at least one .py file")
     digest = hashlib.sha256()
-    for name, content in sorted(files):
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    for name, code in sorted(files):
+        digest.update(f"{name}\0{code}\0".encode())
     return digest.hexdigest()
+
+
+def _dumped(node: Any) -> str:
+    """Like ``ast.dump``, but without docstrings (constants as statements) and fields that are empty.
+
+    That makes it the same in every Python: a field that a newer one adds is empty for older syntax.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(_dumped(item) for item in node if not _bare_constant(item))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    if isinstance(node, ast.JoinedStr):  # 3.12 ends some formats with an empty text
+        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+    return f"{type(node).__name__}({', '.join(f'{name}={_dumped(value)}' for name, value in fields)})"
+
+
+def _bare_constant(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _require(condition: object, name: str, got: object, expected: str) -> None:
