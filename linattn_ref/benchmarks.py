@@ -6,6 +6,7 @@ Each study returns rows; the command writes them, with their provenance, where `
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -13,9 +14,9 @@ from unittest.mock import patch
 import torch
 from torch.nn.functional import elu, scaled_dot_product_attention
 
-from linattn_ref import ops, results
+from linattn_ref import measure, ops, results
 from linattn_ref.accounting import n_parameters, state_bytes
-from linattn_ref.measure import default_device, peak_bytes, seconds
+from linattn_ref.measure import default_device, peak_bytes
 from linattn_ref.model import LanguageModel, ModelConfig
 from linattn_ref.ops.feature_maps import FEATURE_MAPS, FeatureMap
 from linattn_ref.tasks import ByteCorpus
@@ -23,6 +24,7 @@ from linattn_ref.train import TrainConfig, train
 
 Rows = list[dict[str, Any]]
 ROOT = Path(__file__).parent
+seconds = partial(measure.seconds, repeats=10, warmup=2, at_least=0.2)
 
 
 class Study(NamedTuple):
@@ -69,7 +71,7 @@ def attention_cost(reduced: bool) -> Rows:
             q, k, v = torch.randn(3, 1, T, H, K, device=device, dtype=dtype)
             with torch.no_grad():
                 memory = peak_bytes(lambda: op(q, k, v), device)
-                time = seconds(lambda: op(q, k, v), repeats=3 if T > 16_384 else 10, warmup=2)
+                time = seconds(lambda: op(q, k, v), repeats=3 if T > 16_384 else 10)
             rows.append({"form": name, "T": T, "H": H, "K": K, "ms": 1e3 * time, "peak_bytes": memory})
     return rows
 
@@ -80,8 +82,8 @@ def bracket_cost(reduced: bool) -> Rows:
     rows = []
     for T in lengths(256, 4096 if reduced else 32_768):
         q, k, v = torch.randn(3, T, 64, device=device)
-        left = seconds(lambda: (q @ k.mT) @ v, repeats=10, warmup=2)
-        right = seconds(lambda: q @ (k.mT @ v), repeats=10, warmup=2)
+        left = seconds(lambda: (q @ k.mT) @ v)
+        right = seconds(lambda: q @ (k.mT @ v))
         rows.append({"T": T, "K": 64, "left_ms": 1e3 * left, "right_ms": 1e3 * right})
     return rows
 
@@ -195,9 +197,9 @@ def language_models(reduced: bool) -> Rows:
         return [row for rows in pool.starmap(train_one, tasks, chunksize=1) for row in rows]
 
 
-OPS = ("ops", "measure.py", "benchmarks.py")
-MODELS = (*OPS, "mixers", "config.py", "model.py")
-TRAINING = (*MODELS, "tasks", "train.py", "train_config.py")
+OPS = ("ops", "measure.py", "shapes.py", "benchmarks.py")
+MODELS = (*OPS, "mixers", "accounting.py", "backend.py", "config.py", "model.py")
+TRAINING = (*MODELS, "tasks", "checkpoint.py", "distributed.py", "train.py", "train_config.py")
 TRAINING_COLUMNS = {
     "model": "which model",
     "lr": "peak learning rate of AdamW",

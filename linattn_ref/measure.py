@@ -42,17 +42,30 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> float:
-    """Median wall-clock seconds of one call. Waits for all GPUs to finish."""
-    times = []
-    for i in range(warmup + repeats):
+def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1, at_least: float = 0.0) -> float:
+    """Median wall-clock seconds of one call. Waits for all GPUs to finish.
+
+    Args:
+        repeats: calls that are timed, or more.
+        warmup: calls before them, or more.
+        at_least: seconds that the calls of each kind take together. Short calls need some: a device that was
+            idle is slow at first, and a disturbance of the machine outlasts a few of them.
+    """
+    _calls(function, warmup, at_least)
+    return statistics.median(_calls(function, repeats, at_least))
+
+
+def _calls(function: Callable[[], Any], number: int, at_least: float) -> list[float]:
+    """Seconds of each call."""
+    times: list[float] = []
+    end = time.perf_counter() + at_least
+    while len(times) < number or time.perf_counter() < end:
         _wait()
         start = time.perf_counter()
         function()
         _wait()
-        if i >= warmup:
-            times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def _wait() -> None:

@@ -1,7 +1,10 @@
 """Every study of the book runs at a small size and returns the columns that it declares."""
 
+import ast
 import csv
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,12 @@ from linattn_ref.tasks import ByteCorpus
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One short length, one short training run."""
+    """One short length, one short training run, no least time for a timing."""
     corpus = ByteCorpus.from_documents(
         "small", {f"{i}.py": f"# {i}\n".encode() + bytes(range(32, 127)) * 40 for i in range(40)}
     )
     monkeypatch.setattr(benchmarks, "lengths", lambda first, last: iter([64]))
+    monkeypatch.setattr(benchmarks, "seconds", partial(benchmarks.seconds, at_least=0.0))
     monkeypatch.setattr(
         benchmarks,
         "LANGUAGE_MODELS",
@@ -62,3 +66,76 @@ def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))
 def test_committed_rows_have_the_columns_of_the_study(name: str) -> None:
     assert list(results.load(name)[0]) == list(benchmarks.STUDIES[name].columns)
+
+
+# --- the sources that a hash covers ------------------------------------------------------------------------
+
+PACKAGE = Path(benchmarks.__file__).parent
+NO_SOURCES = {PACKAGE / "__init__.py", PACKAGE / "results" / "__init__.py"}  # a version; what writes the rows
+
+
+def modules_named(tree: ast.AST) -> Iterator[Path]:
+    """Files of our package that imports, or texts for ``import_module``, name."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module
+            assert not node.level, "expected absolute imports"
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.append(node.value)
+    for name in names:
+        if name.split(".")[0] == PACKAGE.name:
+            path = PACKAGE.joinpath(*name.split(".")[1:])
+            yield from (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file())
+
+
+def statements_of(study: str) -> Iterator[ast.stmt]:
+    """What a study uses of benchmarks.py, where every study is written."""
+    top: dict[str, ast.stmt] = {}
+    for statement in ast.parse(Path(benchmarks.__file__).read_text("utf-8")).body:
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                top[alias.asname or alias.name] = ast.ImportFrom(statement.module, [alias], statement.level)
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            top[statement.name] = statement
+        else:
+            stored = [
+                n for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            ]
+            top |= {name.id: statement for name in stored}
+    wanted = [benchmarks.STUDIES[study].run.__name__]
+    while wanted:
+        name = wanted.pop()
+        if name in top:
+            yield top[name]
+            wanted += [node.id for node in ast.walk(top.pop(name)) if isinstance(node, ast.Name)]
+
+
+def modules_of(study: str) -> set[str]:
+    """Every file that a study runs, by way of imports."""
+    found: set[Path] = {Path(benchmarks.__file__)}
+    new = {file for statement in statements_of(study) for file in modules_named(statement)}
+    while new := new - found - NO_SOURCES:
+        found |= new
+        new = {file for path in new for file in modules_named(ast.parse(path.read_text("utf-8")))}
+    return {path.relative_to(PACKAGE).as_posix() for path in found}
+
+
+@pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))
+def test_the_source_hash_covers_every_module_that_a_study_runs(name: str) -> None:
+    sources = benchmarks.STUDIES[name].sources
+    assert all((PACKAGE / source).exists() for source in sources)
+    missing = {file for file in modules_of(name) if file not in sources and file.split("/")[0] not in sources}
+    assert not missing
+
+
+def test_the_search_for_modules_follows_names_imports_and_texts() -> None:
+    decoding = modules_of("decode_cost")
+    assert {"accounting.py", "mixers/linear.py", "shapes.py", "ops/linear.py", "measure.py"} <= decoding
+    assert "train.py" not in decoding
+    assert {"checkpoint.py", "distributed.py", "tasks/documents.py"} <= modules_of("language_models")
+    named = modules_named(ast.parse('BACKENDS = {"reference": "linattn_ref.ops"}'))
+    assert list(named) == [PACKAGE / "ops" / "__init__.py"]

@@ -27,6 +27,15 @@ def test_seconds_is_the_median_of_the_calls_after_the_warm_up() -> None:
     assert 0.015 < seconds(lambda: time.sleep(next(pauses)), repeats=5, warmup=1) < 0.1
 
 
+@pytest.mark.parametrize(("at_least", "fewest", "most"), [(0.0, 5, 5), (0.1, 6, 20)])
+def test_warm_up_and_timing_are_a_number_of_calls_and_a_time(at_least: float, fewest: int, most: int) -> None:
+    pauses = [0.01] * 30
+    start = time.perf_counter()
+    seconds(lambda: time.sleep(pauses.pop()), repeats=3, warmup=2, at_least=at_least)
+    assert fewest <= 30 - len(pauses) <= most
+    assert time.perf_counter() - start >= 2 * at_least
+
+
 def test_peak_bytes_counts_what_is_held_at_one_time() -> None:
     def two_after_each_other() -> torch.Tensor:
         x = torch.ones(1000)
