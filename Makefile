@@ -1,12 +1,12 @@
 # Every target is a line or two; `make` alone lists them. The logic is in book/_ext (python -m linattn_book....).
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := linattn_ref book/_ext tests chapters
+SOURCES := linattn_ref exercises book/_ext tests chapters
 PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb)
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format lint test execute book clean repository
+.PHONY: help venv check format lint test execute exercises book clean repository
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,7 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m linattn_book.repository --check && $(BIN)/python -m linattn_book.status --check
+	$(BIN)/python -m linattn_book.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
 	$(BIN)/python -m pytest tests -m "not browser" -n 2
@@ -39,6 +40,9 @@ test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder,
 execute: .venv/.ok  ## run the notebooks and store their outputs; NOTEBOOKS="chapters/01_....ipynb" chooses some
 	$(BIN)/python -m linattn_book.execute $(NOTEBOOKS)
 	$(BIN)/python -m linattn_book.status
+
+exercises: .venv/.ok  ## notebooks, checks and pages from the masters in exercises/
+	$(BIN)/python -m linattn_book.exercises
 
 book:  ## build the pages anew and serve them on a free port; SERVE=0 builds only
 	@rm -rf _build

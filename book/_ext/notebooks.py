@@ -87,6 +87,12 @@ def markdown(notebook: NotebookNode) -> str:
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
+def prose(notebook: NotebookNode) -> str:
+    """The text of a chapter itself, without the exercises that stand in it folded."""
+    own = (cell for cell in notebook.cells if "exercise" not in cell.metadata)
+    return "\n\n".join(cell.source for cell in own if cell.cell_type == "markdown")
+
+
 def title(notebook: NotebookNode) -> str:
     """The first heading of a notebook."""
     found = re.search(r"^# +(.+?) *$", markdown(notebook), flags=re.MULTILINE)

@@ -16,7 +16,7 @@ from .notebooks import (
     code_cells,
     count_words,
     find_root,
-    markdown,
+    prose,
     read_notebook,
     tags,
     title,
@@ -62,7 +62,7 @@ def chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
     seconds = [f"{times[key]['seconds']:.0f} s" if key in times else "not measured" for key in DEVICES]
     return [
         f"[{title(notebook)}](../chapters/{path.name})",
-        f"{round(count_words(markdown(notebook)), -2):,}",
+        f"{round(count_words(prose(notebook)), -2):,}",
         str(checked),
         f"{max(10, round(path.stat().st_size / 1000, -1)):.0f} kB",
         *seconds,
@@ -97,7 +97,7 @@ def page(root: Path) -> str:
         if paths
         else "There are no chapters yet.",
         "A running time is that of the whole notebook on two threads, from the start of Python to the last\n"
-        "cell. Words are rounded to the hundred.",
+        "cell. Words are rounded to the hundred; exercises are not counted.",
         "## Where the running times were measured",
         table(["Machine", "Cores", "Python", "torch", "Chapters", "Last measured"], machines)
         if machines

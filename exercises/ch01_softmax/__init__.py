@@ -1,0 +1,1 @@
+"""Exercises to chapter 1, softmax attention."""

@@ -1,0 +1,269 @@
+"""Checks of ``ch01_softmax``, generated from master.py by ``make exercises``: edit that file."""
+
+
+import math
+
+import torch
+
+
+from linattn_exercises.judging import Close, Exactly, Within
+from linattn_exercises.questions import About, Case, asks
+
+
+VERSION = "c1380ad72fda"
+ABOUT = {
+    "q1": About(
+        "ch01_softmax", "q1", 'What the square root assumes',
+        "measure", points=3, minutes=15, level=2,
+    ),
+    "q2": About(
+        "ch01_softmax", "q2", 'A loss that is too good',
+        "diagnose", points=3, minutes=15, level=2,
+    ),
+    "q3": About(
+        "ch01_softmax", "q3", 'The cache of a real model',
+        "derive", points=4, minutes=20, level=2,
+    ),
+    "q4": About(
+        "ch01_softmax", "q4", 'Causal online softmax, over tiles',
+        "implement", points=5, minutes=30, level=3,
+    ),
+    "q5": About(
+        "ch01_softmax", "q5", 'Two readers of one book',
+        "derive", points=3, minutes=15, level=2,
+    ),
+}
+
+
+# --- q1: What the square root assumes ---
+
+
+def predicted_size(K, a):
+    """The root of the mean square of q . k, as a formula."""
+    mean, variance = a * K, K * (1 + a**2)
+    return math.sqrt(mean**2 + variance)
+
+
+def measured_size(K, a, samples, seed):
+    """The same, over `samples` random pairs of q and k."""
+    gen = torch.Generator().manual_seed(seed)
+    k, n = torch.randn(2, samples, K, generator=gen)
+    q = a * k + math.sqrt(1 - a**2) * n
+    return (q * k).sum(-1).square().mean().sqrt().item()
+
+
+@asks(ABOUT["q1"], predicted_size=predicted_size, measured_size=measured_size)
+def q1(rng):
+    pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
+    cases = []
+    for K, a in pairs:
+        says, seed = f"K = {K}, a = {a:.2f}", int(rng.integers(2**31))
+        samples = max(10_000, 80_000 // K)
+        measured = ("measured_size", (K, a, 4 * samples, seed))
+        cases.append(Case("predicted_size", (K, a), says, Within(1.03), measured))
+        cases.append(Case("measured_size", (K, a, samples, seed + 1), says, Within(1.05), measured))
+    return cases
+
+
+# --- q2: A loss that is too good ---
+
+
+def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
+    score = q @ k.T * q.shape[-1] ** -0.5      # [T, T], row = query
+    weight = score.softmax(-1).tril()
+    return weight @ v
+
+
+fault = None
+fault = "C"
+
+
+def repaired(q, k, v):
+    """Causal softmax attention of one head: [T, K], [T, K], [T, V]."""
+    score = q @ k.T * q.shape[-1] ** -0.5
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+
+def _two_futures(rng, T, size):
+    """q, k, v with a future key whose score is about `size` for all queries before it."""
+    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, 3))
+    q[:, 0], k[:, 0] = 1.0, 0.0
+    k[-2, 0] = 2.0 * size
+    return q, k, v
+
+
+@asks(
+    ABOUT["q2"],
+    fault=fault,
+    repaired=repaired,
+    wrong_values={
+        "fault": {
+            "A": "The scale is 1/sqrt K, as it should be. Change a future key and look at an earlier output.",
+            "B": "softmax(-1) runs along a row, over the keys of one query. Look at what a row adds up to instead.",
+            "D": "tril() keeps the diagonal, so each token sees itself. What do the rows of `weight` add up to?",
+            "E": "torch's softmax subtracts the maximum; it does not overflow. What do the rows add up to?",
+            "F": "Row = query, and tril() keeps earlier keys: not transposed. What do the rows add up to?",
+        }
+    },
+)
+def q2(rng):
+    small = _two_futures(rng, 6, 1.0)
+    cases = [Case("fault", (), "", Exactly())]
+    cases.append(Case("repaired", small, "T = 6"))
+    cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    return cases
+
+
+# --- q3: The cache of a real model ---
+
+
+def cache_bytes(config, tokens, batch):
+    """Bytes of keys and values, of all layers and sequences."""
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim", config["hidden_size"] // heads)
+    kv_heads = config.get("num_key_value_heads", heads)
+    window = config.get("sliding_window") or math.inf
+    layers = config["num_hidden_layers"]
+    kinds = config.get("layer_types", ["sliding_attention"] * layers)
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window)
+               for kind in kinds)
+    numbers = 2 * kept * kv_heads * width
+    return batch * numbers * size[config["torch_dtype"]]
+
+
+def most_tokens(config, free_bytes, batch):
+    """The largest number of tokens whose cache fits; math.inf if all do."""
+    high = 1
+    while cache_bytes(config, high, batch) <= free_bytes:
+        high *= 2
+        if high > 10**15:
+            return math.inf
+    low = high // 2                 # low fits (0 does), high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = cache_bytes(config, middle, batch) <= free_bytes
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtype="bfloat16"):
+    config = {"num_hidden_layers": layers, "num_attention_heads": heads, "torch_dtype": dtype}
+    config |= {"hidden_size": heads * width, "num_key_value_heads": kv_heads, "head_dim": width}
+    if window:
+        config["sliding_window"] = window
+    if every_other:
+        kinds = ("sliding_attention", "full_attention")
+        config["layer_types"] = [kinds[layer % 2] for layer in range(layers)]
+    return config
+
+
+@asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
+def q3(rng):
+    old = _config(32, 32, 32, 128, dtype="float16")
+    del old["num_key_value_heads"], old["head_dim"]
+    gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
+    layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
+    drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
+    exact = Close(1e-12)
+    models = {
+        "Llama 2 7B": old,
+        "Llama 3 8B": _config(32, 32, 8, 128),
+        "Mistral 7B": _config(32, 32, 8, 128, 4096),
+        "Gemma 2 9B": gemma,
+        "a model in 8 bits with a window of 100": drawn,
+    }
+    tokens = int(rng.integers(5000, 100_000))
+    cases = []
+    for name, config in models.items():
+        cases.append(Case("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
+        cases.append(Case("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+    room = int(rng.integers(4 * 10**9, 20 * 10**9))
+    for name, config in models.items():
+        says = f"{name}, {room:,} bytes, batch 2"
+        cases.append(Case("most_tokens", (config, room, 2), says, Close(1e-12)))
+    return cases
+
+
+# --- q4: Causal online softmax, over tiles ---
+
+
+def online_softmax(q, k, v, tile):
+    """q, k [T, K], v [T, V] -> output [T, V], log-sum-exp [T]."""
+    T, K = q.shape
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    d = torch.zeros(T, 1, dtype=q.dtype)
+    u = torch.zeros(T, v.shape[1], dtype=q.dtype)
+    t = torch.arange(T)
+    for now in t.split(tile):                        # the keys of a tile
+        x = q @ k[now].T * K**-0.5                   # [T, tile]
+        x = x.masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d = shrink * d + w.sum(1, keepdim=True)
+        u = shrink * u + w @ v[now]
+        m = new
+    return u / d, (m + d.log()).flatten()
+
+
+def _head(rng, T, K, V, size=1.0):
+    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+    if abs(size) > 1.0:  # scores near `size`, apart by a few units
+        q[:, 0], k[:, 0] = 1.0, size * K**0.5
+    return q, k, v
+
+
+@asks(ABOUT["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
+def q4(rng):
+    cases = []
+    for T, K, V, tile, size in (
+        (7, 4, 3, 3, 1.0),
+        (12, 5, 2, 4, 1.0),
+        (1, 2, 2, 8, 1.0),
+        (20, 4, 3, 6, 1000.0),
+        (20, 4, 3, 6, -1000.0),
+        (200, 4, 3, 16, 1.0),
+    ):
+        says = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
+        head = _head(rng, T, K, V, size)
+        cases.append(Case("online_softmax", (*head, tile), says, Close(1e-5), entries=T * max(tile, K, V)))
+    return cases
+
+
+# --- q5: Two readers of one book ---
+
+
+def merge(a, b):
+    """Two triples (m, d, u): number, number, tensor [V] -> one triple."""
+    m = max(a[0], b[0])
+    if m == -math.inf:                       # nothing was read by either
+        return a
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+def _triple(rng, n, at=0.0):
+    """What a reader of n keys ends with, scores near `at`."""
+    x = at + 2 * rng.normal(size=n)
+    m = float(x.max()) if n else -math.inf
+    w = torch.from_numpy(x).sub(m).exp() if n else torch.zeros(0, dtype=torch.float64)
+    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
+
+
+@asks(ABOUT["q5"], merge=merge)
+def q5(rng):
+    cases = []
+    for left, right, says in (
+        ((5, 0.0), (8, 0.0), "5 and 8 keys"),
+        ((5, 3.0), (2, -3.0), "the larger maximum first"),
+        ((3, -400.0), (4, 500.0), "maxima 900 apart"),
+        ((6, 0.0), (0, 0.0), "the second has no keys"),
+        ((0, 0.0), (6, 0.0), "the first has no keys"),
+        ((0, 0.0), (0, 0.0), "neither has keys"),
+    ):
+        cases.append(Case("merge", (_triple(rng, *left), _triple(rng, *right)), says))
+    return cases
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

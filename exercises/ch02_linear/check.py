@@ -1,0 +1,250 @@
+"""Checks of ``ch02_linear``, generated from master.py by ``make exercises``: edit that file."""
+
+
+import math
+from statistics import NormalDist
+
+import torch
+
+
+from linattn_exercises.judging import Close, Exactly, Within
+from linattn_exercises.questions import About, Case, asks
+
+
+VERSION = "b0e7865de025"
+ABOUT = {
+    "q1": About(
+        "ch02_linear", "q1", 'From a step to a table',
+        "derive", points=4, minutes=20, level=2,
+    ),
+    "q2": About(
+        "ch02_linear", "q2", 'A chunk form that forgets',
+        "implement", points=5, minutes=30, level=3,
+    ),
+    "q3": About(
+        "ch02_linear", "q3", 'The denominator that vanishes',
+        "diagnose", points=4, minutes=25, level=3,
+    ),
+    "q4": About(
+        "ch02_linear", "q4", 'When must a state start to err?',
+        "measure", points=4, minutes=25, level=3,
+    ),
+    "q5": About(
+        "ch02_linear", "q5", 'From which length on is a state the smaller memory?',
+        "derive", points=3, minutes=15, level=1,
+    ),
+}
+
+
+# --- q1: From a step to a table ---
+
+
+def step_by_step(q, k, v, log_decay, u):   # [T, K] twice, [T, V], [T], [K]
+    S, o = torch.zeros(q.shape[1], v.shape[1], dtype=q.dtype), []
+    for t in range(len(q)):
+        write = torch.outer(k[t], v[t])
+        o.append(q[t] @ (S + u[:, None] * write))
+        S = log_decay[t].exp() * S + write
+    return torch.stack(o)
+
+
+def table(q, k, log_decay, u):
+    """A [T, T] with step_by_step(q, k, v, log_decay, u) = A @ v."""
+    c = log_decay.cumsum(0)
+    gap = (c - log_decay)[:, None] - c        # log of alpha_{j+1..t-1}
+    past = torch.ones_like(gap).tril(-1).bool()
+    decay = gap.masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * u * k).sum(-1))
+
+
+def _sequence(rng, T, K, V):
+    return [torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V)]
+
+
+@asks(ABOUT["q1"], table=table)
+def q1(rng):
+    cases = []
+    for T, strength, says in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
+        q, k, u = _sequence(rng, T, 3, 3)
+        log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
+        cases.append(Case("table", (q, k, log_decay, u[0]), says))
+    q, k, u = _sequence(rng, 30, 3, 3)
+    log_decay = torch.full((30,), -40.0, dtype=torch.float64)
+    log_decay[::3] = -0.1
+    cases.append(Case("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
+    return cases
+
+
+# --- q2: A chunk form that forgets ---
+
+
+def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]
+    S, o = state, []
+    for t in range(len(q)):
+        S = math.exp(g) * S + torch.outer(k[t], v[t])
+        o.append(q[t] @ S)
+    return torch.stack(o), S
+
+
+def chunked(q, k, v, g, state, chunk):
+    """The output [T, V] and the last state [K, V] of `recurrent`."""
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        i = torch.arange(len(Q), dtype=q.dtype)       # 0 ... C - 1
+        gap = i[:, None] - i
+        D = (g * gap.clamp(min=0)).exp().tril()       # [C, C]
+        since = (g * (i + 1)).exp()[:, None]          # S was handed on
+        left = (g * (len(Q) - 1 - i)).exp()[:, None]  # until the end
+        o.append(since * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = math.exp(g * len(Q)) * S + (left * K).T @ V
+    return torch.cat(o), S
+
+
+@asks(ABOUT["q2"], banned=("linear_attention", "retention"), chunked=chunked)
+def q2(rng):
+    cases = []
+    for T, chunk, g in ((8, 4, -0.7), (11, 4, -0.7), (5, 8, -2.0), (6, 1, -0.3), (512, 64, -0.05)):
+        q, k, v = _sequence(rng, T, 3, 4)
+        state = torch.from_numpy(rng.normal(size=(3, 4)))
+        bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
+        says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
+        cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+    return cases
+
+
+# --- q3: The denominator that vanishes ---
+
+
+def suspect(q, k, v):                  # [T, K], [T, K], [T, V], float32
+    a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+fault = None
+fault = "B"
+
+
+def zero_below(bits):
+    """The x at and below which elu(x) + 1 comes out as exactly 0."""
+    return -(bits + 1) * math.log(2)
+
+
+def repaired(q, k, v):
+    """Causal normalised linear attention with the map elu(x) + 1."""
+    def log_feature(x):
+        return torch.where(x > 0, x.clamp(min=0).log1p(), x)
+
+    a, b = log_feature(q), log_feature(k)
+    a = (a - a.amax(-1, keepdim=True)).exp()   # cancels in the fraction
+    weight = (a @ b.exp().T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+def _entries(rng, T, low, high):
+    q, k = (torch.from_numpy(rng.uniform(low, high, (T, 4))).float() for _ in range(2))
+    return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
+
+
+@asks(
+    ABOUT["q3"],
+    fault=fault,
+    zero_below=zero_below,
+    repaired=repaired,
+    wrong_values={
+        "fault": {
+            "A": "No feature is negative, so nothing cancels. Print the features of x = -20.",
+            "C": "Features grow like x, and entries stay below 5. Print the features of x = -20.",
+            "D": "tril() keeps the diagonal: every query has at least itself. Print the features of x = -20.",
+            "E": "Row = query, and sum(-1) runs over keys, as it should. Print the features of x = -20.",
+        }
+    },
+)
+def q3(rng):
+    cases = [Case("fault", (), "", Exactly())]
+    cases += [Case("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
+    for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
+        says = f"entries from {low} to {high}"
+        cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
+    return cases
+
+
+# --- q4: When must a state start to err? ---
+
+
+def predicted_pairs(K, H, accuracy):
+    """Pairs at which the share of right signs is `accuracy`, a formula."""
+    z = NormalDist().inv_cdf(accuracy)     # signal over noise
+    return 1 + H * K / z**2
+
+
+def measured_pairs(K, H, accuracy, seed):
+    """The same, measured: the n at which the share falls to `accuracy`."""
+    gen = torch.Generator().manual_seed(seed)
+    def share(n, V=32):                    # of right signs, many trials
+        trials = max(4, 2000 // n)
+        k = torch.randn(trials, H, n, K, generator=gen)
+        k = k / k.norm(dim=-1, keepdim=True)
+        v = torch.randn(trials, 1, n, V, generator=gen).sign()
+        read = (k @ (k.mT @ v)).mean(1, keepdim=True)
+        return (read.sign() == v).double().mean().item()
+
+    low, high = 2, 2
+    while share(high) > accuracy:
+        low, high = high, 2 * high
+    while high / low > 1.02 and high - low > 1:
+        middle = (low + high) // 2
+        above = share(middle) > accuracy
+        low, high = (middle, high) if above else (low, middle)
+    return (low + high) / 2
+
+
+def must_err(K, H):
+    """The smallest n at which no linear rule recalls all values exactly."""
+    return H * K + 1
+
+
+@asks(
+    ABOUT["q4"],
+    predicted_pairs=predicted_pairs,
+    measured_pairs=measured_pairs,
+    must_err=must_err,
+)
+def q4(rng):
+    cases = []
+    for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95)):
+        says, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
+        measured = ("measured_pairs", (K, H, accuracy, seed))
+        cases.append(Case("predicted_pairs", (K, H, accuracy), says, Within(1.15), measured))
+        cases.append(Case("measured_pairs", (K, H, accuracy, seed + 1), says, Within(1.15), measured))
+    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
+        cases.append(Case("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
+    return cases
+
+
+# --- q5: From which length on is a state the smaller memory? ---
+
+
+def feature_width(K, order):
+    """Features of the Taylor map to `order`, every product once."""
+    return math.comb(K + order, order)
+
+
+def break_even(K, V, order, state_bytes, cache_bytes):
+    """The smallest number of tokens whose cache is larger than the state."""
+    state = feature_width(K, order) * (V + 1) * state_bytes
+    return state // ((K + V) * cache_bytes) + 1
+
+
+@asks(ABOUT["q5"], feature_width=feature_width, break_even=break_even)
+def q5(rng):
+    exact, cases = Close(1e-12), []
+    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
+        cases.append(Case("feature_width", (K, order), f"K = {K}, order {order}", exact))
+    for K, V, order, state, cache in ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4)):
+        says = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
+        cases.append(Case("break_even", (K, V, order, state, cache), says, exact))
+    return cases
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

@@ -1,0 +1,269 @@
+"""Grade submissions: several at a time, each once, nothing lost when the run is stopped."""
+
+import hashlib
+import importlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import linattn_exercises
+from linattn_exercises import SETS, plain
+from linattn_exercises.grading.server import Limits, Server, chosen
+from linattn_exercises.grading.submissions import Submission, Unreadable, read
+from linattn_exercises.questions import Question
+
+RUN = "run.json"
+KEPT = "kept"
+
+
+class Mark(NamedTuple):
+    """The mark for one question of one submission."""
+
+    submission: str
+    chapter: str
+    question: str
+    points: int
+    max_points: int
+    message: str
+
+
+class Entry(NamedTuple):
+    """A submission to grade: the name it goes by and its file."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The marks of one submission; ``note`` is for its author, ``fault`` if the grader itself failed."""
+
+    name: str
+    marks: list[Mark]
+    note: str = ""
+    fault: str = ""
+
+
+def entries(paths: Iterable[Path]) -> tuple[list[Entry], list[Path]]:
+    """The submissions that the paths hold, and the files that are left out because they are no notebooks.
+
+    A path is a file or a folder. A notebook in a folder goes by its path in that folder; a file by its name,
+    or by its whole path if two are alike.
+    """
+    found: list[tuple[str, Path]] = []
+    left_out: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"submissions: got {path}, which does not exist, expected notebooks or folders")
+        if not path.is_dir():
+            found.append((path.name, path))
+            continue
+        for file in sorted(one for one in path.rglob("*") if one.is_file() and not _hidden(one, path)):
+            if file.suffix == ".ipynb":
+                found.append((file.relative_to(path).as_posix(), file))
+            else:
+                left_out.append(file)
+    names = [name for name, _ in found]
+    unique = dict.fromkeys(
+        Entry(path.as_posix() if names.count(name) > 1 else name, path) for name, path in found
+    )
+    return list(unique), left_out
+
+
+def _hidden(file: Path, top: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(top).parts)
+
+
+class Grader:
+    """Grades into a folder, and goes on where an earlier run into the same folder stopped.
+
+    Args:
+        out: the folder for marks and feedback.
+        seed: the secret from which inputs are drawn; empty is that of the earlier run, or a new one.
+        isolation: "auto", "bubblewrap" or "process".
+        jobs: submissions graded at a time.
+        default: the set of notebooks that do not say which they answer.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        seed: str = "",
+        isolation: str = "auto",
+        limits: Limits | None = None,
+        jobs: int = 0,
+        default: str = "",
+    ) -> None:
+        if default and default not in SETS:
+            raise ValueError(f"set: got {default!r}, expected one of {', '.join(SETS)}")
+        if jobs < 0:
+            raise ValueError(f"jobs: got {jobs}, expected 1 or more")
+        self.out, self.default, self.limits = out, default, limits or Limits()
+        self.isolation = chosen(isolation)
+        self.jobs = jobs or os.cpu_count() or 1
+        (out / KEPT).mkdir(parents=True, exist_ok=True)
+        self.seed = seed or self._drawn_seed()
+        self.sets = {name: importlib.import_module(f"linattn_exercises.{name}.check") for name in SETS}
+        self.names = {
+            name: {key: one.about.id for one in module.QUESTIONS for key in one.reference}
+            for name, module in self.sets.items()
+        }
+        self._local = threading.local()
+        self._servers: list[Server] = []
+        self._lock = threading.Lock()
+        self._code = _code_digest()
+
+    def grade(self, every: Sequence[Entry], done: Callable[[Graded, bool], None]) -> list[Graded]:
+        """Grade all entries. ``done`` is told each as it comes, and whether an earlier run had graded it."""
+        results: dict[str, Graded] = {}
+        todo = []
+        for entry in every:
+            if kept := self._kept(entry):
+                results[entry.name] = kept
+                done(kept, True)
+            else:
+                todo.append(entry)
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            for future in as_completed([pool.submit(self._grade_and_keep, entry) for entry in todo]):
+                graded = future.result()
+                results[graded.name] = graded
+                done(graded, False)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for server in self._servers:
+                server.stop()
+            pool.shutdown(wait=True)
+        return [results[entry.name] for entry in every]
+
+    # --- one submission ---------------------------------------------------------------------------------
+
+    def _grade_and_keep(self, entry: Entry) -> Graded:
+        digest = self._digest(entry)
+        try:
+            graded = self._grade(entry)
+        except Exception as error:  # one submission must not stop the class
+            fault = f"{type(error).__name__}: {error}"
+            return Graded(
+                entry.name, [Mark(entry.name, "", "", 0, 0, f"Could not be graded: {fault}")], "", fault
+            )
+        content = {"digest": digest, "note": graded.note, "marks": [mark._asdict() for mark in graded.marks]}
+        write_atomically(self._file(entry), json.dumps(content, indent=1) + "\n")
+        return graded
+
+    def _grade(self, entry: Entry) -> Graded:
+        try:
+            submission = read(entry.path, self.names, self.default)
+        except Unreadable as error:
+            return Graded(entry.name, self._unreadable(entry, str(error)))
+        module = self.sets[submission.set]
+        marks = [self._mark(entry, submission, question) for question in module.QUESTIONS]
+        other = submission.version and submission.version != module.VERSION
+        note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
+        return Graded(entry.name, marks, note)
+
+    def _unreadable(self, entry: Entry, message: str) -> list[Mark]:
+        """No points, for every question of the set that was handed out, if it is known."""
+        if not self.default:
+            return [Mark(entry.name, "", "", 0, 0, message)]
+        questions = self.sets[self.default].QUESTIONS
+        return [Mark(entry.name, self.default, q.about.id, 0, q.about.points, message) for q in questions]
+
+    def _mark(self, entry: Entry, submission: Submission, question: Question) -> Mark:
+        right, message = self._verdict(submission, question)
+        about = question.about
+        return Mark(entry.name, about.set, about.id, about.points if right else 0, about.points, message)
+
+    def _verdict(self, submission: Submission, question: Question) -> tuple[bool, str]:
+        cells = submission.of(question.about.id)
+        if not any(own for _, own in cells):
+            return (
+                False,
+                f"No answer found: no cell defines {', '.join(f'`{n}`' for n in question.reference)}.",
+            )
+        for source in submission.answers(question.about.id):
+            if found := question.forbidden(plain.without_magics(source)):
+                return False, found
+        with self._lock:  # draws inputs and expected values, the first time
+            cases = question.prepared(self.seed).cases
+        outcomes = self._server().outcomes(cells, cases)
+        if any(one.get("error") in ("NameError", "Missing") for one in outcomes):
+            again = self._server().outcomes(submission.of(question.about.id, rest=True), cases)
+            stopped = any(one.get("error") == "Stopped" for one in again)
+            outcomes = outcomes if stopped else again
+        with self._lock:
+            verdict = question.judge(outcomes, self.seed)
+        return verdict.right, verdict.message
+
+    def _server(self) -> Server:
+        if not hasattr(self._local, "server"):
+            self._local.server = Server(self.isolation, self.limits)
+            self._servers.append(self._local.server)
+        return self._local.server
+
+    # --- what an earlier run did --------------------------------------------------------------------------
+
+    def _kept(self, entry: Entry) -> Graded | None:
+        try:
+            content = json.loads(self._file(entry).read_bytes())
+            if content["digest"] == self._digest(entry):
+                return Graded(entry.name, [Mark(**mark) for mark in content["marks"]], content["note"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # never graded, or the file is damaged: grade it
+        return None
+
+    def _file(self, entry: Entry) -> Path:
+        return self.out / KEPT / f"{hashlib.sha256(entry.name.encode()).hexdigest()[:24]}.json"
+
+    def _digest(self, entry: Entry) -> str:
+        """Of all that marks depend on: the file, the name, the seed, the limits, the code that grades."""
+        try:
+            content = entry.path.read_bytes()
+        except OSError:
+            content = b""
+        settings = json.dumps([entry.name, self.seed, self.default, asdict(self.limits), self._code])
+        return hashlib.sha256(settings.encode() + b"\0" + content).hexdigest()
+
+    def _drawn_seed(self) -> str:
+        """The seed of the run before into this folder, or a new one, which is kept for the next."""
+        file = self.out / RUN
+        try:
+            seed = json.loads(file.read_bytes())["seed"]
+            if isinstance(seed, str) and seed:
+                return seed
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        seed = secrets.token_hex(16)
+        write_atomically(file, json.dumps({"seed": seed}) + "\n")
+        return seed
+
+
+def _code_digest() -> str:
+    folder = Path(linattn_exercises.__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    parts = [f"{file.relative_to(folder).as_posix()}\0{file.read_text('utf-8')}" for file in files]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A whole file or nothing."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def questions(name: str) -> dict[str, Question]:
+    """The questions of a set, by id."""
+    module: Any = importlib.import_module(f"linattn_exercises.{name}.check")
+    return {question.about.id: question for question in module.QUESTIONS}

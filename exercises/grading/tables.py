@@ -1,0 +1,107 @@
+"""What a teacher and a student read: marks.csv, marks.json, totals.csv, and a page for each submission."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from linattn_exercises.grading.marks import Graded, Mark, questions, write_atomically
+
+FEEDBACK = "feedback"
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2127; --faint: #59636e; --line: #d0d7de; --paper: #fff;
+  --right: #14692b; --wrong: #a31621 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --faint: #a3adb8; --line: #3d444d;
+  --paper: #14181d; --right: #58c977; --wrong: #ff8d8d } }
+body { font: 1rem/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 44rem;
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin: 0 0 .3rem }
+section { border-top: 1px solid var(--line); padding: 1rem 0 }
+.facts { color: var(--faint); margin: 0 } .message { white-space: pre-wrap; margin: .5rem 0 0 }
+.right { color: var(--right); font-weight: 600 } .wrong { color: var(--wrong); font-weight: 600 }
+"""
+
+
+def write(out: Path, every: Sequence[Graded]) -> None:
+    """Write all tables and pages; each file whole or not at all."""
+    marks = [mark for graded in every for mark in graded.marks]
+    rows = [mark._asdict() for mark in marks]
+    write_atomically(out / "marks.csv", _csv(Mark._fields, marks))
+    write_atomically(out / "marks.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    header = ("submission", "chapter", "points", "max_points")
+    write_atomically(out / "totals.csv", _csv(header, map(_total, every)))
+    (out / FEEDBACK).mkdir(exist_ok=True)
+    for graded, name in zip(every, pages([one.name for one in every]), strict=True):
+        write_atomically(out / FEEDBACK / name, page(graded))
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _harmless(cell: str) -> str:
+    """One line, and no formula for a spreadsheet to run."""
+    line = " ".join(cell.split())
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+
+
+def _total(graded: Graded) -> tuple[str, str, int, int]:
+    chapter = graded.marks[0].chapter if graded.marks else ""
+    points, most = (sum(getattr(mark, name) for mark in graded.marks) for name in ("points", "max_points"))
+    return graded.name, chapter, points, most
+
+
+def pages(names: Sequence[str]) -> list[str]:
+    """A file name for each submission: readable, safe, no two alike (on a disk that ignores case, too)."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb")).strip("._")[:80] or "submission"
+        candidate, number = plain, 1
+        while candidate.lower() in {one.lower() for one in found}:
+            number += 1
+            candidate = f"{plain}_{number}"
+        found.append(candidate)
+    return [f"{name}.html" for name in found]
+
+
+def page(graded: Graded) -> str:
+    """The feedback on one submission, a file of its own. All that came from the submission is escaped."""
+    points, most = (sum(getattr(mark, name) for mark in graded.marks) for name in ("points", "max_points"))
+    note = f"<p>{escape(graded.note)}</p>\n" if graded.note else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Feedback: {escape(graded.name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(graded.name)}: {points} of {most} points</h1>\n{note}"
+        f"{''.join(map(_section, graded.marks))}</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(mark: Mark) -> str:
+    right = mark.points == mark.max_points > 0
+    if mark.question:
+        about = questions(mark.chapter)[mark.question].about
+        title, facts = (
+            f"Question {mark.question[1:]}: {_plain(about.title)}",
+            f"{about.kind}, {about.minutes} minutes",
+        )
+    else:
+        title, facts = "Not graded", "no question found"
+    return (
+        f'<section>\n<h2>{escape(title)}</h2>\n<p class="facts">{escape(facts)}</p>\n'
+        f'<p><span class="{"right" if right else "wrong"}">{"Right" if right else "Not right"}</span>: '
+        f"{mark.points} of {mark.max_points} points</p>\n"
+        f'<p class="message">{escape(mark.message)}</p>\n</section>\n'
+    )
+
+
+def _plain(title: str) -> str:
+    return title.replace("$", "")

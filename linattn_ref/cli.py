@@ -1,0 +1,115 @@
+"""The command ``linattn``. What a subcommand needs is imported when it is called."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its exit status."""
+    parser = argparse.ArgumentParser(prog="linattn", description="Tools of the Linear Attention Book.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_grade(commands.add_parser("grade", help="grade notebooks with exercises", description=GRADE))
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"linattn: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nlinattn: stopped. The same command goes on from here.", file=sys.stderr)
+        return 130
+
+
+# --- grade ----------------------------------------------------------------------------------------------
+
+GRADE = (
+    "Grade notebooks, or all notebooks of a folder, and write DIR/marks.csv, marks.json, totals.csv and "
+    "a page of feedback for each. A run that was stopped goes on where it was; a notebook that has changed "
+    "is graded again."
+)
+
+
+def _add_grade(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "submissions", nargs="+", type=Path, metavar="SUBMISSION", help="notebooks or folders"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where marks and feedback go")
+    seed = parser.add_mutually_exclusive_group()
+    seed.add_argument(
+        "--seed", default="", help="secret for the hidden inputs; default: drawn once, kept in DIR"
+    )
+    seed.add_argument("--seed-file", type=Path, metavar="FILE", help="a file whose first line is the secret")
+    parser.add_argument(
+        "--set", default="", dest="default", help="the set of notebooks that do not name theirs"
+    )
+    parser.add_argument("--jobs", type=int, default=0, help="notebooks at a time; default: one per core")
+    parser.add_argument("--cpu", type=int, default=5, metavar="SECONDS", help="processor time a question (5)")
+    parser.add_argument("--memory", type=int, default=1000, metavar="MB", help="memory a question (1000)")
+    choices = ("auto", "bubblewrap", "process")
+    parser.add_argument(
+        "--isolation", choices=choices, default="auto", help="default: the best that works here"
+    )
+    parser.set_defaults(run=_grade)
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from linattn_exercises.grading import Grader, Limits, tables
+    from linattn_exercises.grading import marks as grading
+
+    for name in ("cpu", "memory"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 or more")
+    every, left_out = grading.entries(options.submissions)
+    if not every:
+        raise ValueError(
+            f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
+        )
+    limits = Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6)
+    seed = options.seed or _first_line(options.seed_file)
+    grader = Grader(
+        options.out,
+        seed=seed,
+        isolation=options.isolation,
+        limits=limits,
+        jobs=options.jobs,
+        default=options.default,
+    )
+    if grader.isolation == "process":
+        print(
+            "linattn: answers run without bubblewrap, as you: limited in time, not in what they can read.",
+            file=sys.stderr,
+        )
+    before = 0
+    with tqdm(total=len(every), unit="notebook", file=sys.stderr) as bar:
+
+        def done(graded: grading.Graded, kept: bool) -> None:
+            nonlocal before
+            before += kept
+            bar.update()
+
+        results = grader.grade(every, done)
+    tables.write(options.out, results)
+    failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
+    print(f"{len(every) - before} graded, {before} as before: {options.out / 'marks.csv'}")
+    for path in left_out:
+        print(f"left out, no notebook: {path}")
+    for line in failed:
+        print(f"not graded: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _first_line(path: Path | None) -> str:
+    if path is None:
+        return ""
+    line = path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
+    if not line:
+        raise ValueError(f"seed-file: got {path} with an empty first line, expected the secret there")
+    return line
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""What an answer may try, and that it costs its own question and nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hostile import HOSTILE
+from submitted import handed_in
+
+import linattn_exercises
+from linattn_exercises.grading.marks import questions
+from linattn_exercises.grading.server import Limits, Server, works
+from linattn_exercises.grading.submissions import read
+from linattn_exercises.questions import Question
+
+QUICK = Limits(cpu=1, wall=4, memory=200_000_000)
+NAMES = {
+    "ch01_softmax": {name: q.about.id for q in questions("ch01_softmax").values() for name in q.reference}
+}
+MERGE = questions("ch01_softmax")["q5"]
+TABLE = questions("ch01_softmax")["q2"]
+
+pytestmark = pytest.mark.xdist_group("grading")
+
+
+@pytest.fixture(scope="module", params=["process", "bubblewrap"])
+def server(request):
+    if not works(request.param):
+        message = f"{request.param} does not work on this machine"
+        if os.environ.get("CI") == "true" and request.param == "process":
+            pytest.fail(message)
+        pytest.skip(message)
+    with Server(request.param, QUICK) as started:
+        yield started
+
+
+def verdict(server: Server, question: Question, tmp_path: Path, answers: dict[str, str]) -> tuple[bool, str]:
+    path = tmp_path / "handed_in.ipynb"
+    path.write_text(json.dumps(handed_in("ch01_softmax", answers)))
+    cells = read(path, NAMES).of(question.about.id)
+    found = question.judge(server.outcomes(cells, question.prepared("secret").cases), "secret")
+    return found.right, found.message
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_answer_gets_nothing_and_the_next_is_graded(server, name, tmp_path):
+    source, says = HOSTILE[name]
+    right, message = verdict(server, MERGE, tmp_path, {"q5": source})
+    assert not right
+    assert says in message, message
+    assert verdict(server, TABLE, tmp_path, {"q5": source})[0], "the next question of the same notebook"
+
+
+def test_nothing_of_an_answer_lives_on(server, tmp_path):
+    mark = f"{time.time_ns()}"
+    source = (
+        "import subprocess, sys\n"
+        f"command = [sys.executable, '-c', 'import time; time.sleep(97) #{mark}']\n"
+        "subprocess.Popen(command, start_new_session=True)\ndef merge(a, b):\n    return b"
+    )
+    verdict(server, MERGE, tmp_path, {"q5": source})
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert mark not in listed
+
+
+def test_an_answer_finds_no_file_of_the_one_before(server, tmp_path):
+    verdict(
+        server,
+        MERGE,
+        tmp_path,
+        {"q5": "open('own_file.txt', 'w').write('mine')\ndef merge(a, b):\n    return b"},
+    )
+    looks = (
+        "import os\nwalk = os.walk(os.environ['TMPDIR'])\n"
+        "found = [name for top, _, names in walk for name in names]\n"
+        "def merge(a, b):\n    raise ValueError(str(found))"
+    )
+    assert "own_file" not in verdict(server, MERGE, tmp_path, {"q5": looks})[1]
+
+
+@pytest.mark.skipif(not works("bubblewrap"), reason="bubblewrap does not work on this machine")
+def test_in_the_sandbox_there_is_nothing_else(tmp_path):
+    """No network, no checks, no submissions; nothing to write to but a folder that is emptied."""
+    package = Path(linattn_exercises.__file__).parent
+    probe = f"""
+import glob, os, socket
+report = {{}}
+def attempt(name, action):
+    try:
+        report[name] = str(action())
+    except Exception as error:
+        report[name] = type(error).__name__
+attempt("checks", lambda: glob.glob({str(package)!r} + "/**/*.py", recursive=True))
+attempt("submissions", lambda: os.listdir({str(tmp_path)!r}))
+attempt("write", lambda: open({str(Path(sys.prefix) / "written_by_an_answer")!r}, "w"))
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
+attempt("processes", lambda: [n for n in os.listdir("/proc") if n.isdigit() and len(n) > 3])
+def merge(a, b):
+    raise ValueError(repr(report))
+"""
+    with Server("bubblewrap", QUICK) as server:
+        message = verdict(server, MERGE, tmp_path, {"q5": probe})[1]
+    assert "'checks': '[]'" in message
+    assert "'submissions': 'FileNotFoundError'" in message
+    assert "'write': 'OSError'" in message or "'write': 'PermissionError'" in message
+    assert "'network': '" in message
+    assert "'network': '<socket" not in message
+    assert "'processes': '[]'" in message

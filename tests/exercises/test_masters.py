@@ -1,0 +1,138 @@
+"""Every set is whole, and everything generated from its master is as the master says."""
+
+import re
+from pathlib import Path
+
+import pytest
+from submitted import QUESTIONS, answer_cell, name_of, notebook
+
+from linattn_book import exercises
+from linattn_exercises import SETS
+from linattn_exercises.grading.marks import questions
+from linattn_exercises.questions import KINDS
+
+ROOT = Path(__file__).parents[2]
+MASTERS = [exercises.read_master(path) for path in exercises.masters(ROOT)]
+
+pytestmark = pytest.mark.check
+
+
+@pytest.fixture(params=MASTERS, ids=[master.name for master in MASTERS])
+def master(request):
+    return request.param
+
+
+@pytest.fixture(params=QUESTIONS, ids=name_of)
+def question(request):
+    return request.param
+
+
+def test_everything_generated_is_up_to_date():
+    assert exercises.check(ROOT) == []
+
+
+def test_the_package_knows_every_set():
+    assert tuple(master.name for master in MASTERS) == SETS
+
+
+def test_a_set_has_four_questions_and_every_kind(master):
+    assert len(master.questions) >= 4
+    assert {one.kind for one in master.questions} == set(KINDS)
+
+
+def test_a_question_has_five_mistakes_with_a_hint_each(question):
+    planted = question.planted()
+    hints = [one.hint for one in planted if one.hint]
+    assert len(hints) >= 5
+    assert len(set(hints)) == len(hints), "two mistakes share a hint"
+    assert any(not one.hint for one in planted), "no right answer written in another way"
+    assert {one.name for one in planted} <= set(question.reference)
+
+
+def test_the_notebook_asks_for_what_the_check_takes(master):
+    for one in master.questions:
+        reference = questions(master.name)[one.id].reference
+        assert exercises.asked(master.text("answer", one.id)) == list(reference)
+
+
+def test_the_student_gets_no_solution(master):
+    text = (ROOT / "exercises" / master.name / "student.ipynb").read_text()
+    assert "SOLUTION" not in text
+    for one in master.questions:
+        cell = answer_cell(notebook(master.name, "student"), one.id)["source"]
+        assert cell.startswith(f"# Question {one.id[1:]}: your answer")
+        solved = exercises.solved(master.text("answer", one.id))
+        kept = exercises.stub(master.text("answer", one.id)).splitlines()
+        cut = [line.strip() for line in solved.splitlines() if line not in kept and line.strip()]
+        assert cut, "the stub is the solution"
+        assert not [line for line in cut if line in cell], "a line of the solution is in the stub"
+
+
+def test_code_of_the_notebooks_fits_the_page(master):
+    for one in master.questions:
+        code = exercises.solved(master.text("answer", one.id)) + "\n" + master.text("given", one.id)
+        assert [line for line in code.splitlines() if len(line) > 76] == []
+
+
+def test_notebooks_say_which_set_they_are(master):
+    for kind in ("student", "solution"):
+        metadata = notebook(master.name, kind)["metadata"]["linattn"]
+        assert metadata == {"set": master.name, "version": master.version}
+
+
+def test_a_change_of_the_master_is_noticed(master, tmp_path):
+    folder = tmp_path / "exercises" / master.name
+    folder.mkdir(parents=True)
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
+    source = (ROOT / "exercises" / master.name / "master.py").read_text()
+    (folder / "master.py").write_text(source)
+    exercises.write(tmp_path)
+    assert not [fault for fault in exercises.check(tmp_path) if "differs" in fault]
+    (folder / "master.py").write_text(source.replace("return", "return  ", 1))
+    stale = [fault for fault in exercises.check(tmp_path) if "differs" in fault]
+    assert {Path(fault.split(":")[0]).name for fault in stale} >= {
+        "check.py",
+        "solution.ipynb",
+        "student.ipynb",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("# %% nonsense\nx = 1\n", "expected a role"),
+        ("# %% [markdown] q1 derive, 3 points, 15 minutes, level 2\n# no title\n", "expected `# ## Title`"),
+        ("# %% [markdown] q1 derive, 3 points, 15 minutes, level 2\n# ## A\n# b\n", "no cell `answer`"),
+    ],
+)
+def test_a_master_that_is_not_whole_is_refused(source, says, tmp_path):
+    (tmp_path / "ch09_x").mkdir()
+    (tmp_path / "ch09_x" / "master.py").write_text(source)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        exercises.read_master(tmp_path / "ch09_x" / "master.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("a\nb\n\nc", "a b\n\nc"),
+        ("- a\n  b\n- c", "- a b\n- c"),
+        ("$$\nx\n= y\n$$\nis\nlong", "$$\nx\n= y\n$$\nis long"),
+        ("```python\na\nb\n```", "```python\na\nb\n```"),
+        ("| a |\n| - |\n| 1 |", "| a |\n| - |\n| 1 |"),
+        ("1. a\n   b\n2. c", "1. a b\n2. c"),
+    ],
+)
+def test_paragraphs_become_one_line_and_the_rest_stays(text, want):
+    assert exercises.unwrapped(text) == want
+
+
+def test_a_stub_keeps_signature_and_docstring():
+    answer = 'x = None\n# BEGIN SOLUTION\nx = 3\n# END SOLUTION\n\n\ndef f(a):\n    """D."""\n'
+    answer += "    # BEGIN SOLUTION\n    b = a\n\n    return b\n    # END SOLUTION\n"
+    assert exercises.stub(answer) == 'x = None\n\n\ndef f(a):\n    """D."""\n    raise NotImplementedError'
+    assert (
+        exercises.solved(answer) == 'x = None\nx = 3\n\n\ndef f(a):\n    """D."""\n    b = a\n\n    return b'
+    )
+    assert exercises.asked(answer) == ["x", "f"]

@@ -1,0 +1,215 @@
+"""Every question accepts what is right and rejects every planted mistake, with that mistake's own hint."""
+
+import numpy as np
+import pytest
+import torch
+from submitted import QUESTIONS, name_of
+
+from linattn_exercises.judging import Close, Exactly, Within
+from linattn_exercises.questions import PUBLIC_SEED, About, Case, Planted, Question, asks
+
+SEEDS = (PUBLIC_SEED, "a secret", "another")
+PLANTED = [(question, planted) for question in QUESTIONS for planted in question.planted()]
+IDS = [f"{name_of(question)}-{planted.label}" for question, planted in PLANTED]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
+def test_the_reference_is_right(question, seed):
+    assert question.check(question.reference, seed).right
+
+
+@pytest.mark.parametrize(("question", "planted"), PLANTED, ids=IDS)
+def test_a_planted_answer_is_recognised(question: Question, planted: Planted):
+    for seed in SEEDS:
+        verdict = question.check({**question.reference, planted.name: planted.value}, seed)
+        if planted.hint:
+            assert not verdict.right
+            assert verdict.mistake == planted.label
+            assert verdict.message.endswith(f"Hint: {planted.hint}")
+        else:
+            assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
+def test_inputs_depend_on_the_seed_and_on_nothing_else(question):
+    def drawn(seed):
+        cases = question.draw(np.random.default_rng(seed))
+        return repr([(case.name, case.arguments) for case in cases])
+
+    assert drawn(0) == drawn(0)
+    assert drawn(0) != drawn(1)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
+def test_nothing_expected_is_empty_or_not_a_number(question):
+    def finite(value):
+        if isinstance(value, tuple):
+            return all(map(finite, value))
+        if isinstance(value, str):
+            return bool(value)
+        numbers = np.asarray(value, dtype=float)
+        return numbers.size > 0 and not np.isnan(numbers).any()
+
+    assert all(map(finite, question.prepared(PUBLIC_SEED).expected))
+
+
+def test_the_check_prints_and_returns_nothing(capsys):
+    question = QUESTIONS[-1]
+    assert question(*question.reference.values()) is None
+    assert capsys.readouterr().out.startswith(f"Question {question.about.id[1:]}: right.")
+
+
+def test_the_check_says_what_it_wants():
+    with pytest.raises(TypeError, match=r"answers: got 1, expected feature_width, break_even"):
+        QUESTIONS[-1](3)
+
+
+# --- a small question of our own: the words of the verdict ----------------------------------------------
+
+ABOUT = About("ch01_softmax", "q0", "Double", "derive", 1, 1, 1)
+
+
+def double(x):
+    return 2 * x
+
+
+def question(**settings) -> Question:
+    bounds = {name: settings.pop(name) for name in ("entries", "operations") if name in settings}
+
+    @asks(ABOUT, **settings, double=double)
+    def asked(rng):
+        x = torch.from_numpy(rng.normal(size=(3, 2)))
+        return [Case("double", (x,), "three rows", **bounds), Case("double", (1.5,), "a number")]
+
+    return asked
+
+
+def fails(x):
+    return x + undefined  # type: ignore[name-defined]
+
+
+def stub(x):
+    raise NotImplementedError
+
+
+def in_place(x):
+    return x.mul_(2) if isinstance(x, torch.Tensor) else 2 * x
+
+
+def large(x):
+    return (torch.zeros(100) + 2)[0] * x
+
+
+def busy(x):
+    for _ in range(50):
+        x = x + 0.0
+    return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (fails, "three rows: `double` raised NameError in the line `return x + undefined"),
+        (stub, "`double` is not answered yet."),
+        (lambda x: None, "`double` is not answered yet: it gave None."),
+        (lambda x: "two", "`double` got a str, expected shape [3, 2]."),
+        (lambda x: (2 * x).T if hasattr(x, "T") else 2 * x, "The shape is the transposed one."),
+        (lambda x: 3 * x, "Every entry is 1.5 times the expected one."),
+        (lambda x: x * float("nan"), "100% of the entries are NaN or infinite."),
+        (lambda x: {1, 2}, "returned a set"),
+        (7.0, "raised TypeError"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong(answer, says):
+    verdict = question().check({"double": answer})
+    assert not verdict.right
+    assert says in verdict.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [double, in_place, lambda x: (2 * np.asarray(x)).tolist(), lambda x: np.float32(2) * np.asarray(x)],
+)
+def test_a_right_answer_may_come_in_any_form(answer):
+    assert question().check({"double": answer}).right
+
+
+def test_work_is_counted():
+    assert (
+        "made a tensor of 100 entries, expected at most 6"
+        in question(entries=6).check({"double": large}).message
+    )
+    assert "torch operations, expected at most 10" in question(operations=10).check({"double": busy}).message
+    assert question(entries=6, operations=10).check({"double": double}).right
+
+
+def softmax_of(x):
+    return torch.softmax(x, -1)
+
+
+def own_softmax(x):
+    def softmax(y):
+        return 2 * y
+
+    return softmax(x)
+
+
+def test_a_library_function_that_answers_the_question_is_refused():
+    asked = question(banned=("softmax",))
+    assert asked.check({"double": softmax_of}).message.endswith("without `softmax`.")
+    assert asked.check({"double": own_softmax}).right
+
+
+def test_a_missing_answer_is_named():
+    assert "`double` is not defined" in question().check({}).message
+
+
+# --- comparisons ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "got", "want", "accepted"),
+    [
+        (Close(1e-3), 1.0005, 1.0, True),
+        (Close(1e-3), 1.002, 1.0, False),
+        (Close(1e-3), 1000.5, 1000.0, True),
+        (Close(), float("nan"), 1.0, False),
+        (Close(), float("inf"), float("inf"), True),
+        (Close(), float("-inf"), float("inf"), False),
+        (Close(), True, 1.0, False),
+        (Close(), "1", 1.0, False),
+        (Close(), (1.0, 2.0), (1.0, 2.0), True),
+        (Close(), [1.0, 2.0], (1.0, 2.0), True),
+        (Close(), (1.0,), (1.0, 2.0), False),
+        (Close(), np.ones((2, 3)), np.ones((3, 2)), False),
+        (Close(), [[1, 2], [3]], np.ones((2, 2)), False),
+        (Close(), 10**400, 1.0, False),
+        (Within(1.1), 1.05, 1.0, True),
+        (Within(1.1), 1.2, 1.0, False),
+        (Within(1.1), 0.8, 1.0, False),
+        (Within(1.1), -1.0, 1.0, False),
+        (Within(1.1), float("nan"), 1.0, False),
+        (Within(1.1), None, 1.0, False),
+        (Exactly(), "B", "B", True),
+        (Exactly(), "b", "B", False),
+        (Exactly(), True, 1, False),
+    ],
+)
+def test_what_is_accepted(how, got, want, accepted):
+    assert (how.difference(got, want) is None) is accepted
+
+
+def test_the_first_wrong_entry_is_named():
+    got, want = torch.zeros(2, 3), torch.zeros(2, 3)
+    got[1, 0], got[1, 2] = 5.0, 7.0
+    found = Close().difference((want, got), (want, want))
+    assert found is not None
+    assert (found.where, found.got, found.expected) == ("[1][1, 0]", "5", "0")
+
+
+def test_a_sequence_that_is_late_or_early_is_recognised():
+    want = np.arange(6.0).reshape(6, 1) ** 2
+    late, early = np.vstack([[[9.0]], want[:-1]]), np.vstack([want[1:], [[9.0]]])
+    assert "one token late" in Close().difference(late, want).hint  # type: ignore[union-attr]
+    assert "one token early" in Close().difference(early, want).hint  # type: ignore[union-attr]
