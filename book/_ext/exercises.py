@@ -34,6 +34,7 @@ from .repository import COLAB, address, setup_source
 ROLES = ("intro", "setup", "checks", "given", "answer", "solution")
 QUESTION = re.compile(r"(q\d+) (\w+), (\d+) points?, (\d+) minutes, level ([123])")
 SOLUTION = re.compile(r"(?m)^([ ]*)# BEGIN SOLUTION\n(.*\n)*?\1# END SOLUTION(\n|\Z)")
+EMPTY = re.compile(r"(?m)^(\w+) = None\n(?=# BEGIN SOLUTION\n\1 = )")
 MARKERS = re.compile(r"(?m)^[ ]*# (?:BEGIN|END) SOLUTION\n?")
 
 
@@ -160,8 +161,8 @@ def stub(answer: str) -> str:
 
 
 def solved(answer: str) -> str:
-    """An answer without the marks around its solution."""
-    return MARKERS.sub("", answer).rstrip()
+    """An answer without the marks around its solution and the empty values that it fills."""
+    return MARKERS.sub("", EMPTY.sub("", answer)).rstrip()
 
 
 def asked(answer: str) -> list[str]:

@@ -74,7 +74,6 @@ def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
     return weight @ v
 
 
-fault = None
 fault = "C"
 
 

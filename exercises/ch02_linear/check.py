@@ -11,7 +11,7 @@ from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.questions import About, Case, asks
 
 
-VERSION = "b0e7865de025"
+VERSION = "9f3765275b83"
 ABOUT = {
     "q1": About(
         "ch02_linear", "q1", 'From a step to a table',
@@ -121,7 +121,6 @@ def suspect(q, k, v):                  # [T, K], [T, K], [T, V], float32
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-fault = None
 fault = "B"
 
 
@@ -231,7 +230,7 @@ def feature_width(K, order):
 
 
 def break_even(K, V, order, state_bytes, cache_bytes):
-    """The smallest number of tokens whose cache is larger than the state."""
+    """The smallest number of tokens whose cache exceeds the state."""
     state = feature_width(K, order) * (V + 1) * state_bytes
     return state // ((K + V) * cache_bytes) + 1
 

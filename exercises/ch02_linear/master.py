@@ -329,7 +329,7 @@ def feature_width(K, order):
 
 
 def break_even(K, V, order, state_bytes, cache_bytes):
-    """The smallest number of tokens whose cache is larger than the state."""
+    """The smallest number of tokens whose cache exceeds the state."""
     # BEGIN SOLUTION
     state = feature_width(K, order) * (V + 1) * state_bytes
     return state // ((K + V) * cache_bytes) + 1
