@@ -28,7 +28,7 @@ def notebook(name: str, kind: str = "solution") -> dict:
 
 
 def answer_cell(content: dict, question: str) -> dict:
-    (cell,) = (cell for cell in content["cells"] if cell["id"] == f"{question}-answer")
+    (cell,) = (cell for cell in content["cells"] if cell.get("id") == f"{question}-answer")
     return cell
 
 

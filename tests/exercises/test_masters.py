@@ -132,7 +132,5 @@ def test_a_stub_keeps_signature_and_docstring():
     answer = 'x = None\n# BEGIN SOLUTION\nx = 3\n# END SOLUTION\n\n\ndef f(a):\n    """D."""\n'
     answer += "    # BEGIN SOLUTION\n    b = a\n\n    return b\n    # END SOLUTION\n"
     assert exercises.stub(answer) == 'x = None\n\n\ndef f(a):\n    """D."""\n    raise NotImplementedError'
-    assert (
-        exercises.solved(answer) == 'x = 3\n\n\ndef f(a):\n    """D."""\n    b = a\n\n    return b'
-    )
+    assert exercises.solved(answer) == 'x = 3\n\n\ndef f(a):\n    """D."""\n    b = a\n\n    return b'
     assert exercises.asked(answer) == ["x", "f"]
