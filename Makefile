@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := linattn_ref exercises book/_ext tests chapters
-PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb)
+PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
@@ -56,4 +56,4 @@ clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 repository: .venv/.ok  ## stamp the address into chapters and pages; URL=https://github.com/owner/name sets a new one
-	$(BIN)/python -m linattn_book.repository --set $(URL)
+	$(BIN)/python -m linattn_book.repository --set $(URL) && $(BIN)/python -m linattn_book.exercises

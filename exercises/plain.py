@@ -18,7 +18,6 @@ import importlib.machinery
 import json
 import os
 import re
-import resource
 import select
 import shutil
 import signal
@@ -30,6 +29,9 @@ import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
+
+if __name__ == "__main__":  # -I leaves out a user's own packages; the grader says where they are
+    sys.path += [path for path in sys.argv[1:] if path not in sys.path]
 
 import numpy as np
 import torch
@@ -246,6 +248,8 @@ def answer_job(job: dict[str, Any]) -> dict[str, Any]:
 def child(job: dict[str, Any], report: int, folder: str) -> None:
     """Everything between fork and exit: shut the doors, run, report."""
     write, dump, leave = os.write, json.dumps, os._exit  # before the answer can replace them
+    import resource  # not on Windows, where the checks must work all the same
+
     try:
         os.setsid()
         os.chdir(folder)
@@ -264,6 +268,8 @@ def child(job: dict[str, Any], report: int, folder: str) -> None:
 
 def limit_resources(limits: dict[str, int]) -> None:
     """Processor seconds, bytes of new memory, bytes of a file, files, processes; no core dumps."""
+    import resource
+
     bounds = {
         resource.RLIMIT_CPU: (limits["cpu"], limits["cpu"] + 1),  # a signal, then the end
         resource.RLIMIT_AS: (address_space() + limits["memory"],) * 2,
@@ -282,7 +288,7 @@ def address_space() -> int:
     """Bytes of address space of this process now; torch alone maps gigabytes."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 1 << 40
 

@@ -5,6 +5,7 @@
    its editable install is not seen.
 2. Check that the wheel asks for everything it imports.
 3. Copy the notebooks, and nothing else, to an empty folder, run them there and compare the tagged outputs.
+   Those of the exercises, with and without solutions, must run too.
 
 ``--sample`` takes one notebook and the environment as it is: a quick look before a commit.
 """
@@ -29,6 +30,7 @@ from .notebooks import KERNEL_ENV, chapters, find_root
 # An ini file of its own, so that the notebooks inherit neither options nor warning filters of the repository.
 INI = "[pytest]\naddopts = -q -p no:cacheprovider\n"
 SANITIZE = "[address]\nregex: 0x[0-9a-f]+\nreplace: ADDRESS\n"
+OURS = ("linattn_ref", "linattn_exercises")
 PROBE = "import linattn_ref; print(linattn_ref.__file__)"
 
 
@@ -107,7 +109,7 @@ def undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
     faults = []
     for path in sorted(package.rglob("*.py")):
         for name, at_import in sorted(set(imports(ast.parse(path.read_text(encoding="utf-8"))))):
-            if name in sys.stdlib_module_names or name == package.name:
+            if name in sys.stdlib_module_names or name in OURS:
                 continue
             provided = {canonical(provider) for provider in providers.get(name, [name])}
             if not provided & (plain if at_import else plain | extra):
@@ -120,7 +122,8 @@ def run_notebooks(python: Path, notebooks: list[Path], folder: Path) -> int:
     """Copy the notebooks to an empty folder, run and compare them there; pytest's exit status."""
     (folder / "chapters").mkdir()
     for path in notebooks:
-        shutil.copy(path, folder / "chapters")
+        prefix = "" if path.parent.name == "chapters" else f"{path.parent.name}_"
+        shutil.copy(path, folder / "chapters" / f"{prefix}{path.name}")
     (folder / "pytest.ini").write_text(INI)
     (folder / "sanitize.cfg").write_text(SANITIZE)
     workers = min(2, len(notebooks))
@@ -152,10 +155,12 @@ def main() -> None:
         if not source.is_relative_to(root / ".venv-wheel"):
             sys.exit(f"linattn_ref comes from {source}, expected the wheel in .venv-wheel")
         requirements = distribution("linattn-ref").requires or []
-        if faults := undeclared(source.parent, requirements):
+        packages = [source.parents[1] / ours for ours in OURS]
+        if faults := [fault for package in packages for fault in undeclared(package, requirements)]:
             sys.exit("\n".join(faults))
         print(f"wheel: {source.parent.relative_to(root)}", flush=True)
-        sys.exit(run_notebooks(python, notebooks, folder))
+        exercises = sorted((root / "exercises").glob("*/*.ipynb"))
+        sys.exit(run_notebooks(python, notebooks + exercises, folder))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import select
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from linattn_exercises.judging import Outcome
 from linattn_exercises.questions import Case, decoded
 
 ISOLATIONS = ("auto", "bubblewrap", "process")
+PACKAGE = Path(plain.__file__).parent
 START_SECONDS = 120.0
 SCRATCH = 64_000_000  # bytes a sandbox has for files
 
@@ -114,7 +114,7 @@ class Server:
         self._folder = tempfile.TemporaryDirectory(prefix="linattn-")
         os.chmod(self._folder.name, 0o700)
         self._process = subprocess.Popen(
-            command(self.isolation, Path(self._folder.name)),
+            command(self.isolation),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -169,67 +169,45 @@ def _environment(folder: str) -> dict[str, str]:
 # --- isolation ----------------------------------------------------------------------------------------------
 
 
-def command(isolation: str, folder: Path) -> list[str]:
-    """The command that starts the server, its own folder given."""
+def command(isolation: str) -> list[str]:
+    """The command that starts the server; where packages lie is told, as the server sees no user's site."""
     script = Path(plain.__file__)
     if isolation == "process":
-        return [sys.executable, "-I", str(script)]
-    return [
-        *_bubblewrap(),
-        "--ro-bind",
-        str(script),
-        "/grader/plain.py",
-        "--",
-        sys.executable,
-        "-I",
-        "/grader/plain.py",
-    ]
+        return [sys.executable, "-I", str(script), *_packages()]
+    inside = "/grader/plain.py"
+    words = [*_bubblewrap(), "--ro-bind", str(script), inside, "--chdir", "/tmp"]
+    return [*words, "--", sys.executable, "-I", inside, *_packages()]
 
 
 def _bubblewrap() -> list[str]:
     """No network, no other processes, no files but Python and what it imports, all of that read-only."""
-    words = [
-        shutil.which("bwrap") or "bwrap",
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-    ]
-    words += ["--cap-drop", "ALL"]
+    words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    words += ["--clearenv", "--cap-drop", "ALL"]
     for path in _needed():
-        words += ["--ro-bind-try", path, path]
+        words += ["--ro-bind", path, path]
     words += ["--proc", "/proc", "--dev", "/dev"]
     for path in ("/tmp", "/dev/shm"):
         words += ["--size", str(SCRATCH), "--tmpfs", path]
-    for path in _hidden():
-        words += ["--tmpfs", path]
+    if any(PACKAGE.is_relative_to(path) for path in _needed()):
+        words += ["--tmpfs", str(PACKAGE)]  # installed where Python looks: hidden again
     for name, value in {**_environment("/tmp"), "LINATTN_SANDBOX": "1"}.items():
         words += ["--setenv", name, value]
-    return [*words, "--chdir", "/tmp"]
+    return words
+
+
+def _packages() -> list[str]:
+    """The folders of installed packages."""
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
 def _needed() -> list[str]:
-    """The folders that Python needs to start and to import torch and linattn_ref."""
+    """What Python needs to start and to import torch and linattn_ref, as far as it exists."""
     system = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/alternatives"]
-    python = [
-        sys.prefix,
-        sys.base_prefix,
-        os.path.realpath(sys.prefix),
-        os.path.dirname(os.path.realpath(sys.executable)),
-    ]
-    site = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")]
-    ours = [
-        str(Path(spec.origin).parent)
-        for name in ("linattn_ref", "torch", "numpy")
-        if (spec := find_spec(name)) and spec.origin
-    ]
-    return list(dict.fromkeys(path for path in (*system, *python, *site, *ours) if os.path.exists(path)))
-
-
-def _hidden() -> list[str]:
-    """Our exercises lie inside what is bound if they are installed there; an answer does not see them."""
-    package = str(Path(plain.__file__).parent)
-    return [package] if any(Path(package).is_relative_to(path) for path in _needed()) else []
+    homes = [sys.prefix, sys.base_prefix, Path(sys.executable).resolve().parent.parent]
+    ours = find_spec("linattn_ref")
+    package = [Path(ours.origin).parent] if ours and ours.origin else []
+    every = map(str, (*system, *homes, *_packages(), *package))
+    return list(dict.fromkeys(path for path in every if os.path.exists(path)))
 
 
 @cache

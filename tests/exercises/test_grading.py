@@ -261,7 +261,7 @@ def test_feedback_shows_what_a_submission_says_and_runs_nothing(tmp_path):
     assert "old" in page
 
 
-# --- the command ----------------------------------------------------------------------------------------------
+# --- the command -----------------------------------------------------------------------------------------
 
 
 def test_the_command_grades_a_folder(tmp_path, capsys):
