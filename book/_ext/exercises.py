@@ -241,13 +241,19 @@ def label(master: Master, question: Question) -> str:
     return f"ex-{master.name.split('_')[0]}-{question.id}"
 
 
+def number(master: Master, question: Question) -> str:
+    """The number of a question in the book, such as 2.1."""
+    return f"{int(master.name[2:4])}.{question.id[1:]}"
+
+
 def exercise_cell(master: Master, question: Question) -> str:
     """A question as the book shows it, with its solution folded."""
     id = question.id
     answer = master.text("answer", id)
     given = f"\n```python\n{given}\n```\n" if (given := master.text("given", id)) else ""
     return (
-        f":::{{exercise}} {question.title}\n:label: {label(master, question)}\n:class: dropdown\n\n"
+        f":::{{exercise}} {number(master, question)} {question.title}\n"
+        f":label: {label(master, question)}\n:class: dropdown\n:nonumber:\n\n"
         f"*{question.facts()}*\n\n{master.text('question', id)}\n{given}\n"
         f"```python\n{stub(answer)}\n```\n:::\n\n"
         f":::{{solution}} {label(master, question)}\n:class: dropdown\n\n"
@@ -258,8 +264,8 @@ def exercise_cell(master: Master, question: Question) -> str:
 def list_cell(master: Master, url: str) -> str:
     """The list of a set's questions, and where to solve them."""
     rows = "\n".join(
-        f"| {q.id[1:]} | [{q.title}]({label(master, q)}) | {q.kind} "
-        f"| {stars(q.level)} | {q.minutes} | {q.points} |"
+        f"| [{number(master, q)} {q.title}]({label(master, q)}) "
+        f"| {q.kind} {stars(q.level)} | {q.minutes} | {q.points} |"
         for q in master.questions
     )
     total = sum(q.minutes for q in master.questions), sum(q.points for q in master.questions)
@@ -268,8 +274,8 @@ def list_cell(master: Master, url: str) -> str:
         "an answer is right and, if it is not, where it goes wrong first: "
         f"[open it in Colab]({colab(master, url, 'student')}), or "
         f"{{download}}`download it <../exercises/{master.name}/student.ipynb>`.\n\n"
-        "| | exercise | kind | level | minutes | points |\n| --- | --- | --- | --- | ---: | ---: |\n"
-        f"{rows}\n| | together | | | {total[0]} | {total[1]} |"
+        "| exercise | kind, level | min. | points |\n| --- | --- | ---: | ---: |\n"
+        f"{rows}\n| together | | {total[0]} | {total[1]} |"
     )
 
 
