@@ -109,7 +109,7 @@ def undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
     faults = []
     for path in sorted(package.rglob("*.py")):
         for name, at_import in sorted(set(imports(ast.parse(path.read_text(encoding="utf-8"))))):
-            if name in sys.stdlib_module_names or name in OURS:
+            if name in sys.stdlib_module_names or name in (*OURS, package.name):
                 continue
             provided = {canonical(provider) for provider in providers.get(name, [name])}
             if not provided & (plain if at_import else plain | extra):

@@ -195,14 +195,33 @@ def test_search_finds_a_word_of_chapter_two(browser: Browser, site: str) -> None
         page.close()
 
 
-def test_colab_opens_the_notebook_of_the_chapter(browser: Browser, site: str) -> None:
+def test_colab_opens_the_chapter_and_its_exercises(browser: Browser, site: str) -> None:
     page = browser.new_page()
     try:
         page.goto(f"{site}chapters/02_linear_attention.html")
         links = page.eval_on_selector_all(
             "a[href*='colab.research.google.com']", "all => all.map((e) => e.href)"
         )
-        assert links
-        assert all(link.endswith("/blob/main/chapters/02_linear_attention.ipynb") for link in links)
+        places = {link.split("/blob/main/")[1] for link in links}
+        assert places == {"chapters/02_linear_attention.ipynb", "exercises/ch02_linear/student.ipynb"}
+        with page.expect_download() as download:
+            page.get_by_role("link", name="download it").click()
+        assert '"set": "ch02_linear"' in download.value.path().read_text()
+    finally:
+        page.close()
+
+
+def test_the_list_leads_to_an_exercise_whose_solution_is_folded(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=DESK)  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}chapters/01_softmax_attention.html")
+        page.get_by_role("link", name="1.5 Two readers of one book").first.click()
+        exercise = page.locator("#ex-ch01-q5")
+        assert exercise.bounding_box()["y"] < DESK["height"]  # type: ignore[index]
+        solution = page.locator(".solution", has_text="Two readers of one book")
+        code = solution.locator("pre")
+        assert not code.is_visible()
+        solution.get_by_role("button").click()
+        code.wait_for(state="visible")
     finally:
         page.close()
