@@ -64,9 +64,11 @@ class Within:
 
 @dataclass(frozen=True)
 class Exactly:
-    """Texts and whole numbers."""
+    """Texts, in capitals or not, and whole numbers."""
 
     def difference(self, got: Any, want: Any) -> Difference | None:
+        if isinstance(got, str) and isinstance(want, str):
+            got, want = got.strip().upper(), want.upper()
         same = type(got) is type(want) and got == want
         return None if same else Difference("", repr(got)[:80], "another answer")
 
@@ -124,7 +126,7 @@ def largest(want: np.ndarray) -> float:
 
 def shape_hint(got: np.ndarray, want: np.ndarray) -> str:
     if got.shape == want.shape[::-1]:
-        return "The shape is the transposed one."
+        return "It has the shape of the transpose."
     if got.size == want.size:
         return "The entries are as many as expected, in another shape."
     return ""
@@ -140,10 +142,10 @@ def value_hint(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
     if not np.isfinite(want).all():
         return ""
     if not np.isfinite(got).all():
-        share = np.count_nonzero(~np.isfinite(got)) / got.size
-        return f"{share:.0%} of the entries are NaN or infinite."
+        bad = np.count_nonzero(~np.isfinite(got))
+        return f"{bad:,} of {got.size:,} entries are NaN or infinite." if got.size > 1 else ""
     if got.ndim == 2 and got.shape[0] == got.shape[1] and near(got.T, want):
-        return "It is the transposed of the expected table."
+        return "It is the transpose of the expected table."
     scale = float((got * want).sum() / max(float((want * want).sum()), 1e-300))
     if near(got, scale * want) and abs(scale) > 1e-3:
         return f"Every entry is {scale:.4g} times the expected one."

@@ -143,7 +143,9 @@ class Question:
         for number, (case, outcome) in enumerate(zip(prepared.cases, outcomes, strict=True)):
             if (fault := _fault(case, outcome, prepared.expected[number])) is None:
                 continue
-            planted = self._recognise(prepared, outcomes, case.name)
+            planted = self._recognise(prepared, outcomes, case.name) or self._resembles(
+                prepared, outcome, number
+            )
             hint = planted.hint if planted else fault[1] or case.hint
             message = f"{fault[0]} {'Hint: ' + hint if hint else ''}".strip()
             return Verdict(False, message, planted.label if planted else "")
@@ -181,6 +183,18 @@ class Question:
             ):
                 return planted
         return None
+
+    def _resembles(self, prepared: Prepared, outcome: Outcome, number: int) -> Planted | None:
+        """The one mistake that gives the same on the first case that failed, if there is one and no other."""
+        case = prepared.cases[number]
+        if not isinstance(case.accept, Close) or "value" not in outcome:
+            return None
+        alike = [
+            one
+            for one, theirs in prepared.mistakes
+            if (wrong := theirs[number]) and _alike(case, outcome, wrong)
+        ]
+        return alike[0] if len(alike) == 1 else None
 
 
 def asks(about: About, *, banned: Sequence[str] = (), wrong_values: Any = None, **reference: Any) -> Callable:

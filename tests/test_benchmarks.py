@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from linattn_ref import benchmarks, results
 from linattn_ref.tasks import ByteCorpus
@@ -66,6 +68,33 @@ def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))
 def test_committed_rows_have_the_columns_of_the_study(name: str) -> None:
     assert list(results.load(name)[0]) == list(benchmarks.STUDIES[name].columns)
+
+
+# --- the mask after the softmax -----------------------------------------------------------------------------
+
+
+def test_a_late_mask_lets_a_future_key_change_the_past_but_not_the_last_token() -> None:
+    q, k, v = torch.randn(3, 1, 6, 2, 4, generator=torch.Generator().manual_seed(0))
+    changed = torch.cat([k[:, :-1], k[:, -1:] + 1], 1)
+    right, late = (op(q, k, v, initial_state=None).output for op in benchmarks.MASKS.values())
+    after, late_after = (op(q, changed, v, initial_state=None).output for op in benchmarks.MASKS.values())
+    torch.testing.assert_close(right[:, :-1], after[:, :-1])
+    assert ((late - late_after)[:, :-1].abs().amax((0, 2, 3)) > 1e-3).all()
+    torch.testing.assert_close(late[:, -1], right[:, -1])
+
+
+def test_full_passes_and_prefixes_agree_if_and_only_if_the_mask_is_right(small: None) -> None:
+    right, late = benchmarks.late_mask(True)
+    assert right["full_bits"] == pytest.approx(right["prefix_bits"], abs=1e-5)
+    assert abs(late["full_bits"] - late["prefix_bits"]) > 1e-4
+
+
+def test_committed_losses_show_what_the_late_mask_does() -> None:
+    rows: list[dict[str, Any]] = results.load("late_mask")
+    right, late = ([row for row in rows if row["model"] == name] for name in benchmarks.MASKS)
+    assert len(right) == len(late) == 2
+    assert all(row["full_bits"] == pytest.approx(row["prefix_bits"], abs=1e-5) for row in right)
+    assert all(row["full_bits"] < 0.5 and row["prefix_bits"] > 3.5 for row in late)
 
 
 # --- the sources that a hash covers ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.questions import About, Case, asks
 
 
-VERSION = "c1380ad72fda"
+VERSION = "bbcdcb8b251b"
 ABOUT = {
     "q1": About(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -18,7 +18,7 @@ ABOUT = {
     ),
     "q2": About(
         "ch01_softmax", "q2", 'A loss that is too good',
-        "diagnose", points=3, minutes=15, level=2,
+        "diagnose", points=3, minutes=10, level=1,
     ),
     "q3": About(
         "ch01_softmax", "q3", 'The cache of a real model',
@@ -38,17 +38,17 @@ ABOUT = {
 # --- q1: What the square root assumes ---
 
 
-def predicted_size(K, a):
+def predicted_size(K, rho):
     """The root of the mean square of q . k, as a formula."""
-    mean, variance = a * K, K * (1 + a**2)
+    mean, variance = rho * K, K * (1 + rho**2)
     return math.sqrt(mean**2 + variance)
 
 
-def measured_size(K, a, samples, seed):
+def measured_size(K, rho, samples, seed):
     """The same, over `samples` random pairs of q and k."""
     gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    q = a * k + math.sqrt(1 - a**2) * n
+    k, noise = torch.randn(2, samples, K, generator=gen)
+    q = rho * k + math.sqrt(1 - rho**2) * noise
     return (q * k).sum(-1).square().mean().sqrt().item()
 
 
@@ -56,12 +56,12 @@ def measured_size(K, a, samples, seed):
 def q1(rng):
     pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
     cases = []
-    for K, a in pairs:
-        says, seed = f"K = {K}, a = {a:.2f}", int(rng.integers(2**31))
+    for K, rho in pairs:
+        says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples = max(10_000, 80_000 // K)
-        measured = ("measured_size", (K, a, 4 * samples, seed))
-        cases.append(Case("predicted_size", (K, a), says, Within(1.03), measured))
-        cases.append(Case("measured_size", (K, a, samples, seed + 1), says, Within(1.05), measured))
+        measured = ("measured_size", (K, rho, 4 * samples, seed))
+        cases.append(Case("predicted_size", (K, rho), says, Within(1.03), measured))
+        cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
     return cases
 
 
@@ -121,11 +121,11 @@ def cache_bytes(config, tokens, batch):
     """Bytes of keys and values, of all layers and sequences."""
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    kv_heads = config.get("num_key_value_heads", heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
     window = config.get("sliding_window") or math.inf
     layers = config["num_hidden_layers"]
-    kinds = config.get("layer_types", ["sliding_attention"] * layers)
+    kinds = config.get("layer_types") or ["sliding_attention"] * layers
     kept = sum(tokens if kind == "full_attention" else min(tokens, window)
                for kind in kinds)
     numbers = 2 * kept * kv_heads * width
@@ -161,7 +161,8 @@ def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtyp
 @asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
-    del old["num_key_value_heads"], old["head_dim"]
+    del old["num_key_value_heads"]
+    old |= {"head_dim": None, "sliding_window": None}
     gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
     layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
     drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
@@ -169,7 +170,7 @@ def q3(rng):
     models = {
         "Llama 2 7B": old,
         "Llama 3 8B": _config(32, 32, 8, 128),
-        "Mistral 7B": _config(32, 32, 8, 128, 4096),
+        "Mistral 7B v0.1": _config(32, 32, 8, 128, 4096),
         "Gemma 2 9B": gemma,
         "a model in 8 bits with a window of 100": drawn,
     }
@@ -227,6 +228,8 @@ def q4(rng):
         says = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
         head = _head(rng, T, K, V, size)
         cases.append(Case("online_softmax", (*head, tile), says, Close(1e-5), entries=T * max(tile, K, V)))
+    says = "T = 9, tiles of 4, a hidden score near 1000"
+    cases.append(Case("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), says, entries=9 * 4))
     return cases
 
 

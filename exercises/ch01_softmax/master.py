@@ -5,8 +5,12 @@
 # seed, compares your result with a reference, and shows the first entry that is wrong. If it knows the
 # mistake, it gives a hint. You can check as often as you like.
 #
-# A grader may later run the same questions on other inputs. It reads the names that the answer cells
-# define, so keep those; you may add cells as you wish.
+# The questions follow the sections of the chapter and use its symbols. Vectors are rows, so $k^\top v$ is a
+# $K\times V$ matrix. Inputs are float64 tensors unless a question says otherwise; give new tensors the
+# dtype of the inputs.
+#
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time for each. It
+# reads the names that the answer cells define, so keep those; you may add cells as you wish.
 
 # %% setup
 import math
@@ -25,68 +29,68 @@ from linattn_exercises.questions import About, Case, asks
 # distributed, and a query
 #
 # $$
-# q = a\,k + \sqrt{1 - a^2}\; n,
+# q = \rho\,k + \sqrt{1 - \rho^2}\; \varepsilon,
 # $$
 #
-# where $n$ is another such vector, independent of $k$. Each entry of $q$ still has variance 1, whatever
-# $a \in [0, 1]$; it is correlated with the entry of $k$, by $a$.
+# where $\varepsilon$ is another such vector, independent of $k$. Each entry of $q$ still has variance 1,
+# whatever $\rho \in [0, 1]$; its correlation with the entry of $k$ is $\rho$.
 #
-# Predict the size $\sqrt{\mathbb E[(q\cdot k)^2]}$ of the unscaled score, as a formula in $K$ and $a$. Then
-# measure it over `samples` random pairs. Prediction and measurement must agree within 3 %. From which $a$
-# on is $1/\sqrt K$ the wrong scale?
+# Predict the size $\sqrt{\mathbb E[(q\cdot k)^2]}$ of the unscaled score, as a formula in $K$ and $\rho$.
+# Then measure it over `samples` random pairs. The check allows 3 % on the prediction and 5 % on the
+# measurement. From about which $\rho$ on does the mean of the score outweigh the rest?
 
 # %% answer q1
-def predicted_size(K, a):
+def predicted_size(K, rho):
     """The root of the mean square of q . k, as a formula."""
     # BEGIN SOLUTION
-    mean, variance = a * K, K * (1 + a**2)
+    mean, variance = rho * K, K * (1 + rho**2)
     return math.sqrt(mean**2 + variance)
     # END SOLUTION
 
 
-def measured_size(K, a, samples, seed):
+def measured_size(K, rho, samples, seed):
     """The same, over `samples` random pairs of q and k."""
     gen = torch.Generator().manual_seed(seed)
     # BEGIN SOLUTION
-    k, n = torch.randn(2, samples, K, generator=gen)
-    q = a * k + math.sqrt(1 - a**2) * n
+    k, noise = torch.randn(2, samples, K, generator=gen)
+    q = rho * k + math.sqrt(1 - rho**2) * noise
     return (q * k).sum(-1).square().mean().sqrt().item()
     # END SOLUTION
 
 # %% [markdown] solution q1
-# One term is $q_c k_c = a k_c^2 + \sqrt{1-a^2}\, n_c k_c$, of mean $a$ and variance
-# $2a^2 + (1 - a^2) = 1 + a^2$. The $K$ terms are independent, so the score has mean $aK$ and variance
-# $K(1+a^2)$, and the mean square is $a^2K^2 + K(1 + a^2)$. Independent vectors give the $\sqrt K$ of the
-# chapter. As soon as $a > 1/\sqrt K$ the first term is the larger one and the score grows like $K$: at
-# $K = 128$ a correlation of 0.09 is enough. So $1/\sqrt K$ is right at initialisation, and a head that has
-# learnt to align $q$ with $k$ gets sharper the wider it is. That is the argument for a scale of $1/K$ when
-# a width is to be changed without tuning again ([Yang et al. 2022](https://arxiv.org/abs/2203.03466)).
+# One term is $q_c k_c = \rho k_c^2 + \sqrt{1-\rho^2}\, \varepsilon_c k_c$, of mean $\rho$ and variance
+# $2\rho^2 + (1 - \rho^2) = 1 + \rho^2$. The $K$ terms are independent, so the score has mean $\rho K$ and
+# variance $K(1+\rho^2)$, and the mean square is $\rho^2K^2 + K(1 + \rho^2)$. Independent vectors give the
+# $\sqrt K$ of the chapter. From about $\rho = 1/\sqrt K$ on the first term is the larger one and the score
+# grows like $K$: at $K = 128$ a correlation of 0.09 is enough. So $1/\sqrt K$ is right at initialisation,
+# and a head that has learnt to align $q$ with $k$ gets sharper the wider it is. That is the argument for a
+# scale of $1/K$ when a width is to be changed without tuning again ([Yang et al.
+# 2022](https://arxiv.org/abs/2203.03466)).
 
 # %% checks q1
 @asks(ABOUT["q1"], predicted_size=predicted_size, measured_size=measured_size)
 def q1(rng):
     pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
     cases = []
-    for K, a in pairs:
-        says, seed = f"K = {K}, a = {a:.2f}", int(rng.integers(2**31))
+    for K, rho in pairs:
+        says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples = max(10_000, 80_000 // K)
-        measured = ("measured_size", (K, a, 4 * samples, seed))
-        cases.append(Case("predicted_size", (K, a), says, Within(1.03), measured))
-        cases.append(Case("measured_size", (K, a, samples, seed + 1), says, Within(1.05), measured))
+        measured = ("measured_size", (K, rho, 4 * samples, seed))
+        cases.append(Case("predicted_size", (K, rho), says, Within(1.03), measured))
+        cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
     return cases
 
-# %% [markdown] q2 diagnose, 3 points, 15 minutes, level 2
+# %% [markdown] q2 diagnose, 3 points, 10 minutes, level 1
 # ## A loss that is too good
 #
-# A colleague trains a language model with the attention below. Its loss is a little better than that of the
-# reference; its generated text is worse. Each of its weights for a hidden key is zero, and she has checked
-# that.
+# A colleague trains a language model with the attention below. Its loss falls far below that of the
+# reference; its generated text is much worse. Every weight of a hidden key is zero; she has checked that.
 #
 # Find the fault and say which it is:
 #
 # - `"A"`: the scores have the wrong scale;
 # - `"B"`: the softmax runs over queries instead of keys;
-# - `"C"`: the weights are masked after the softmax, not the scores before it;
+# - `"C"`: the denominator counts keys that it should not;
 # - `"D"`: the mask hides the token itself;
 # - `"E"`: large scores overflow;
 # - `"F"`: the mask is transposed.
@@ -117,9 +121,10 @@ def repaired(q, k, v):
 # %% [markdown] solution q2
 # C. The mask removes future *values*, but the softmax has already divided by a sum over all keys, future
 # ones too. The output shrinks where much is to come: row $t$ is multiplied by the share of weight that lies
-# in the past, a number computed from the future. Training can read that number (the answers are attached,
-# faintly), generation cannot. Changing the future and watching the past, as in the chapter, finds it at
-# once; looking at the weights of hidden keys does not.
+# in the past, a number computed from the future. One number per head is enough. The score of the next
+# token's key is part of that sum, so a model can learn to read from it which token comes next. LEAKNUMBERS
+# Changing the future and watching the past, as in the chapter, finds the fault at once; looking at the
+# weights of hidden keys does not.
 #
 # Dividing each row by its sum afterwards repairs it on paper. In floating point it divides 0 by 0 where a
 # future key has all the weight.
@@ -158,7 +163,8 @@ def q2(rng):
 # ## The cache of a real model
 #
 # How many bytes of KV cache does a published model need? Its configuration says so, if one knows how to
-# read it. The fields are named as in Hugging Face's `config.json`; those in brackets may be missing.
+# read it. The fields are named as in Hugging Face's `config.json`; those in brackets may be missing or
+# `None`. The rules are slightly simplified.
 #
 # - `num_hidden_layers`, `num_attention_heads`, `hidden_size`;
 # - [`num_key_value_heads`]: heads that keys and values have; as many as queries have, if missing;
@@ -172,7 +178,7 @@ def q2(rng):
 # | --- | --- | --- | --- | --- | --- |
 # | [Llama 2 7B](https://arxiv.org/abs/2307.09288) | 32 | 32 | 32 | 128 | none |
 # | [Llama 3 8B](https://arxiv.org/abs/2407.21783) | 32 | 32 | 8 | 128 | none |
-# | [Mistral 7B](https://arxiv.org/abs/2310.06825) | 32 | 32 | 8 | 128 | 4096, all layers |
+# | [Mistral 7B v0.1](https://arxiv.org/abs/2310.06825) | 32 | 32 | 8 | 128 | 4096, all layers |
 # | [Gemma 2 9B](https://arxiv.org/abs/2408.00118) | 42 | 16 | 8 | 256 | 4096, every other layer |
 #
 # Write the bytes after `tokens` tokens in each of `batch` sequences. Then the other way round: the most
@@ -185,11 +191,11 @@ def cache_bytes(config, tokens, batch):
     # BEGIN SOLUTION
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    kv_heads = config.get("num_key_value_heads", heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
     window = config.get("sliding_window") or math.inf
     layers = config["num_hidden_layers"]
-    kinds = config.get("layer_types", ["sliding_attention"] * layers)
+    kinds = config.get("layer_types") or ["sliding_attention"] * layers
     kept = sum(tokens if kind == "full_attention" else min(tokens, window)
                for kind in kinds)
     numbers = 2 * kept * kv_heads * width
@@ -216,11 +222,11 @@ def most_tokens(config, free_bytes, batch):
 # %% [markdown] solution q3
 # A layer that keeps $n$ tokens holds $2n$ vectors of KV heads times head width numbers: two, for keys and
 # values. Query heads do not count, which is the point of grouped queries: they divide the cache by four in
-# Llama 3. At 32,768 tokens and two bytes a number the four need 17.2, 4.3, 0.5 and 6.3 GB. Gemma's heads
-# are twice as wide, and half of its layers still keep everything; that its other half is capped shows only
-# in the long run, where the slope is half of what it was. Mistral's cache stops growing at 4,096 tokens. A
-# window is a state of fixed size: what leaves it can be reached through later layers only. (A bisection is
-# enough for the other direction, since the cache never shrinks with the number of tokens.)
+# Llama 3. At 32,768 tokens and two bytes a number the four need 17.2, 4.3, 0.5 and 6.3 GB. Gemma writes 2.6
+# times as many numbers per token as Llama 3: more layers, and heads twice as wide. Half of its layers stop
+# at 4,096 tokens; at 32,768 that saves 4.9 of 11.3 GB. Mistral's cache stops growing altogether. A window
+# is a state of fixed size: what leaves it can be reached only through what later layers passed on. (A
+# bisection is enough for the other direction, since the cache never shrinks with the number of tokens.)
 
 # %% checks q3
 def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtype="bfloat16"):
@@ -237,7 +243,8 @@ def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtyp
 @asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
-    del old["num_key_value_heads"], old["head_dim"]
+    del old["num_key_value_heads"]
+    old |= {"head_dim": None, "sliding_window": None}
     gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
     layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
     drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
@@ -245,7 +252,7 @@ def q3(rng):
     models = {
         "Llama 2 7B": old,
         "Llama 3 8B": _config(32, 32, 8, 128),
-        "Mistral 7B": _config(32, 32, 8, 128, 4096),
+        "Mistral 7B v0.1": _config(32, 32, 8, 128, 4096),
         "Gemma 2 9B": gemma,
         "a model in 8 bits with a window of 100": drawn,
     }
@@ -268,11 +275,12 @@ def q3(rng):
 # scale $1/\sqrt K$.
 #
 # Return two things: the output, and $\ell_t = \log \sum_{j\le t} e^{x_{tj}}$ for every query $t$, the
-# *log-sum-exp*. It is the one number that the backward pass of FlashAttention keeps per query in place of
-# its row of weights.
+# *log-sum-exp*. It is the one number per query that [FlashAttention-2](https://arxiv.org/abs/2307.08691)
+# keeps for its backward pass, in place of a row of weights.
 #
-# Scores may be near $1000$ or $-1000$. No tensor may have more entries than $T$ times the largest of
-# `tile`, $K$ and $V$, and no library function with `softmax` or `logsumexp` in its name may be used.
+# Scores may be near $1000$ or $-1000$, those of hidden keys too. No tensor may have more entries than $T$
+# times the largest of `tile`, $K$ and $V$, and no library function with `softmax` or `logsumexp` in its
+# name may be used.
 
 # %% answer q4
 def online_softmax(q, k, v, tile):
@@ -323,14 +331,17 @@ def q4(rng):
         says = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
         head = _head(rng, T, K, V, size)
         cases.append(Case("online_softmax", (*head, tile), says, Close(1e-5), entries=T * max(tile, K, V)))
+    says = "T = 9, tiles of 4, a hidden score near 1000"
+    cases.append(Case("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), says, entries=9 * 4))
     return cases
 
 # %% [markdown] q5 derive, 3 points, 15 minutes, level 2
 # ## Two readers of one book
 #
 # A key-value cache is split between two processors. Each goes through its part for the same query and ends
-# with $(m, d, u)$. Derive how two such triples are merged into the one for both parts, with $m$ the larger
-# of the two maxima.
+# with three things: $m$, the largest score it met, $d = \sum_j e^{x_j - m}$ and
+# $u = \sum_j e^{x_j - m} v_j$ over its keys. Derive how two such triples are merged into the one for both
+# parts, with $m$ the larger of the two maxima.
 #
 # A processor may have got no keys at all: its triple is $(-\infty, 0, 0)$. Both may. If your `merge` is
 # right, the parts may be merged in any order and any grouping; the chapter reads from left to right only

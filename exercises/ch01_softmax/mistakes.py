@@ -18,15 +18,17 @@ from linattn_exercises.questions import also_right, mistake
     "That is the size for independent q and k. Here the mean of the score is not 0.",
     of="predicted_size",
 )
-def only_the_square_root(K, a):
+def only_the_square_root(K, rho):
     return K**0.5
 
 
 @mistake(
-    "q1", "That is the mean of the score alone. Its variance is not 0, even at a = 0.", of="predicted_size"
+    "q1",
+    "That is the mean of the score alone. At rho = 0 it is 0, and yet scores have size sqrt K.",
+    of="predicted_size",
 )
-def only_the_mean(K, a):
-    return a * K
+def only_the_mean(K, rho):
+    return rho * K
 
 
 @mistake(
@@ -34,81 +36,104 @@ def only_the_mean(K, a):
     "Almost: the variance of one term is not 1. With q = k it is that of a squared normal number, which is 2.",
     of="predicted_size",
 )
-def variance_of_one(K, a):
-    return math.sqrt(a**2 * K**2 + K)
+def variance_of_one(K, rho):
+    return math.sqrt(rho**2 * K**2 + K)
+
+
+@mistake(
+    "q1",
+    "You took |k|^2 to be K. It is so only on average: its variance is 2 K, and it enters the score.",
+    of="predicted_size",
+)
+def length_of_the_key_fixed(K, rho):
+    return math.sqrt(rho**2 * K**2 + (1 - rho**2) * K)
 
 
 @mistake(
     "q1", "That is the standard deviation. The score has a mean too, and both count.", of="predicted_size"
 )
-def only_the_spread(K, a):
-    return math.sqrt(K * (1 + a**2))
+def only_the_spread(K, rho):
+    return math.sqrt(K * (1 + rho**2))
 
 
 @mistake("q1", "That is the mean square itself. Take the root.", of="predicted_size")
-def without_the_root(K, a):
-    return a**2 * K**2 + K * (1 + a**2)
+def without_the_root(K, rho):
+    return rho**2 * K**2 + K * (1 + rho**2)
 
 
 @mistake("q1", "That is the scaled score. The question is about q . k as it is.", of="predicted_size")
-def already_scaled(K, a):
-    return math.sqrt(a**2 * K + 1 + a**2)
+def already_scaled(K, rho):
+    return math.sqrt(rho**2 * K + 1 + rho**2)
 
 
 @mistake("q1", "That is the mean of |q . k|. Square first, take the mean, then the root.", of="measured_size")
-def mean_of_sizes(K, a, samples, seed):
+def mean_of_sizes(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
-    return ((a * k + (1 - a**2) ** 0.5 * n) * k).sum(-1).abs().mean().item()
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).abs().mean().item()
 
 
 @mistake("q1", "That is the standard deviation: torch's std subtracts the mean first.", of="measured_size")
-def spread_measured(K, a, samples, seed):
+def spread_measured(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
-    return ((a * k + (1 - a**2) ** 0.5 * n) * k).sum(-1).std().item()
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).std().item()
 
 
 @mistake(
     "q1", "The noise has the wrong size: entries of q have variance 1 only with the root.", of="measured_size"
 )
-def noise_without_the_root(K, a, samples, seed):
+def noise_without_the_root(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
-    return ((a * k + (1 - a**2) * n) * k).sum(-1).square().mean().sqrt().item()
+    return ((rho * k + (1 - rho**2) * n) * k).sum(-1).square().mean().sqrt().item()
+
+
+@mistake("q1", "That is the mean square. Take the root.", of="measured_size")
+def root_forgotten(K, rho, samples, seed):
+    gen = torch.Generator().manual_seed(seed)
+    k, n = torch.randn(2, samples, K, generator=gen)
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().item()
+
+
+@mistake("q1", "You divided by sqrt K. The question is about q . k as it is.", of="measured_size")
+def scaled_score(K, rho, samples, seed):
+    gen = torch.Generator().manual_seed(seed)
+    k, n = torch.randn(2, samples, K, generator=gen)
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).div(K**0.5).square().mean().sqrt().item()
 
 
 @mistake("q1", "The score is a sum over the K entries. You took their mean.", of="measured_size")
-def mean_over_entries(K, a, samples, seed):
+def mean_over_entries(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
-    return ((a * k + (1 - a**2) ** 0.5 * n) * k).mean(-1).square().mean().sqrt().item()
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).mean(-1).square().mean().sqrt().item()
 
 
 @mistake(
     "q1",
-    "You drew q and k apart, so they are independent whatever a is. The k inside q must be the same k.",
+    "You drew q and k apart, so they are independent whatever rho is. The k inside q must be the same k.",
     of="measured_size",
 )
-def another_key(K, a, samples, seed):
+def another_key(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n, other = torch.randn(3, samples, K, generator=gen)
-    return ((a * other + (1 - a**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
+    return ((rho * other + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
 
 
 @also_right("q1", of="predicted_size")
-def size_of_terms(K, a):
-    pairs = K * (K - 1) * a**2  # terms q_c k_c q_d k_d with c != d
-    return (pairs + K * (2 * a**2 + 1)) ** 0.5
+def size_of_terms(K, rho):
+    pairs = K * (K - 1) * rho**2  # terms q_c k_c q_d k_d with c != d
+    return (pairs + K * (2 * rho**2 + 1)) ** 0.5
 
 
 @also_right("q1", of="measured_size")
-def measured_with_numpy(K, a, samples, seed):
+def measured_with_numpy(K, rho, samples, seed):
     import numpy as np
 
     rng = np.random.default_rng(seed)
     k, n = rng.normal(size=(2, samples, K))
-    score = np.einsum("sk,sk->s", a * k + np.sqrt(1 - a * a) * n, k)
+    score = np.einsum("sk,sk->s", rho * k + np.sqrt(1 - rho * rho) * n, k)
     return float(np.sqrt(np.mean(score**2)))
 
 
@@ -132,6 +157,30 @@ def as_it_was(q, k, v):
 def divided_afterwards(q, k, v):
     weight = (q @ k.T * q.shape[-1] ** -0.5).softmax(-1).tril()
     return weight / weight.sum(-1, keepdim=True) @ v
+
+
+@mistake(
+    "q2",
+    "An epsilon turns 0/0 into 0, and the visible keys still have no weight. Hide the scores before the softmax.",
+    of="repaired",
+)
+def divided_with_epsilon(q, k, v):
+    weight = (q @ k.T * q.shape[-1] ** -0.5).softmax(-1).tril()
+    return weight / (weight.sum(-1, keepdim=True) + 1e-12) @ v
+
+
+@mistake("q2", "exp overflows above 709. Subtract the maximum of the scores that are visible.", of="repaired")
+def plain_exponential(q, k, v):
+    weight = (q @ k.T * q.shape[-1] ** -0.5).exp().tril()
+    return weight / weight.sum(-1, keepdim=True) @ v
+
+
+@mistake(
+    "q2", "0 times infinity is not a number. Put minus infinity in with masked_fill or where.", of="repaired"
+)
+def infinity_times_a_mask(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    return (score + torch.ones_like(score).triu(1) * -torch.inf).softmax(-1) @ v
 
 
 @mistake("q2", "A score of 0 is not hidden: it has the weight exp(0). Use minus infinity.", of="repaired")
@@ -179,11 +228,22 @@ def row_by_row(q, k, v):
 def keys_alone(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
     window = config.get("sliding_window") or tokens
-    kinds = config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
     kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
-    return batch * kept * config.get("num_key_value_heads", heads) * width * size
+    return batch * kept * (config.get("num_key_value_heads") or heads) * width * size
+
+
+@mistake(
+    "q3",
+    "That is the chapter's 2 T D for every layer. Real models differ from it in three ways: fewer heads for keys and "
+    "values, heads of a width of their own, layers with a window.",
+    of="cache_bytes",
+)
+def as_in_the_chapter(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
+    return 2 * batch * tokens * config["hidden_size"] * config["num_hidden_layers"] * size
 
 
 @mistake(
@@ -192,9 +252,9 @@ def keys_alone(config, tokens, batch):
 def query_heads(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
     window = config.get("sliding_window") or tokens
-    kinds = config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
     kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
     return 2 * batch * kept * heads * width * size
 
@@ -210,17 +270,17 @@ def width_from_hidden_size(config, tokens, batch):
     heads = config["num_attention_heads"]
     width = config["hidden_size"] // heads
     window = config.get("sliding_window") or tokens
-    kinds = config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
     kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
-    return 2 * batch * kept * config.get("num_key_value_heads", heads) * width * size
+    return 2 * batch * kept * (config.get("num_key_value_heads") or heads) * width * size
 
 
 @mistake("q3", "You let every layer keep everything. A layer with a window forgets.", of="cache_bytes")
 def no_window(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    kv_heads = config.get("num_key_value_heads", heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
     return 2 * batch * config["num_hidden_layers"] * tokens * kv_heads * width * size
 
 
@@ -230,8 +290,8 @@ def no_window(config, tokens, batch):
 def window_everywhere(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    kv_heads = config.get("num_key_value_heads", heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
     kept = config["num_hidden_layers"] * min(tokens, config.get("sliding_window") or tokens)
     return 2 * batch * kept * kv_heads * width * size
 
@@ -240,21 +300,21 @@ def window_everywhere(config, tokens, batch):
 def one_sequence(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
     window = config.get("sliding_window") or tokens
-    kinds = config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
     kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
-    return 2 * kept * config.get("num_key_value_heads", heads) * width * size
+    return 2 * kept * (config.get("num_key_value_heads") or heads) * width * size
 
 
 @mistake("q3", "You took two bytes a number for every model. torch_dtype says how many.", of="cache_bytes")
 def always_two_bytes(config, tokens, batch):
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
     window = config.get("sliding_window") or tokens
-    kinds = config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
     kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
-    return 2 * batch * kept * config.get("num_key_value_heads", heads) * width * 2
+    return 2 * batch * kept * (config.get("num_key_value_heads") or heads) * width * 2
 
 
 @mistake(
@@ -265,19 +325,32 @@ def always_two_bytes(config, tokens, batch):
 def bytes_of_one_token(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    kv_heads = config.get("num_key_value_heads", heads)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
     return free_bytes // (2 * batch * config["num_hidden_layers"] * kv_heads * width * size)
+
+
+@mistake("q3", "That is the number for one sequence. The batch shares the memory.", of="most_tokens")
+def for_one_sequence(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * (config.get("num_key_value_heads") or heads) * width * size  # a token of one layer
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    full = (config.get("layer_types") or []).count("full_attention") if window else layers
+    if not window or free_bytes < layers * window * one:
+        return free_bytes // (layers * one)
+    return (free_bytes - (layers - full) * window * one) // (full * one) if full else math.inf
 
 
 @also_right("q3", of="most_tokens")
 def solved_by_hand(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
-    width = config.get("head_dim", config["hidden_size"] // heads)
-    one = 2 * batch * config.get("num_key_value_heads", heads) * width * size  # a token of one layer
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size  # a token of one layer
     layers, window = config["num_hidden_layers"], config.get("sliding_window")
-    full = config.get("layer_types", []).count("full_attention") if window else layers
+    full = (config.get("layer_types") or []).count("full_attention") if window else layers
     if not window or free_bytes < layers * window * one:
         return free_bytes // (layers * one)
     return (free_bytes - (layers - full) * window * one) // (full * one) if full else math.inf
@@ -305,7 +378,7 @@ def hides_itself(q, k, v, tile):
     for now in torch.arange(T).split(tile):
         x = (q @ k[now].T * K**-0.5).masked_fill(now >= torch.arange(T)[:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
-        shrink, w = (m - new).exp().nan_to_num(0), (x - new).exp().nan_to_num(0)
+        shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
     return u / d, (m + d.log()).flatten()
 
@@ -373,6 +446,63 @@ def scaled_twice(q, k, v, tile):
 
 
 @mistake(
+    "q4",
+    "The maximum was taken over hidden keys too. A large hidden score then makes all visible exponentials 0. "
+    "Mask before you take the maximum.",
+)
+def maximum_of_the_hidden(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = q @ k[now].T * K**-0.5
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp() * (now <= torch.arange(T)[:, None])
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("q4", "Every tile has the mask of the first. Key c of a tile stands at start + c: mask by position.")
+def mask_of_the_first_tile(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for start in range(0, T, tile):
+        x = q @ k[start : start + tile].T * K**-0.5
+        x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[start : start + tile], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("q4", "u is rescaled, the denominator d is not. Both were measured against the old maximum.")
+def denominator_not_rescaled(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "q4",
+    "You take the maximum of each tile as the new reference. Where it is minus infinity or smaller than before, "
+    "nothing is left to measure against: keep the larger of the two.",
+)
+def maximum_of_the_tile(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = x.amax(1, keepdim=True)
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
     "q4", "The running maximum starts at 0. Where all scores are near -1000, all exponentials are then 0."
 )
 def starts_at_zero(q, k, v, tile):
@@ -420,7 +550,10 @@ def not_divided(q, k, v, tile):
     return u, (m + d.log()).flatten()
 
 
-@mistake("q4", "The numbers are right, but the whole table of scores was made at once. Go tile by tile.")
+@mistake(
+    "q4",
+    "The numbers are right, but a tensor is too large: the table of scores, a T x T mask, or a product [T, tile, V].",
+)
 def whole_table(q, k, v, tile):
     x = q @ k.T * q.shape[1] ** -0.5
     x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
@@ -491,7 +624,7 @@ def smaller_maximum(a, b):
 @mistake("q5", "The factor is upside down: what has the smaller maximum must shrink, by exp(m_own - m).")
 def factor_upside_down(a, b):
     m = max(a[0], b[0])
-    f, g = (torch.tensor(m - x).exp().item() if x < m else 1.0 for x in (a[0], b[0]))
+    f, g = (torch.tensor(m - x).exp().item() for x in (a[0], b[0]))
     return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
 
 

@@ -11,7 +11,7 @@ from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.questions import About, Case, asks
 
 
-VERSION = "9f3765275b83"
+VERSION = "b03573020363"
 ABOUT = {
     "q1": About(
         "ch02_linear", "q1", 'From a step to a table',
@@ -27,7 +27,7 @@ ABOUT = {
     ),
     "q4": About(
         "ch02_linear", "q4", 'When must a state start to err?',
-        "measure", points=4, minutes=25, level=3,
+        "measure", points=4, minutes=35, level=3,
     ),
     "q5": About(
         "ch02_linear", "q5", 'From which length on is a state the smaller memory?',
@@ -39,22 +39,22 @@ ABOUT = {
 # --- q1: From a step to a table ---
 
 
-def step_by_step(q, k, v, log_decay, u):   # [T, K] twice, [T, V], [T], [K]
+def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]
     S, o = torch.zeros(q.shape[1], v.shape[1], dtype=q.dtype), []
     for t in range(len(q)):
         write = torch.outer(k[t], v[t])
-        o.append(q[t] @ (S + u[:, None] * write))
+        o.append(q[t] @ (S + w[:, None] * write))
         S = log_decay[t].exp() * S + write
     return torch.stack(o)
 
 
-def table(q, k, log_decay, u):
-    """A [T, T] with step_by_step(q, k, v, log_decay, u) = A @ v."""
+def table(q, k, log_decay, w):
+    """A [T, T] with step_by_step(q, k, v, log_decay, w) = A @ v."""
     c = log_decay.cumsum(0)
     gap = (c - log_decay)[:, None] - c        # log of alpha_{j+1..t-1}
     past = torch.ones_like(gap).tril(-1).bool()
     decay = gap.masked_fill(~past, -torch.inf).exp()
-    return decay * (q @ k.T) + torch.diag((q * u * k).sum(-1))
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
 
 
 def _sequence(rng, T, K, V):
@@ -109,6 +109,9 @@ def q2(rng):
         bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
         says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
         cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+    q, k, v = _sequence(rng, 70, 3, 4)
+    says = "T = 70, chunks of 40, gamma = 2e-09"
+    cases.append(Case("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), says))
     return cases
 
 
@@ -145,6 +148,13 @@ def _entries(rng, T, low, high):
     return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
 
 
+def _two_levels(rng, part):
+    """All entries near -60, but those of every second query, or of the later keys, near 5."""
+    q, k, v = _entries(rng, 12, -60, -58)
+    (q[1::2] if part == "queries" else k[6:]).add_(63.0)
+    return q, k, v
+
+
 @asks(
     ABOUT["q3"],
     fault=fault,
@@ -165,6 +175,8 @@ def q3(rng):
     for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
         says = f"entries from {low} to {high}"
         cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
+    for part, says in (("queries", "some queries near -60, all keys"), ("keys", "queries and early keys near -60")):
+        cases.append(Case("repaired", _two_levels(rng, part), says, Close(1e-4)))
     return cases
 
 
@@ -199,7 +211,7 @@ def measured_pairs(K, H, accuracy, seed):
 
 
 def must_err(K, H):
-    """The smallest n at which no linear rule recalls all values exactly."""
+    """The smallest n at which exact recall of all values is impossible."""
     return H * K + 1
 
 

@@ -5,8 +5,12 @@
 # seed, compares your result with a reference, and shows the first entry that is wrong. If it knows the
 # mistake, it gives a hint. You can check as often as you like.
 #
-# A grader may later run the same questions on other inputs. It reads the names that the answer cells
-# define, so keep those; you may add cells as you wish.
+# The questions follow the sections of the chapter and use its symbols. Vectors are rows, so $k^\top v$ is a
+# $K\times V$ matrix. Inputs are float64 tensors unless a question says otherwise; give new tensors the
+# dtype of the inputs.
+#
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time for each. It
+# reads the names that the answer cells define, so keep those; you may add cells as you wish.
 
 # %% setup
 import math
@@ -22,45 +26,45 @@ from linattn_exercises.questions import About, Case, asks
 # ## From a step to a table
 #
 # RWKV-5 and RWKV-6 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892)) read *before* they write, and let
-# the token itself take part with a weight of its own. With one decay $\alpha_t$ for all channels and a
-# vector $u \in \mathbb R^K$, the step is
+# the token itself take part with weights of its own. Simplified to one decay $\alpha_t$ for all channels,
+# and with a vector $w \in \mathbb R^K$ (their $u$), the step is
 #
 # $$
-# o_t = q_t\bigl(S_{t-1} + (u \odot k_t)^\top v_t\bigr), \qquad S_t = \alpha_t S_{t-1} + k_t^\top v_t ,
+# o_t = q_t\bigl(S_{t-1} + (w \odot k_t)^\top v_t\bigr), \qquad S_t = \alpha_t S_{t-1} + k_t^\top v_t ,
 # \qquad S_0 = 0 .
 # $$
 #
-# Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$, and write it without a loop over $t$. Decays
-# come as logarithms, and some of them forget within a few tokens: $\log\alpha_t = -40$ is among the inputs.
+# Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
+# forget within a few tokens: $\log\alpha_t = -40$ is among the inputs.
 
 # %% given q1
-def step_by_step(q, k, v, log_decay, u):   # [T, K] twice, [T, V], [T], [K]
+def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]
     S, o = torch.zeros(q.shape[1], v.shape[1], dtype=q.dtype), []
     for t in range(len(q)):
         write = torch.outer(k[t], v[t])
-        o.append(q[t] @ (S + u[:, None] * write))
+        o.append(q[t] @ (S + w[:, None] * write))
         S = log_decay[t].exp() * S + write
     return torch.stack(o)
 
 # %% answer q1
-def table(q, k, log_decay, u):
-    """A [T, T] with step_by_step(q, k, v, log_decay, u) = A @ v."""
+def table(q, k, log_decay, w):
+    """A [T, T] with step_by_step(q, k, v, log_decay, w) = A @ v."""
     # BEGIN SOLUTION
     c = log_decay.cumsum(0)
     gap = (c - log_decay)[:, None] - c        # log of alpha_{j+1..t-1}
     past = torch.ones_like(gap).tril(-1).bool()
     decay = gap.masked_fill(~past, -torch.inf).exp()
-    return decay * (q @ k.T) + torch.diag((q * u * k).sum(-1))
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
     # END SOLUTION
 
 # %% [markdown] solution q1
 # Token $j$ writes at $j$ and is read at $t > j$ out of $S_{t-1}$, so it has been through the decays of
 # $j+1, \dots, t-1$: not that of $t$, which comes after the reading, and not its own. With
 # $c_t = \sum_{i\le t}\log \alpha_i$ the factor is $e^{c_{t-1} - c_j}$, and on the diagonal stands
-# $\sum_c q_{tc}\,u_c\,k_{tc}$. The *difference* must be formed before the exponential. Written as
+# $\sum_c q_{tc}\,w_c\,k_{tc}$. The *difference* must be formed before the exponential. Written as
 # $e^{c_{t-1}}\cdot e^{-c_j}$ it is a product of two numbers of which one overflows and the other vanishes,
-# after three tokens with $\log\alpha = -40$ in float32. Where reading comes before writing and where after
-# is the point at which implementations of such models differ most often.
+# after three tokens with $\log\alpha = -40$ in float32. Models differ in whether they read before they
+# write; when you port one, check that first.
 
 # %% checks q1
 def _sequence(rng, T, K, V):
@@ -86,10 +90,11 @@ def q1(rng):
 # Retention ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) multiplies the state by one constant
 # $\gamma = e^{g}$ at every step, before it writes. Turn the recurrent form into the chunk form: within a
 # chunk of `chunk` tokens a table, between chunks the state, and no loop over tokens. The last chunk may be
-# shorter, and the sequence goes on from a state that is given.
+# shorter, the sequence goes on from a state that is given, and $\gamma$ may be as small as $e^{-20}$.
 #
 # One of the checks counts: at $T = 512$ in chunks of 64, no tensor may have more entries than
-# $512\cdot 64$, and 480 torch operations must do.
+# $512\cdot 64$, and 480 torch operations must do. No library function with `linear_attention` or
+# `retention` in its name may be used.
 
 # %% given q2
 def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]
@@ -133,6 +138,9 @@ def q2(rng):
         bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
         says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
         cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+    q, k, v = _sequence(rng, 70, 3, 4)
+    says = "T = 70, chunks of 40, gamma = 2e-09"
+    cases.append(Case("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), says))
     return cases
 
 # %% [markdown] q3 diagnose, 4 points, 25 minutes, level 3
@@ -192,15 +200,23 @@ def repaired(q, k, v):
 # of features vanish: for $q$ and $k$ near $-60$ each term is $e^{-120}$, and float32 ends near $e^{-103}$.
 # There the freedom of the fraction helps. Multiplying all features of one query by the same number changes
 # numerator and denominator alike; taking $e^{-\max}$ makes its largest feature 1. (A common factor for all
-# keys cancels as well. A factor for each key does not: it is a weight.)
+# keys cancels as well, but a key can be near $-60$ while a later one is near 5. A factor for each key does
+# not cancel: it is a weight.)
 #
-# An added $\varepsilon$ turns NaN into 0, which is no repair: the output should be a mean of values.
-# Computing in float64 is right here too, and costs what float64 costs.
+# An added $\varepsilon$ turns NaN into 0, which is no repair: the output should be a mean of values. Two
+# branches in float64 are right here too, and cost what float64 costs.
 
 # %% checks q3
 def _entries(rng, T, low, high):
     q, k = (torch.from_numpy(rng.uniform(low, high, (T, 4))).float() for _ in range(2))
     return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
+
+
+def _two_levels(rng, part):
+    """All entries near -60, but those of every second query, or of the later keys, near 5."""
+    q, k, v = _entries(rng, 12, -60, -58)
+    (q[1::2] if part == "queries" else k[6:]).add_(63.0)
+    return q, k, v
 
 
 @asks(
@@ -223,9 +239,11 @@ def q3(rng):
     for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
         says = f"entries from {low} to {high}"
         cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
+    for part, says in (("queries", "some queries near -60, all keys"), ("keys", "queries and early keys near -60")):
+        cases.append(Case("repaired", _two_levels(rng, part), says, Close(1e-4)))
     return cases
 
-# %% [markdown] q4 measure, 4 points, 25 minutes, level 3
+# %% [markdown] q4 measure, 4 points, 35 minutes, level 3
 # ## When must a state start to err?
 #
 # $H$ heads store the same $n$ pairs. Each has keys of its own, independent and uniform on the unit sphere
@@ -234,10 +252,10 @@ def q3(rng):
 #
 # 1. Predict the number of pairs at which the share of right signs has fallen to `accuracy` (between 0.7 and
 #    0.97).
-# 2. Measure it, to about 5 %.
-# 3. That was the plain sum with random keys. Take any keys, any rule of writing that is linear in the
-#    values, any way of reading. From how many pairs on can the values *not* all be recalled exactly,
-#    whatever they are?
+# 2. Measure it, to about 5 %. The width of the values is yours to choose, and a fraction may be returned.
+# 3. That was the plain sum with random keys. Now let each head write by any rule that is linear in the
+#    values, and read pair $i$ as $q_i S$ with any $q_i$; neither may depend on the values. From how many
+#    pairs on is exact recall of all possible values impossible?
 #
 # Prediction and measurement must agree up to a factor of 1.15. Which is better: one head with $K = 64$, or
 # four heads with $K = 16$?
@@ -275,7 +293,7 @@ def measured_pairs(K, H, accuracy, seed):
 
 
 def must_err(K, H):
-    """The smallest n at which no linear rule recalls all values exactly."""
+    """The smallest n at which exact recall of all values is impossible."""
     # BEGIN SOLUTION
     return H * K + 1
     # END SOLUTION
@@ -288,8 +306,9 @@ def must_err(K, H):
 #
 # Recall of all heads together is $AX$ with $A = \sum_h Q_h W_h$ of rank at most $HK$. For $n = HK + 1$ no
 # such $A$ is the identity, so some values are not recalled. For $n = HK$ one is: give each head $K$ of the
-# pairs, orthonormal keys for those and zero for the rest. Four heads of 16 and one of 64 are the same in
-# both counts. What matters is the number of state entries per value component.
+# pairs, with orthonormal keys for those and zero for the rest, and read with $H$ times the key, because the
+# answers are averaged. Four heads of 16 and one of 64 are the same in both counts. What matters is the
+# number of state entries per value component.
 
 # %% checks q4
 @asks(
@@ -312,9 +331,10 @@ def q4(rng):
 # %% [markdown] q5 derive, 3 points, 15 minutes, level 1
 # ## From which length on is a state the smaller memory?
 #
-# A Taylor map to order $p$ has as its features all products of at most $p$ entries of $x\in\mathbb R^K$.
-# The package's map lists mixed products twice, $x_1x_2$ and $x_2x_1$. Keep each once, with a suitable
-# factor: how many features are there, for any $K$ and $p$?
+# A Taylor map to order $p$ has as its features all products of at most $p$ entries of $x\in\mathbb R^K$; an
+# entry may occur several times, and the empty product 1 counts. The package's map lists mixed products
+# twice, $x_1x_2$ and $x_2x_1$. Keep each once, with a suitable factor: how many features are there, for any
+# $K$ and $p$?
 #
 # With that map, and a denominator, one head's state is compared with its KV cache. State entries take
 # `state_bytes` each, cache entries `cache_bytes`. From how many tokens on is the cache the larger of the
@@ -340,8 +360,8 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 # what is left: $\binom{K+p}{p}$. For $p = 2$ that is $1 + K + K(K+1)/2$; a product $x_c x_d$ with $c\ne d$
 # stands for two and gets the factor $\sqrt2$. At $K = V = 64$, a float32 state and a bfloat16 cache, the
 # orders 1, 2 and 3 break even after 67, 2,179 and 48,654 tokens. A better similarity is paid for with a
-# longer text before it saves anything, which is why [Based](https://arxiv.org/abs/2402.18668) uses order 2
-# with $K = 16$: 153 features.
+# longer text before it saves anything. [Based](https://arxiv.org/abs/2402.18668) uses order 2 with
+# $K = 16$: 153 features if each product is kept once, 273 as its code keeps them.
 
 # %% checks q5
 @asks(ABOUT["q5"], feature_width=feature_width, break_even=break_even)

@@ -10,76 +10,96 @@ from linattn_exercises.questions import also_right, mistake
 # --- q1: from a step to a table -------------------------------------------------------------------------------
 
 
-@mistake("q1", "The diagonal lacks u: the token reads itself with the weights u, not with 1.")
-def no_bonus(q, k, log_decay, u):
+@mistake("q1", "The diagonal lacks w: the token reads itself with the weights w, not with 1.")
+def no_bonus(q, k, log_decay, w):
     c = log_decay.cumsum(0)
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
     return decay * (q @ k.T) + torch.diag((q * k).sum(-1))
 
 
-@mistake("q1", "The diagonal is 0. Reading comes before writing, but the token takes part by way of u.")
-def no_diagonal(q, k, log_decay, u):
+@mistake("q1", "The diagonal is 0. Reading comes before writing, but the token takes part by way of w.")
+def no_diagonal(q, k, log_decay, w):
     c = log_decay.cumsum(0)
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     return ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp() * (q @ k.T)
 
 
 @mistake("q1", "One decay too many: that of token t itself. It reads S_{t-1}, which has not been through it.")
-def own_decay_included(q, k, log_decay, u):
+def own_decay_included(q, k, log_decay, w):
     c = log_decay.cumsum(0)
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     decay = (c[:, None] - c).masked_fill(~past, -torch.inf).exp()
-    return decay * (q @ k.T) + torch.diag((q * u * k).sum(-1))
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
 
 
 @mistake(
     "q1", "The decays are shifted: what j writes goes through those of j + 1 ... t - 1, not of j ... t - 1."
 )
-def writer_decays(q, k, log_decay, u):
+def writer_decays(q, k, log_decay, w):
     before = log_decay.cumsum(0) - log_decay
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     decay = (before[:, None] - before).masked_fill(~past, -torch.inf).exp()
-    return decay * (q @ k.T) + torch.diag((q * u * k).sum(-1))
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
 
 
-@mistake("q1", "u belongs to the token itself alone. You gave it to the past as well.")
-def bonus_everywhere(q, k, log_decay, u):
+@mistake("q1", "w belongs to the token itself alone. You gave it to the past as well.")
+def bonus_everywhere(q, k, log_decay, w):
     c = log_decay.cumsum(0)
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
-    return decay * ((q * u) @ k.T) + torch.diag((q * u * k).sum(-1))
+    return decay * ((q * w) @ k.T) + torch.diag((q * w * k).sum(-1))
 
 
 @mistake("q1", "Right on paper. exp(c_t) exp(-c_j) is 0 times infinity under strong decay: subtract first.")
-def two_factors(q, k, log_decay, u):
+def two_factors(q, k, log_decay, w):
     c = log_decay.cumsum(0)
     inner = (q * (c - log_decay).exp()[:, None]) @ (k * (-c).exp()[:, None]).T
-    return inner.tril(-1) + torch.diag((q * u * k).sum(-1))
+    return inner.tril(-1) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake(
+    "q1",
+    "Right on paper. Products of decays vanish, and their ratio is 0/0: divide by subtracting logarithms.",
+)
+def ratio_of_products(q, k, log_decay, w):
+    product = log_decay.exp().cumprod(0)
+    before = product / log_decay.exp()
+    return (before[:, None] / product * (q @ k.T)).tril(-1) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake(
+    "q1",
+    "Above the diagonal the exponent is positive and exp overflows; infinity times 0 is not a number. Mask first.",
+)
+def masked_after_exp(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).double()
+    return ((c - log_decay)[:, None] - c).exp() * past * (q @ k.T) + torch.diag((q * w * k).sum(-1))
 
 
 @mistake("q1", "There is no decay in your table.")
-def no_decay(q, k, log_decay, u):
-    return (q @ k.T).tril(-1) + torch.diag((q * u * k).sum(-1))
+def no_decay(q, k, log_decay, w):
+    return (q @ k.T).tril(-1) + torch.diag((q * w * k).sum(-1))
 
 
 @also_right("q1")
-def pushed_through(q, k, log_decay, u):
+def pushed_through(q, k, log_decay, w):
     T, K = q.shape
     eye = torch.eye(T, dtype=q.dtype)  # values that name their token: the outputs are the rows of A
     S, rows = torch.zeros(K, T, dtype=q.dtype), []
     for t in range(T):
         write = k[t][:, None] * eye[t]
-        rows.append(q[t] @ (S + u[:, None] * write))
+        rows.append(q[t] @ (S + w[:, None] * write))
         S = log_decay[t].exp() * S + write
     return torch.stack(rows)
 
 
 @also_right("q1")
-def entry_by_entry(q, k, log_decay, u):
+def entry_by_entry(q, k, log_decay, w):
     A = torch.zeros(len(q), len(q), dtype=q.dtype)
     for t in range(len(q)):
-        A[t, t] = (q[t] * u * k[t]).sum()
+        A[t, t] = (q[t] * w * k[t]).sum()
         for j in range(t):
             A[t, j] = torch.exp(log_decay[j + 1 : t].sum()) * (q[t] @ k[j])
     return A
@@ -162,6 +182,82 @@ def full_length_at_the_end(q, k, v, g, state, chunk):
     return torch.cat(o), S
 
 
+@mistake(
+    "q2",
+    "Right on paper. For small gamma gamma^i gamma^-j is 0 times infinity: form i - j before the exponential.",
+)
+def powers_apart(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        up, down = (g * i).exp()[:, None], (-g * i).exp()[:, None]
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + ((up * Q) @ (down * K).T).tril() @ V)
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
+@mistake(
+    "q2", "The state is brought up to date before the chunk reads it, so tokens read what comes after them."
+)
+def updated_before_reading(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril()
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + (D * (Q @ K.T)) @ V)
+    return torch.cat(o), S
+
+
+@mistake("q2", "The old state is handed on without decay. A chunk of C tokens multiplies it by gamma^C.")
+def state_never_decayed(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril()
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
+@mistake("q2", "Your mask hides the token itself. The step writes before it reads.")
+def itself_hidden(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril(-1)
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
+@mistake(
+    "q2", "The decays of what is handed on run the wrong way: the first token of a chunk has waited longest."
+)
+def waiting_reversed(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril()
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = math.exp(g * len(Q)) * S + ((g * i).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
+@mistake(
+    "q2",
+    "At the end what was written waits for its own chunk, the old state for a full one. Both wait for len(Q) tokens.",
+)
+def full_length_for_the_state(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril()
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = math.exp(g * chunk) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
 @mistake("q2", "The table inside a chunk has no decay.")
 def table_without_decay(q, k, v, g, state, chunk):
     S, o = state, []
@@ -238,7 +334,7 @@ def weights_folded_in(q, k, v, g, state, chunk):
 
 @mistake(
     "q3",
-    "Half a step is enough to round to -1: the last bit counts 2^-bits, its half is one bit less.",
+    "Numbers just above -1 are 2^-bits apart. Half of that, 2^-(bits + 1), already rounds to -1.",
     of="zero_below",
 )
 def without_the_half(bits):
@@ -264,7 +360,11 @@ def spacing_above_one(bits):
     return -(bits - 1) * math.log(2)
 
 
-@mistake("q3", "This is the suspect, as it was.", of="repaired")
+@mistake(
+    "q3",
+    "The features are still 0, as in the suspect: they are rounded before anything else can help.",
+    of="repaired",
+)
 def unchanged(q, k, v):
     a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
     weight = (a @ b.T).tril()
@@ -309,6 +409,42 @@ def nan_hidden(q, k, v):
 def two_branches(q, k, v):
     a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
     weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake("q3", "float64 moves the limit from -17 to -37. It does not remove it.", of="repaired")
+def suspect_in_double(q, k, v):
+    a, b = (torch.nn.functional.elu(x.double()) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
+
+
+@mistake("q3", "A floor under the denominator turns NaN into 0, which is not the mean either.", of="repaired")
+def floor_under_the_denominator(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+@mistake(
+    "q3",
+    "One maximum for all queries cancels, but it does not lift a query that is small beside another.",
+    of="repaired",
+)
+def one_maximum_for_all_queries(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    weight = ((a - a.max()).exp() @ b.exp().T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake(
+    "q3",
+    "One maximum for all keys cancels, but early keys are then lost beside a later, larger one.",
+    of="repaired",
+)
+def one_maximum_for_all_keys(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    weight = (a.exp() @ (b - b.max()).exp().T).tril()
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
@@ -439,6 +575,15 @@ def rank_of_one_head(K, H):
     return K + 1
 
 
+@mistake(
+    "q4",
+    "K x V entries are in the state, but rank counts: a head's recall has rank K at most.",
+    of="must_err",
+)
+def entries_of_the_state(K, H):
+    return H * K * K + 1
+
+
 @also_right("q4", of="measured_pairs")
 def keys_not_normalised(K, H, accuracy, seed):
     gen = torch.Generator().manual_seed(seed)
@@ -505,6 +650,28 @@ def entries_for_bytes(K, V, order, state_bytes, cache_bytes):
 )
 def one_token_short(K, V, order, state_bytes, cache_bytes):
     return math.comb(K + order, order) * (V + 1) * state_bytes // ((K + V) * cache_bytes)
+
+
+@mistake(
+    "q5", "At equality the cache is as large as the state, not larger: go one token further.", of="break_even"
+)
+def rounded_up(K, V, order, state_bytes, cache_bytes):
+    return -(-math.comb(K + order, order) * (V + 1) * state_bytes // ((K + V) * cache_bytes))
+
+
+@mistake("q5", "The bytes are exchanged: state entries take state_bytes.", of="break_even")
+def bytes_exchanged(K, V, order, state_bytes, cache_bytes):
+    return math.comb(K + order, order) * (V + 1) * cache_bytes // ((K + V) * state_bytes) + 1
+
+
+@mistake("q5", "The cache holds values too: K + V numbers a token.", of="break_even")
+def keys_alone(K, V, order, state_bytes, cache_bytes):
+    return math.comb(K + order, order) * (V + 1) * state_bytes // (K * cache_bytes) + 1
+
+
+@mistake("q5", "The state is K' x (V + 1), as wide as the features, not K x (V + 1).", of="break_even")
+def state_of_the_keys(K, V, order, state_bytes, cache_bytes):
+    return K * (V + 1) * state_bytes // ((K + V) * cache_bytes) + 1
 
 
 @mistake(

@@ -114,9 +114,9 @@ def busy(x):
         (stub, "`double` is not answered yet."),
         (lambda x: None, "`double` is not answered yet: it gave None."),
         (lambda x: "two", "`double` got a str, expected shape [3, 2]."),
-        (lambda x: (2 * x).T if hasattr(x, "T") else 2 * x, "The shape is the transposed one."),
+        (lambda x: (2 * x).T if hasattr(x, "T") else 2 * x, "It has the shape of the transpose."),
         (lambda x: 3 * x, "Every entry is 1.5 times the expected one."),
-        (lambda x: x * float("nan"), "100% of the entries are NaN or infinite."),
+        (lambda x: x * float("nan"), "6 of 6 entries are NaN or infinite."),
         (lambda x: {1, 2}, "returned a set"),
         (7.0, "raised TypeError"),
     ],
@@ -161,6 +161,18 @@ def test_a_library_function_that_answers_the_question_is_refused():
     assert asked.check({"double": own_softmax}).right
 
 
+def test_a_second_slip_does_not_hide_a_known_mistake():
+    """Where no planted mistake fits all cases, the one that alone fits the first wrong case is named."""
+    asked = next(one for one in QUESTIONS if one.about.title.startswith("Causal online"))
+    planted = next(one for one in asked.planted() if one.label == "without_scale")
+
+    def twice_wrong(q, k, v, tile):
+        output, log_sum = planted.value(q, k, v, tile)
+        return output, log_sum if len(q) == 7 else log_sum + 1.0
+
+    assert asked.check({"online_softmax": twice_wrong}).message.endswith(planted.hint)
+
+
 def test_a_missing_answer_is_named():
     assert "`double` is not defined" in question().check({}).message
 
@@ -192,7 +204,8 @@ def test_a_missing_answer_is_named():
         (Within(1.1), float("nan"), 1.0, False),
         (Within(1.1), None, 1.0, False),
         (Exactly(), "B", "B", True),
-        (Exactly(), "b", "B", False),
+        (Exactly(), " b", "B", True),
+        (Exactly(), "C", "B", False),
         (Exactly(), True, 1, False),
     ],
 )
