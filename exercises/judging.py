@@ -97,6 +97,8 @@ def numbers(value: Any) -> np.ndarray | None:
     """A value as a float64 array; None for what is not made of numbers."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double().numpy()
+    if isinstance(value, (tuple, list)) and not _made_of_numbers(value):
+        return None
     try:
         array = np.asarray(value)
         return array.astype(np.float64) if array.dtype.kind in "fiu" else None
@@ -104,12 +106,18 @@ def numbers(value: Any) -> np.ndarray | None:
         return None
 
 
-def kind(value: Any) -> str:
+def _made_of_numbers(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_made_of_numbers, value))
+    return isinstance(value, (int, float, np.ndarray, torch.Tensor))
+
+
+def kind(value: Any, depth: int = 2) -> str:
     """What a value is, for a message."""
     if value is None:
         return "None"
-    if isinstance(value, tuple):
-        return f"({', '.join(kind(one) for one in value[:6])})"
+    if isinstance(value, tuple) and depth:
+        return f"({', '.join(kind(one, depth - 1) for one in value[:6])})"
     array = numbers(value)
     if array is None:
         return f"a {type(value).__name__}"
@@ -147,7 +155,7 @@ def value_hint(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
     if got.ndim == 2 and got.shape[0] == got.shape[1] and near(got.T, want):
         return "It is the transpose of the expected table."
     scale = float((got * want).sum() / max(float((want * want).sum()), 1e-300))
-    if near(got, scale * want) and abs(scale) > 1e-3:
+    if near(got, scale * want) and abs(scale) > 1e-3 and abs(scale - 1) > 1e-3:
         return f"Every entry is {scale:.4g} times the expected one."
     if got.ndim and len(got) > 2:
         if near(got[1:], want[:-1]):

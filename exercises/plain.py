@@ -1,49 +1,26 @@
-"""Run an answer and turn what it returns into plain data. This file is also the process that runs answers.
+"""Answers and their results as plain data: what may cross between the process that runs answers and ours.
 
-As a module it gives the checks ``encode``, ``decode`` and ``call``. As a script, ``python -I plain.py``, it
-is the server of the grader: it loads torch once, reads one job a line from standard input, forks a child for
-each and writes one line of plain data. It imports nothing of ours, so it can stand alone in a sandbox.
-
-* a job: ``{"cells": [[source, own], ...], "calls": [[name, arguments, watched], ...], "limits": {...}}``;
-  ``own`` says whether a cell belongs to the question;
-* a report: ``{"end": how the child ended, "data": what it sent}``, that is ``{"outcomes": [...]}``.
+``encode`` and ``decode`` are each other's inverse; ``call`` calls an answer and reports what came of it. This
+file imports nothing of ours, so that the sandbox of the grader can load it alone.
 """
 
-import ast
 import base64
 import contextlib
-import ctypes
-import importlib.abc
-import importlib.machinery
-import json
-import os
-import re
-import select
-import shutil
-import signal
-import stat
-import sys
-import tempfile
-import time
+import numbers
 import traceback
-import types
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
-
-if __name__ == "__main__":  # -I leaves out a user's own packages; the grader says where they are
-    sys.path += [path for path in sys.argv[1:] if path not in sys.path]
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
-MAX_ENTRIES = 4_000_000  # of one array
+MAX_ENTRIES = 400_000  # of one array
+MAX_ITEMS = 10_000  # of one list, tuple or dict
 MAX_BITS = 4_096  # of one whole number
+OURS = ("plain.py", "answers.py")  # frames of these are no answer's
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
-MAX_REPORT = 64_000_000  # bytes of what a child may send
-SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
-COMMON = "linattn_exercises"  # not available to an answer while it is marked
 
 
 # --- plain data ---------------------------------------------------------------------------------------------
@@ -58,15 +35,21 @@ def encode(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str):
-        return str(value)[:MAX_TEXT]
+        return printable(str(value))
     if isinstance(value, torch.Tensor):
         wide = value.dtype not in (torch.float64, torch.float32) and value.dtype.is_floating_point
         plain = value.detach().cpu().float() if wide else value.detach().cpu()
         return {"tensor": _encode_array(plain.numpy())}
     if isinstance(value, np.ndarray):
         return {"array": _encode_array(value)}
-    if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return encode(value.item() if isinstance(value, np.generic) else float(value))
+    if isinstance(value, np.generic):
+        return encode(value.tolist() if type(value.tolist()) is not type(value) else float(value))
+    if isinstance(value, numbers.Real):  # fractions, and numbers of a class of their own
+        return float(value)
+    if isinstance(value, (tuple, list, dict)) and len(value) > MAX_ITEMS:
+        raise TypeError(
+            f"returned a {type(value).__name__} of {len(value):,}, expected at most {MAX_ITEMS:,}"
+        )
     if isinstance(value, (tuple, list)):
         return {"tuple" if isinstance(value, tuple) else "list": [encode(one) for one in value]}
     if isinstance(value, dict):
@@ -74,6 +57,12 @@ def encode(value: Any) -> Any:
     raise TypeError(
         f"returned a {type(value).__name__}, expected numbers, texts, arrays, tensors or tuples of them"
     )
+
+
+def printable(text: str) -> str:
+    """A text that can be written anywhere: no lone surrogates, no control characters, not too long."""
+    short = text[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in short)
 
 
 def decode(data: Any) -> Any:
@@ -165,259 +154,9 @@ def failure(error: BaseException) -> dict[str, Any]:
         text = str(error)
     except Exception:
         text = ""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).name not in OURS]
     line = [frame.line for frame in frames if frame.filename == frames[0].filename][-1] if frames else ""
     if isinstance(error, SyntaxError):
         line = error.text or ""
     name = next(known for known in type(error).__mro__ if known.__module__ == "builtins").__name__
-    return {"error": name, "text": text[:MAX_TEXT], "line": (line or "").strip()[:MAX_TEXT]}
-
-
-# --- the cells of a notebook ----------------------------------------------------------------------------
-
-
-def without_magics(source: str) -> str:
-    """The source with the lines that only a notebook understands (%pip, !ls) made empty statements."""
-    try:
-        ast.parse(source)
-        return source
-    except (SyntaxError, ValueError):
-        if source.lstrip().startswith("%%"):
-            return ""
-        return re.sub(r"(?m)^([ \t]*)[%!?].*$", r"\1pass", source)
-
-
-def run_cells(cells: list[list[Any]]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The namespace after all cells (they may fail), and the first failure of a cell of the question."""
-    namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *_, **__: None}
-    first = None
-    for number, (source, own) in enumerate(cells):
-        name = f"<answer {number}>"
-        try:
-            code = without_magics(source)
-            _lines(name, code)
-            exec(compile(code, name, "exec"), namespace)
-        except BaseException as error:
-            if own and first is None:
-                first = failure(error)
-    return namespace, first
-
-
-def _lines(name: str, source: str) -> None:
-    import linecache
-
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-
-
-class Silent(types.ModuleType):
-    """Our checks, as an answer sees them while it is marked: every name is a function that does nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
-
-
-class SilentChecks(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports ``linattn_exercises`` and all below it as silent modules."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.split(".")[0] != COMMON:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return Silent(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
-
-
-# --- a child --------------------------------------------------------------------------------------------
-
-
-def answer_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the cells of a job, then its calls."""
-    sys.meta_path.insert(0, SilentChecks())
-    namespace, broken = run_cells(job["cells"])
-    if broken is not None and not all(name in namespace for name, _, _ in job["calls"]):
-        return {"outcomes": [broken for _ in job["calls"]]}
-    return {"outcomes": [call(namespace, *one) for one in job["calls"]]}
-
-
-def child(job: dict[str, Any], report: int, folder: str) -> None:
-    """Everything between fork and exit: shut the doors, run, report."""
-    write, dump, leave = os.write, json.dumps, os._exit  # before the answer can replace them
-    import resource  # not on Windows, where the checks must work all the same
-
-    try:
-        os.setsid()
-        os.chdir(folder)
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.dup2(report, 3)
-        os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        limit_resources(job["limits"])
-        text = dump(answer_job(job)).encode()
-        while text:
-            text = text[write(3, text) :]
-    finally:
-        leave(0)
-
-
-def limit_resources(limits: dict[str, int]) -> None:
-    """Processor seconds, bytes of new memory, bytes of a file, files, processes; no core dumps."""
-    import resource
-
-    bounds = {
-        resource.RLIMIT_CPU: (limits["cpu"], limits["cpu"] + 1),  # a signal, then the end
-        resource.RLIMIT_AS: (address_space() + limits["memory"],) * 2,
-        resource.RLIMIT_FSIZE: (limits["file"],) * 2,
-        resource.RLIMIT_NOFILE: (64, 64),
-        resource.RLIMIT_CORE: (0, 0),
-    }
-    if hasattr(resource, "RLIMIT_NPROC"):
-        bounds[resource.RLIMIT_NPROC] = (tasks_of_user() + limits["processes"],) * 2
-    for kind, bound in bounds.items():
-        with contextlib.suppress(ValueError, OSError):  # macOS knows some only by name
-            resource.setrlimit(kind, bound)
-
-
-def address_space() -> int:
-    """Bytes of address space of this process now; torch alone maps gigabytes."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 1 << 40
-
-
-def tasks_of_user() -> int:
-    """Threads of all processes of this user: what the limit on processes counts."""
-    count = 0
-    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
-        with contextlib.suppress(OSError):
-            if os.stat(f"/proc/{name}").st_uid == os.getuid():
-                count += len(os.listdir(f"/proc/{name}/task"))
-    return count
-
-
-# --- the server -----------------------------------------------------------------------------------------
-
-
-def run_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Fork, wait, clean up. ``end`` is "done", "cpu", "wall", "memory", "size" or "died"."""
-    folder = tempfile.mkdtemp(prefix="answer-")
-    inlet, outlet = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(inlet)
-        child(job, outlet, folder)
-    os.close(outlet)
-    data, end = collect(inlet, time.monotonic() + job["limits"]["wall"])
-    os.close(inlet)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    reap_orphans()
-    remove(folder)
-    return {
-        "end": end if end != "done" else how_it_ended(status, data),
-        "data": data.decode("ascii", "replace"),
-    }
-
-
-def collect(inlet: int, deadline: float) -> tuple[bytes, str]:
-    """All that the child sends until it closes, the deadline passes or it sends too much."""
-    data = bytearray()
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([inlet], [], [], left)[0]:
-            return bytes(data), "wall"
-        part = os.read(inlet, 1 << 20)
-        if not part:
-            return bytes(data), "done"
-        data += part
-        if len(data) > MAX_REPORT:
-            return b"", "size"
-
-
-def how_it_ended(status: int, data: bytes) -> str:
-    if data:
-        return "done"
-    killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return "cpu" if killed == signal.SIGXCPU else "died"
-
-
-def reap_orphans() -> None:
-    """Kill what the answer started and left behind. Its processes become ours when their parents end."""
-    if SANDBOXED:  # all processes we can see are of the answer
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(-1, signal.SIGKILL)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
-        for pid in children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.002)
-        except ChildProcessError:
-            return
-
-
-def children() -> Iterator[int]:
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
-        yield from map(int, file.read().split())
-
-
-def remove(folder: str) -> None:
-    """Remove the folder of an answer, whatever modes it gave to what is in it. In a sandbox, all of /tmp."""
-    folders = [folder]
-    if SANDBOXED:
-        folders = [entry.path for top in ("/tmp", "/dev/shm") for entry in os.scandir(top)]
-    for path in folders:
-        for top, names, _ in os.walk(path):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    os.chmod(os.path.join(top, name), stat.S_IRWXU, follow_symlinks=False)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-
-
-def harden() -> None:
-    """On Linux: children cannot read or stop us through /proc, and what they leave behind comes to us."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-        libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-
-
-def warm_up() -> None:
-    """Import what answers import, and touch torch once, on one thread, so that a fork finds it ready."""
-    torch.set_num_threads(1)
-    torch.zeros(2, 2).softmax(-1)
-    with contextlib.suppress(ImportError):
-        import linattn_ref.ops  # noqa: F401
-    with Watch():
-        torch.zeros(1)
-
-
-def main() -> None:
-    harden()
-    warm_up()
-    inlet, outlet = os.dup(0), os.dup(1)
-    answer = os.fdopen(outlet, "w")
-    print(json.dumps({"end": "ready"}), file=answer, flush=True)
-    for line in os.fdopen(inlet):
-        print(json.dumps(run_job(json.loads(line))), file=answer, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return {"error": name, "text": printable(text), "line": printable((line or "").strip())}

@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from linattn_exercises.plain import call, decode, encode
 
 CLOSE = Close()
 PUBLIC_SEED = "public"
+MAX_CODE = 200_000  # characters of a cell
+MAX_MESSAGE = 1_000  # characters before the hint
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 
@@ -131,8 +133,9 @@ class Question:
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
         """The verdict on functions and values of this process."""
-        for function in filter(callable, answer.values()):
-            if found := self.forbidden(_source(function)):
+        for name, function in answer.items():
+            known = f"{name} = {getattr(function, '__name__', name)}"
+            if callable(function) and (found := self.forbidden([_source(function), known])):
                 return Verdict(False, found)
         cases = self.prepared(str(seed)).cases
         return self.judge([_answered(dict(answer), case) for case in cases], str(seed))
@@ -147,7 +150,7 @@ class Question:
                 prepared, outcome, number
             )
             hint = planted.hint if planted else fault[1] or case.hint
-            message = f"{fault[0]} {'Hint: ' + hint if hint else ''}".strip()
+            message = f"{fault[0][:MAX_MESSAGE]} {'Hint: ' + hint if hint else ''}".strip()
             return Verdict(False, message, planted.label if planted else "")
         return Verdict(True, f"{len(outcomes)} cases agree with the reference.")
 
@@ -168,11 +171,12 @@ class Question:
         only = next(iter(self.reference))
         return [replace(one, name=one.name or only) for one in mine] + values
 
-    def forbidden(self, source: str) -> str:
-        """What to say about a source that uses a function which would answer the question, or nothing."""
-        own = {*self.reference, *_defined(source)}
-        used = {name for name in _names(source) for part in self.banned if part in name} - own
-        listed = ", ".join(f"`{name}`" for name in sorted(used))
+    def forbidden(self, sources: Sequence[str]) -> str:
+        """What to say about code that uses a library function which would answer the question, or nothing."""
+        used = {
+            name for name in _used(sources, self.reference) for part in self.banned if part in name.lower()
+        }
+        listed = ", ".join(f"`{name}`" for name in sorted(used)[:5])
         return f"This question asks for your own code, without {listed}." if used else ""
 
     def _recognise(self, prepared: Prepared, outcomes: Sequence[Outcome], name: str) -> Planted | None:
@@ -226,7 +230,9 @@ def decoded(outcome: Any) -> Outcome:
         if not all(type(count) is int for count in counts.values()):
             raise ValueError("outcome: counts are no whole numbers")
         return {"value": decode(outcome["value"]), **counts}
-    return {name: str(outcome[name])[:400] for name in ("error", "text", "line") if name in outcome}
+    return {
+        name: str(outcome[name])[:400] for name in ("error", "text", "line", "missing") if name in outcome
+    }
 
 
 def _fault(case: Case, outcome: Outcome, want: Any) -> tuple[str, str] | None:
@@ -248,7 +254,7 @@ def _fault(case: Case, outcome: Outcome, want: Any) -> tuple[str, str] | None:
 
 def _failed(case: Case, outcome: Outcome, inputs: str) -> str:
     error, text, line = (outcome.get(name, "") for name in ("error", "text", "line"))
-    if error == "NotImplementedError":
+    if error == "NotImplementedError" and not text:
         return f"`{case.name}` is not answered yet."
     if error == "Missing":
         return f"`{case.name}` is not defined; its cell is missing, or did not run."
@@ -256,6 +262,12 @@ def _failed(case: Case, outcome: Outcome, inputs: str) -> str:
         return text
     if error == "MemoryError" or "allocate memory" in text:
         return f"{inputs}`{case.name}` needs more memory than it may use."
+    if outcome.get("missing"):
+        where = f" in the line `{line}`" if line else ""
+        return (
+            f"`{outcome['missing']}` is not defined: its cell raised {error}{where}: {text}".rstrip(": ")
+            + "."
+        )
     if error == "TypeError" and text.startswith("returned"):
         return f"{inputs}`{case.name}` {text}."
     where = f" in the line `{line}`" if line else ""
@@ -300,19 +312,38 @@ def _source(function: Any) -> str:
         return ""
 
 
+def _used(sources: Sequence[str], asked: Iterable[str]) -> set[str]:
+    """Library names that the asked functions use, themselves or through what the same code defines."""
+    defined: dict[str, list[ast.AST]] = {}
+    for node in (node for source in sources for node in _nodes(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.setdefault(node.name, []).extend(node.body)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for one in ast.walk(target):
+                    if isinstance(one, ast.Name):
+                        defined.setdefault(one.id, []).append(node.value)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                defined.setdefault(alias.asname or alias.name, []).append(
+                    ast.Attribute(ast.Name("module"), alias.name)
+                )
+    found: set[str] = set()
+    seen: set[str] = set()
+    names = set(asked)
+    while names:
+        seen |= names
+        inside = [one for name in names for node in defined.get(name, []) for one in ast.walk(node)]
+        found |= {one.attr for one in inside if isinstance(one, ast.Attribute)}
+        mentioned = {one.id for one in inside if isinstance(one, ast.Name)}
+        found |= mentioned - set(defined)
+        names = mentioned & set(defined) - seen
+    return found
+
+
 def _nodes(source: str) -> list[ast.AST]:
+    """All nodes of a source; none if it does not parse, or is too long to be an answer."""
     try:
-        return list(ast.walk(ast.parse(source)))
+        return list(ast.walk(ast.parse(source))) if len(source) <= MAX_CODE else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-
-
-def _defined(source: str) -> list[str]:
-    return [node.name for node in _nodes(source) if isinstance(node, ast.FunctionDef)]
-
-
-def _names(source: str) -> list[str]:
-    nodes = _nodes(source)
-    used = [node.id for node in nodes if isinstance(node, ast.Name)]
-    used += [node.attr for node in nodes if isinstance(node, ast.Attribute)]
-    return used + [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]

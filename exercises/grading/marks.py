@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -14,9 +15,11 @@ from typing import Any, NamedTuple
 
 import linattn_exercises
 from linattn_exercises import SETS, plain
-from linattn_exercises.grading.server import Limits, Server, chosen
-from linattn_exercises.grading.submissions import Submission, Unreadable, read
-from linattn_exercises.questions import Question
+from linattn_exercises.grading.answers import without_magics
+from linattn_exercises.grading.server import Closed, Limits, NoIsolation, Server, chosen
+from linattn_exercises.grading.submissions import MAX_BYTES, Submission, Unreadable, read
+from linattn_exercises.judging import Outcome
+from linattn_exercises.questions import Question, Verdict
 
 RUN = "run.json"
 KEPT = "kept"
@@ -50,11 +53,11 @@ class Graded:
     fault: str = ""
 
 
-def entries(paths: Iterable[Path]) -> tuple[list[Entry], list[Path]]:
+def entries(paths: Iterable[Path], out: Path | None = None) -> tuple[list[Entry], list[Path]]:
     """The submissions that the paths hold, and the files that are left out because they are no notebooks.
 
     A path is a file or a folder. A notebook in a folder goes by its path in that folder; a file by its name,
-    or by its whole path if two are alike.
+    or by its whole path if two are alike. What lies in ``out`` is ours.
     """
     found: list[tuple[str, Path]] = []
     left_out: list[Path] = []
@@ -64,16 +67,28 @@ def entries(paths: Iterable[Path]) -> tuple[list[Entry], list[Path]]:
         if not path.is_dir():
             found.append((path.name, path))
             continue
-        for file in sorted(one for one in path.rglob("*") if one.is_file() and not _hidden(one, path)):
-            if file.suffix == ".ipynb":
+        for file in sorted(one for one in path.rglob("*") if not one.is_dir() and not _hidden(one, path)):
+            if out is not None and file.resolve().is_relative_to(out.resolve()):
+                continue
+            if file.suffix.lower() == ".ipynb" and file.is_file():
                 found.append((file.relative_to(path).as_posix(), file))
             else:
                 left_out.append(file)
-    names = [name for name, _ in found]
-    unique = dict.fromkeys(
-        Entry(path.as_posix() if names.count(name) > 1 else name, path) for name, path in found
-    )
-    return list(unique), left_out
+    return _named(found), left_out
+
+
+def _named(found: list[tuple[str, Path]]) -> list[Entry]:
+    """Entries with names that can be written anywhere, no two alike; a file that was given twice is one."""
+    names = Counter(name for name, _ in found)
+    entries: dict[str, Entry] = {}
+    for name, path in dict.fromkeys(found):
+        label = label_ = plain.printable(path.as_posix() if names[name] > 1 else name).replace("\n", " ")
+        number = 1
+        while label in entries:
+            number += 1
+            label = f"{label_} ({number})"
+        entries[label] = Entry(label, path)
+    return list(entries.values())
 
 
 def _hidden(file: Path, top: Path) -> bool:
@@ -115,13 +130,16 @@ class Grader:
             name: {key: one.about.id for one in module.QUESTIONS for key in one.reference}
             for name, module in self.sets.items()
         }
-        self._local = threading.local()
-        self._servers: list[Server] = []
+        self._servers: set[Server] = set()
+        self._stopped = False
         self._lock = threading.Lock()
         self._code = _code_digest()
 
     def grade(self, every: Sequence[Entry], done: Callable[[Graded, bool], None]) -> list[Graded]:
-        """Grade all entries. ``done`` is told each as it comes, and whether an earlier run had graded it."""
+        """Grade all entries. ``done`` is told each as it comes, and whether an earlier run had graded it.
+
+        If it is stopped by an exception, nothing that was still being graded is kept.
+        """
         results: dict[str, Graded] = {}
         todo = []
         for entry in every:
@@ -130,33 +148,42 @@ class Grader:
                 done(kept, True)
             else:
                 todo.append(entry)
-        pool = ThreadPoolExecutor(self.jobs)
-        try:
-            for future in as_completed([pool.submit(self._grade_and_keep, entry) for entry in todo]):
-                graded = future.result()
-                results[graded.name] = graded
-                done(graded, False)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for server in self._servers:
-                server.stop()
-            pool.shutdown(wait=True)
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                for future in as_completed([pool.submit(self._grade_and_keep, entry) for entry in todo]):
+                    graded = future.result()
+                    results[graded.name] = graded
+                    done(graded, False)
+            except BaseException:
+                self._stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                for server in list(self._servers):
+                    server.close()
+                raise
         return [results[entry.name] for entry in every]
 
     # --- one submission ---------------------------------------------------------------------------------
 
     def _grade_and_keep(self, entry: Entry) -> Graded:
-        digest = self._digest(entry)
         try:
+            digest = self._digest(entry)
             graded = self._grade(entry)
+            if self._stopped:
+                raise Closed("the run was stopped")
+            content = {
+                "digest": digest,
+                "note": graded.note,
+                "marks": [mark._asdict() for mark in graded.marks],
+            }
+            write_atomically(self._file(entry), json.dumps(content, indent=1) + "\n")
+            return graded
+        except (Closed, NoIsolation):
+            raise
         except Exception as error:  # one submission must not stop the class
-            fault = f"{type(error).__name__}: {error}"
+            fault = plain.printable(f"{type(error).__name__}: {error}")
             return Graded(
                 entry.name, [Mark(entry.name, "", "", 0, 0, f"Could not be graded: {fault}")], "", fault
             )
-        content = {"digest": digest, "note": graded.note, "marks": [mark._asdict() for mark in graded.marks]}
-        write_atomically(self._file(entry), json.dumps(content, indent=1) + "\n")
-        return graded
 
     def _grade(self, entry: Entry) -> Graded:
         try:
@@ -164,7 +191,13 @@ class Grader:
         except Unreadable as error:
             return Graded(entry.name, self._unreadable(entry, str(error)))
         module = self.sets[submission.set]
-        marks = [self._mark(entry, submission, question) for question in module.QUESTIONS]
+        server = Server(self.isolation, self.limits)  # its own: nothing passes from one submission to another
+        self._servers.add(server)
+        try:
+            with server:
+                marks = [self._mark(entry, submission, question, server) for question in module.QUESTIONS]
+        finally:
+            self._servers.discard(server)
         other = submission.version and submission.version != module.VERSION
         note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
         return Graded(entry.name, marks, note)
@@ -176,37 +209,49 @@ class Grader:
         questions = self.sets[self.default].QUESTIONS
         return [Mark(entry.name, self.default, q.about.id, 0, q.about.points, message) for q in questions]
 
-    def _mark(self, entry: Entry, submission: Submission, question: Question) -> Mark:
-        right, message = self._verdict(submission, question)
+    def _mark(self, entry: Entry, submission: Submission, question: Question, server: Server) -> Mark:
         about = question.about
-        return Mark(entry.name, about.set, about.id, about.points if right else 0, about.points, message)
+        try:
+            right, message = self._verdict(submission, question, server)
+        except (MemoryError, RecursionError):
+            right, message = False, "The answer returned more than can be compared."
+        points = about.points if right else 0
+        return Mark(entry.name, about.set, about.id, points, about.points, plain.printable(message))
 
-    def _verdict(self, submission: Submission, question: Question) -> tuple[bool, str]:
-        cells = submission.of(question.about.id)
+    def _verdict(self, submission: Submission, question: Question, server: Server) -> tuple[bool, str]:
+        """Right if one of up to three attempts is; the message is that of the first that finds the answer.
+
+        The cells of the question and those before the first question; if that is not right, all cells; if it
+        took too long, only imports, definitions and assignments of the first.
+        """
+        id = question.about.id
+        cells, every = submission.of(id), submission.of(id, rest=True)
+        if found := question.forbidden([without_magics(source) for source, _ in every]):
+            return False, found
+        with self._lock:  # draws inputs and expected values, the first time
+            cases = question.prepared(self.seed).cases
         if not any(own for _, own in cells):
             return (
                 False,
                 f"No answer found: no cell defines {', '.join(f'`{n}`' for n in question.reference)}.",
             )
-        for source in submission.answers(question.about.id):
-            if found := question.forbidden(plain.without_magics(source)):
-                return False, found
-        with self._lock:  # draws inputs and expected values, the first time
-            cases = question.prepared(self.seed).cases
-        outcomes = self._server().outcomes(cells, cases)
-        if any(one.get("error") in ("NameError", "Missing") for one in outcomes):
-            again = self._server().outcomes(submission.of(question.about.id, rest=True), cases)
-            stopped = any(one.get("error") == "Stopped" for one in again)
-            outcomes = outcomes if stopped else again
-        with self._lock:
-            verdict = question.judge(outcomes, self.seed)
-        return verdict.right, verdict.message
+        outcomes = server.outcomes(cells, cases)
+        verdict = self._judged(question, outcomes)
+        errors = {one.get("error") for one in outcomes}
+        if verdict.right:
+            return True, verdict.message
+        if verdict.mistake or errors == {"NotImplementedError"}:
+            return False, verdict.message
+        stopped = "Stopped" in errors
+        again = server.outcomes(cells, cases, definitions=True) if stopped else server.outcomes(every, cases)
+        second = self._judged(question, again)
+        lost = errors & {"NameError", "Missing"} and not {"Stopped"} & {one.get("error") for one in again}
+        shown = second if second.right or lost else verdict
+        return shown.right, shown.message
 
-    def _server(self) -> Server:
-        if not hasattr(self._local, "server"):
-            self._local.server = Server(self.isolation, self.limits)
-            self._servers.append(self._local.server)
-        return self._local.server
+    def _judged(self, question: Question, outcomes: list[Outcome]) -> Verdict:
+        with self._lock:
+            return question.judge(outcomes, self.seed)
 
     # --- what an earlier run did --------------------------------------------------------------------------
 
@@ -220,12 +265,13 @@ class Grader:
         return None
 
     def _file(self, entry: Entry) -> Path:
-        return self.out / KEPT / f"{hashlib.sha256(entry.name.encode()).hexdigest()[:24]}.json"
+        return self.out / KEPT / f"{hashlib.sha256(os.fsencode(entry.name)).hexdigest()[:24]}.json"
 
     def _digest(self, entry: Entry) -> str:
         """Of all that marks depend on: the file, the name, the seed, the limits, the code that grades."""
         try:
-            content = entry.path.read_bytes()
+            large = entry.path.stat().st_size > MAX_BYTES
+            content = b"large" if large else entry.path.read_bytes()
         except OSError:
             content = b""
         settings = json.dumps([entry.name, self.seed, self.default, asdict(self.limits), self._code])
@@ -242,6 +288,7 @@ class Grader:
             pass
         seed = secrets.token_hex(16)
         write_atomically(file, json.dumps({"seed": seed}) + "\n")
+        file.chmod(0o600)
         return seed
 
 

@@ -1,5 +1,6 @@
 """Talk to the process that runs answers: start it, as isolated as the machine allows, and send it jobs."""
 
+import contextlib
 import json
 import os
 import select
@@ -41,29 +42,44 @@ class Limits:
     processes: int = 64
 
 
+class Closed(RuntimeError):
+    """The run was stopped; what this server was asked has no answer."""
+
+
 class Server:
-    """A process that runs answers, started with the first job, and again if an answer brought it down."""
+    """A process that runs the answers of one submission. It is started with the first job.
+
+    If an answer brings it down it is started again, until it is closed.
+    """
 
     def __init__(self, isolation: str, limits: Limits) -> None:
         self.isolation, self.limits = isolation, limits
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = ""
         self._rest = b""
+        self._jobs = 0
+        self._closed = False
 
     def __enter__(self) -> "Server":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+        self.close()
 
-    def outcomes(self, cells: Sequence[tuple[str, bool]], cases: Sequence[Case]) -> list[Outcome]:
-        """Run the cells, then call what every case calls; one outcome for each case, whatever happens."""
+    def outcomes(
+        self, cells: Sequence[tuple[str, bool]], cases: Sequence[Case], definitions: bool = False
+    ) -> list[Outcome]:
+        """Run the cells, then call what every case calls; one outcome for each case, whatever happens.
+
+        With ``definitions`` only imports, definitions and assignments of the cells are run.
+        """
         calls = [
             [c.name, [plain.encode(one) for one in c.arguments], any(b for _, b in c.bounds())] for c in cases
         ]
-        report = self._report(
-            {"cells": [list(c) for c in cells], "calls": calls, "limits": asdict(self.limits)}
-        )
+        job = {"cells": [list(c) for c in cells], "calls": calls, "limits": asdict(self.limits)}
+        report = self._report(job | {"definitions": definitions})
+        if report["end"] in ("lost", "died"):  # may have been the machine: once more
+            report = self._report(job | {"definitions": definitions})
         if report["end"] != "done":
             return [_stopped(self._reason(report["end"]))] * len(cases)
         try:
@@ -74,17 +90,25 @@ class Server:
             return [_stopped("The answer interfered with the report of its results.")] * len(cases)
         return found
 
-    def stop(self) -> None:
-        """End the process and all it started."""
-        if self._process:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe:
-                    pipe.close()
-        if self._folder:
-            self._folder.cleanup()
-        self._process, self._folder, self._rest = None, None, b""
+    def close(self) -> None:
+        """End the process for good."""
+        self._closed = True
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the process and all it started. Raises nothing: what an answer left may be hard to remove."""
+        process, folder = self._process, self._folder
+        self._process, self._folder, self._rest = None, "", b""
+        if process:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError, AttributeError):
+                    pipe.close()  # type: ignore[union-attr]
+        if folder:
+            for words in (["chmod", "-R", "u+rwX", folder], ["rm", "-rf", folder]):
+                with contextlib.suppress(OSError):
+                    subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
     def _reason(self, end: str) -> str:
         limits = self.limits
@@ -102,30 +126,41 @@ class Server:
         try:
             if self._process is None:
                 self._start()
+            if self._rest:
+                raise ValueError("report: the process says more than it was asked")
             _, stdin, _ = self._started()
-            stdin.write(json.dumps(job).encode() + b"\n")
+            self._jobs += 1
+            stdin.write(json.dumps(job | {"id": self._jobs}).encode() + b"\n")
             stdin.flush()
-            return self._line(time.monotonic() + self.limits.wall + 15)
+            report = self._line(time.monotonic() + self.limits.wall + 15)
+            if report.get("id") != self._jobs or self._rest:
+                raise ValueError("report: not the one that was asked for")
+            return report
         except (OSError, ValueError, TimeoutError):
-            self.stop()
+            self._stop()
+            if self._closed:
+                raise Closed("the run was stopped") from None
             return {"end": "lost"}
 
     def _start(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="linattn-")
-        os.chmod(self._folder.name, 0o700)
+        if self._closed:
+            raise Closed("the run was stopped")
+        self._folder = tempfile.mkdtemp(prefix="linattn-")
         self._process = subprocess.Popen(
             command(self.isolation),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(self._folder.name),
-            cwd=self._folder.name,
+            env=_environment(self._folder),
+            cwd=self._folder,
             start_new_session=True,
         )
         try:
             ready = self._line(time.monotonic() + START_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
-            self.stop()
+            self._stop()
+            if self._closed:
+                raise Closed("the run was stopped") from None
             raise NoIsolation(f"isolation: {self.isolation!r} does not start here") from error
         if ready != {"end": "ready"}:
             raise NoIsolation(f"isolation: got {ready!r} from the server, expected that it is ready")
@@ -143,8 +178,10 @@ class Server:
         parts = [self._rest]
         while b"\n" not in parts[-1]:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise TimeoutError("no report")
+            if left <= 0 or not select.select([pipe], [], [], min(left, 1.0))[0]:
+                if left <= 0 or self._closed:
+                    raise TimeoutError("no report")
+                continue
             if not (part := os.read(pipe, 1 << 20)):
                 raise OSError("the server has ended")
             parts.append(part)
@@ -163,7 +200,8 @@ def _environment(folder: str) -> dict[str, str]:
     """All that an answer may know about the machine it runs on."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     place = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LANG": "C.UTF-8"}
-    return {**threads, **place, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
+    quiet = {"MPLBACKEND": "Agg", "PLOTLY_RENDERER": "json", "LINATTN_STATIC": "1"}
+    return {**threads, **place, **quiet, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
 
 
 # --- isolation ----------------------------------------------------------------------------------------------
@@ -171,28 +209,39 @@ def _environment(folder: str) -> dict[str, str]:
 
 def command(isolation: str) -> list[str]:
     """The command that starts the server; where packages lie is told, as the server sees no user's site."""
-    script = Path(plain.__file__)
+    scripts = PACKAGE / "grading" / "answers.py", PACKAGE / "plain.py"
     if isolation == "process":
-        return [sys.executable, "-I", str(script), *_packages()]
-    inside = "/grader/plain.py"
-    words = [*_bubblewrap(), "--ro-bind", str(script), inside, "--chdir", "/tmp"]
-    return [*words, "--", sys.executable, "-I", inside, *_packages()]
+        return [sys.executable, "-I", *map(str, scripts), *_packages()]
+    inside = [f"/grader/{script.name}" for script in scripts]
+    return [
+        *_bubblewrap(dict(zip(scripts, inside, strict=True))),
+        "--",
+        sys.executable,
+        "-I",
+        *inside,
+        *_packages(),
+    ]
 
 
-def _bubblewrap() -> list[str]:
-    """No network, no other processes, no files but Python and what it imports, all of that read-only."""
+def _bubblewrap(scripts: dict[Path, str]) -> list[str]:
+    """No network, no other processes, no files but Python and what it imports, all of that read-only.
+
+    The server is process 1: no process of the sandbox can then read it or end it.
+    """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
-    words += ["--clearenv", "--cap-drop", "ALL"]
-    for path in _needed():
-        words += ["--ro-bind", path, path]
-    words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     for path in ("/tmp", "/dev/shm"):
         words += ["--size", str(SCRATCH), "--tmpfs", path]
+    for path in _needed():
+        words += ["--ro-bind", path, path]
     if any(PACKAGE.is_relative_to(path) for path in _needed()):
-        words += ["--tmpfs", str(PACKAGE)]  # installed where Python looks: hidden again
+        words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]  # installed where Python looks
+    for script, inside in scripts.items():
+        words += ["--ro-bind", str(script), inside]
+    words += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in {**_environment("/tmp"), "LINATTN_SANDBOX": "1"}.items():
         words += ["--setenv", name, value]
-    return words
+    return [*words, "--chdir", "/tmp"]
 
 
 def _packages() -> list[str]:

@@ -63,7 +63,10 @@ def pages(names: Sequence[str]) -> list[str]:
     """A file name for each submission: readable, safe, no two alike (on a disk that ignores case, too)."""
     found: list[str] = []
     for name in names:
-        plain = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb")).strip("._")[:80] or "submission"
+        plain = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
+        plain = (
+            plain.encode()[:120].decode(errors="ignore").strip("._") or "submission"
+        )  # bytes: file systems count them
         candidate, number = plain, 1
         while candidate.lower() in {one.lower() for one in found}:
             number += 1

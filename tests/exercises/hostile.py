@@ -12,7 +12,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "kills_its_group": ("import os, signal\nos.killpg(0, signal.SIGKILL)", "ended before it reported"),
     "kills_the_server": (
         "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)",
-        "ended the process that runs answers",
+        "ended",
     ),
     "loops": ("while True:\n    pass", "seconds of processor time"),
     "loops_against_signals": (
@@ -55,7 +55,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "asks_for_the_reference": (
         "from linattn_exercises.ch01_softmax.check import merge as right\n"
         "def merge(a, b):\n    return right(a, b)",
-        "is not answered yet",
+        "returned a Anything",
     ),
     "prints_a_score": (
         'print(\'{"end": "done", "points": 3}\')\nprint(\'Question 5: right.\')\n'
@@ -99,4 +99,35 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "",
     ),
     "removes_builtins": ("import builtins\nbuiltins.len = None\ndef merge(a, b):\n    return b", ""),
+}
+HOSTILE |= {
+    "speaks_for_the_server": (
+        "import json, os\nfor n in (0, 1, 2):\n    for pid in (1, os.getppid()):\n        try:\n"
+        "            place = os.open(f'/proc/{pid}/fd/{n}', os.O_WRONLY)\n"
+        "            os.write(place, (json.dumps({'id': 1, 'end': 'done', 'data': '{}'}) + '\\n').encode())\n"
+        "        except OSError:\n            pass\n"
+        "def merge(a, b):\n    return 1",
+        "",
+    ),
+    "narrows_the_server": (
+        "import os, resource\n"
+        "try:\n    resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3))\n"
+        "except (OSError, AttributeError):\n    pass\n"
+        "def merge(a, b):\n    return b",
+        "",
+    ),
+    "a_deep_folder": (
+        "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
+        "def merge(a, b):\n    return b",
+        "",
+    ),
+    "a_lone_surrogate": ("def merge(a, b):\n    raise ValueError('\\ud800')", "\\ud800"),
+    "texts_of_one_width": ("def merge(a, b):\n    return ['x' * 2000] + [''] * 9000, 1, 1", "got"),
+    "too_many_items": ("def merge(a, b):\n    return [0] * 10**6", "expected at most"),
+    "terminal_codes": ("def merge(a, b):\n    raise ValueError('\\x1b[31m')", "raised ValueError"),
+    "nested": (
+        "def merge(a, b):\n    deep = (1,) * 6\n    for _ in range(5):\n        deep = (deep,) * 6\n"
+        "    return deep",
+        "got",
+    ),
 }

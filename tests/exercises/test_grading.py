@@ -109,6 +109,82 @@ def test_an_answer_that_crashes_costs_one_question(grader, tmp_path):
     assert "SyntaxError" in messages(one)["q3"]
 
 
+RIGHT = "def merge(a, b):\n    m = max(a[0], b[0])\n    if m == -math.inf:\n        return a\n"
+RIGHT += "    f, g = math.exp(a[0] - m), math.exp(b[0] - m)\n"
+RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "%%time\n" + RIGHT,
+        RIGHT + "check.q5(merge)\nmerge = merge((0.0, 1.0, torch.ones(3)), (0.0, 1.0, torch.ones(3)))",
+        RIGHT + "for i in range(10**12):\n    pass",
+        "import a_module_that_is_not_here\n" + RIGHT,
+        RIGHT + "torch.randn?",
+        "check.q5(merge)\n" + RIGHT,
+        "merge = None\n" + RIGHT.replace("def merge(", "def joined(") + "merge = joined",
+    ],
+    ids=["timed", "name used again", "slow", "import", "help", "checked too early", "assigned"],
+)
+def test_a_right_answer_in_an_unusual_cell_is_right(grader, tmp_path, source):
+    one = graded(grader, write(tmp_path / "a.ipynb", handed_in("ch01_softmax", {"q5": source})))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)["q5"]
+
+
+def test_all_answers_in_one_cell(grader, tmp_path):
+    content = notebook("ch01_softmax")
+    every = "\n\n".join(cell["source"] for cell in content["cells"] if cell["cell_type"] == "code")
+    content["cells"] = [{"cell_type": "code", "metadata": {}, "source": every}]
+    assert sum(points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
+
+
+def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
+    content = notebook("ch01_softmax", "student")
+    cell = {"cell_type": "code", "metadata": {}, "source": RIGHT}
+    content["cells"].insert(content["cells"].index(answer_cell(content, "q5")), cell)
+    assert points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
+
+
+def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):
+    content = notebook("ch01_softmax")
+    answer_cell(content, "q1")["source"] += "\ntorch.set_default_dtype(torch.float64)\nzero = torch.zeros(3)"
+    answer_cell(content, "q5")["source"] = RIGHT.replace(
+        "return m, ", "return m + zero.double().sum().item(), "
+    )
+    assert sum(points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
+
+
+def test_names_alone_tell_the_set(grader, tmp_path):
+    content = notebook("ch01_softmax")
+    content["metadata"] = {}
+    for cell in content["cells"]:
+        cell["source"] = cell["source"].replace("from linattn_exercises.ch01_softmax import check", "")
+    assert sum(points(graded(grader, write(tmp_path / "A.IPYNB", content))["A.IPYNB"]).values()) == TOTAL
+
+
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [
+        ("def online_softmax(q, k, v, tile):\n    return (q @ k.T).softmax(-1) @ v", False),
+        ("f = torch.nn.Softmax(-1)\ndef online_softmax(q, k, v, tile):\n    return f(q @ k.T) @ v", False),
+        ("from torch import softmax as s\ndef online_softmax(q, k, v, tile):\n    return s(q, -1)", False),
+        (
+            "def softmax(x):\n    return torch.softmax(x, 0)\n"
+            "def online_softmax(q, k, v, tile):\n    return softmax(q)",
+            False,
+        ),
+        ("def online_softmax(q, k, v, tile):\n    logsumexp = softmax_scale = 1\n    return logsumexp", True),
+        ("def online_softmax(q, k, v, tile):\n    return q\nprint(torch.softmax(torch.ones(3), 0))", True),
+    ],
+)  # fmt: skip
+def test_what_an_answer_may_use(source, allowed):
+    found = questions("ch01_softmax")["q4"].forbidden([source])
+    assert bool(found) is not allowed
+    if allowed is False:
+        assert "oftmax`" in found
+
+
 def test_a_removed_cell_is_named(grader, tmp_path):
     content = notebook("ch01_softmax")
     content["cells"] = [cell for cell in content["cells"] if not cell["id"].startswith("q2")]
@@ -229,6 +305,43 @@ def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
     assert one.fault
     assert "Could not be graded" in one.marks[0].message
     assert not list((tmp_path / "out" / "kept").glob("*.json"))
+
+
+def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
+    for number in range(3):
+        write(tmp_path / f"in/{number}.ipynb", notebook("ch01_softmax"))
+    every, _ = entries([tmp_path / "in"])
+
+    def interrupt(one: Graded, kept: bool) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Grader(tmp_path / "out", seed="s", jobs=2).grade(every, interrupt)
+    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every, lambda one, kept: None)
+    assert [sum(points(one).values()) for one in results] == [TOTAL] * 3
+
+
+def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
+    content = handed_in("ch01_softmax", {"q5": "def merge(a, b):\n    raise ValueError('\\ud800')"})
+    content["metadata"]["linattn"]["version"] = "\ud800"
+    folder = tmp_path / "in"
+    folder.mkdir()
+    name = os.fsdecode(b"L\xf6sung.ipynb")
+    (folder / name).write_text(json.dumps(content))
+    write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "student"))
+    every, _ = entries([folder])
+    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every, lambda one, kept: None)
+    tables.write(tmp_path / "out", results)
+    assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
+    assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
+
+
+def test_nobody_gets_the_marks_of_another_of_the_same_name(tmp_path):
+    for name in ("d1/a.ipynb", "d1/d2/a.ipynb", "d2/a.ipynb"):
+        write(tmp_path / name, {})
+    every, _ = entries([tmp_path / "d1", tmp_path / "d2", tmp_path / "d1/d2"])
+    assert len({entry.name for entry in every}) == len(every)
+    assert {entry.path for entry in every} == set(tmp_path.rglob("*.ipynb"))
 
 
 MARKS = [

@@ -55,6 +55,14 @@ def test_a_hostile_answer_gets_nothing_and_the_next_is_graded(server, name, tmp_
     assert verdict(server, TABLE, tmp_path, {"q5": source})[0], "the next question of the same notebook"
 
 
+def test_no_message_is_long_or_unprintable(server, tmp_path):
+    for name in ("nested", "terminal_codes", "a_lone_surrogate", "too_much_text"):
+        message = verdict(server, MERGE, tmp_path, {"q5": HOSTILE[name][0]})[1]
+        assert len(message) < 2_000
+        message.encode("utf-8")
+        assert "\x1b" not in message
+
+
 def test_nothing_of_an_answer_lives_on(server, tmp_path):
     mark = f"{time.time_ns()}"
     source = (
@@ -97,6 +105,8 @@ def attempt(name, action):
 attempt("checks", lambda: glob.glob({str(package)!r} + "/**/*.py", recursive=True))
 attempt("submissions", lambda: os.listdir({str(tmp_path)!r}))
 attempt("write", lambda: open({str(Path(sys.prefix) / "written_by_an_answer")!r}, "w"))
+attempt("left", lambda: [open(top + "/left_by_an_answer", "w") for top in ("/", "/dev", "/etc")])
+attempt("memory", lambda: open("/proc/1/mem", "r+b"))
 attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
 attempt("processes", lambda: [n for n in os.listdir("/proc") if n.isdigit() and len(n) > 3])
 def merge(a, b):
@@ -107,6 +117,8 @@ def merge(a, b):
     assert "'checks': '[]'" in message
     assert "'submissions': 'FileNotFoundError'" in message
     assert "'write': 'OSError'" in message or "'write': 'PermissionError'" in message
+    assert "'left': 'OSError'" in message or "'left': 'PermissionError'" in message
+    assert "'memory': 'PermissionError'" in message
     assert "'network': '" in message
     assert "'network': '<socket" not in message
     assert "'processes': '[]'" in message

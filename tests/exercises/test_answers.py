@@ -1,0 +1,89 @@
+"""How the cells of a notebook are run while it is marked."""
+
+import sys
+import types
+
+import pytest
+import torch
+
+from linattn_exercises import plain
+from linattn_exercises.grading import answers
+
+
+@pytest.fixture(autouse=True)
+def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        ("x = 1", "x = 1"),
+        ("%pip install x\ny = 2", "pass\ny = 2"),
+        ("if True:\n    !ls\nz = 3", "if True:\n    pass\nz = 3"),
+        ("files = !ls\nt = %timeit -o f()\ntorch.randn?", "pass\npass\npass"),
+        ("%%time\nx = 1", "x = 1"),
+        ("%%capture out\n%matplotlib inline\nx = 1", "pass\nx = 1"),
+        ("%%bash\nls", ""),
+        ("x = 5 % 3", "x = 5 % 3"),
+        ("await something()", "await something()"),
+    ],
+)
+def test_magics_are_taken_out(source, want):
+    assert answers.without_magics(source) == want
+
+
+def run(*cells: tuple[str, bool], definitions: bool = False) -> tuple[types.ModuleType, dict | None, dict]:
+    return answers.run_cells([list(cell) for cell in cells], definitions)
+
+
+def test_a_cell_that_fails_does_not_stop_those_after_it():
+    module, failure, _ = run(("1 / 0", False), ("x = 2", True), ("y = z", True), ("w = x", False))
+    assert (module.x, module.w) == (2, 2)
+    assert failure is not None
+    assert (failure["error"], failure["line"]) == ("NameError", "y = z")
+
+
+def test_an_import_that_is_missing_does_not_take_the_rest_of_its_cell():
+    module, failure, _ = run(("import no_such_module\nimport math\nx = math.pi", True))
+    assert module.x > 3
+    assert failure is not None
+    assert failure["error"] == "ModuleNotFoundError"
+
+
+def test_definitions_alone_leave_out_what_takes_time():
+    module, _, _ = run(("x = 1\ndef f():\n    return x\nwhile True:\n    pass", True), definitions=True)
+    assert module.f() == 1
+
+
+def test_await_at_the_margin():
+    module, failure, _ = run(("import asyncio\nx = await asyncio.sleep(0, 7)", True))
+    assert failure is None
+    assert module.x == 7
+
+
+def test_functions_of_a_notebook_can_be_pickled():
+    import pickle
+
+    module, _, _ = run(("def f():\n    return 3", True))
+    assert pickle.loads(pickle.dumps(module.f)) is module.f
+
+
+def test_the_last_function_of_a_name_counts_even_if_the_name_was_used_again(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    cells = [["def f(x):\n    return x + 1", True], ["f = f(3)", True]]
+    job = {"cells": cells, "calls": [["f", [1], False]]}
+    assert answers.answer_job(job) == {"outcomes": [{"value": 2}]}
+
+
+def test_our_checks_do_nothing():
+    found = answers.Silent("linattn_exercises.ch01_softmax").check
+    assert isinstance(found, answers.Anything)
+    assert isinstance(found.q1(3), answers.Anything)
+
+
+def test_a_failure_names_the_line_of_the_answer_and_not_torch_s():
+    module, _, _ = run(("import torch\ndef f(x):\n    return torch.zeros(2) @ x", True))
+    outcome = plain.call(vars(module), "f", [plain.encode(torch.zeros(3))], False)
+    assert outcome["error"] == "RuntimeError"
+    assert outcome["line"] == "return torch.zeros(2) @ x"
