@@ -1,12 +1,16 @@
 """The process that runs answers: ``python -I answers.py PLAIN SITE...``, with the path of plain.py.
 
-It loads torch once, reads one job a line from standard input, forks a child for each question and writes one
-report a line. It imports nothing of ours but plain.py, so it can stand alone in a sandbox. One such process
-serves one submission.
+It loads torch once, and forks a child for each question. It imports nothing of ours but plain.py, so it can
+stand alone in a sandbox. It never reads what an answer gets or gives, since a child inherits its memory. Over
+the socket that is its standard input come a line and two open files, and a line goes back:
 
-* a job: ``{"id": n, "cells": [[source, own], ...], "calls": [[name, arguments, watched], ...], ...}``,
-  where ``own`` says whether a cell belongs to the question;
-* a report: ``{"id": n, "end": how the child ended, "data": what it sent}``, that is ``{"outcomes": [...]}``.
+* the line: ``{"id": n, "wall": seconds}``; back: ``{"id": n, "end": how the child ended}``;
+* the first file, the job: ``{"cells": [[source, own], ...], "calls": [[name, arguments, watched], ...]}``,
+  and the limits; ``own`` says whether a cell belongs to the question;
+* the second file, for the child's report: ``{"outcomes": [...]}``, one for each call.
+
+What an answer does to this process it does to all answers after it. So this process ends, to be started anew,
+when its limits or priorities are not what they were.
 """
 
 import ast
@@ -21,8 +25,9 @@ import json
 import linecache
 import os
 import re
-import select
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,7 +44,6 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
     plain = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(plain)
 
-MAX_REPORT = 16_000_000  # bytes of what a child may send
 SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
 COMMON = "linattn_exercises"  # not available to an answer while it is marked
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
@@ -166,19 +170,20 @@ def answer_job(job: dict[str, Any]) -> dict[str, Any]:
 # --- a child --------------------------------------------------------------------------------------------
 
 
-def child(line: str, report: int, folder: str) -> None:
-    """Everything between fork and exit: shut the doors, run, report."""
+def child(job_file: int, report: int, folder: str) -> None:
+    """Everything between fork and exit: read the job, shut the doors, run, report."""
     write, dump, leave = os.write, json.dumps, os._exit  # before the answer can replace them
     try:
-        job = json.loads(line)
+        with os.fdopen(job_file) as file:
+            job = json.load(file)
         os.setsid()
         os.chdir(folder)
         os.environ.update(HOME=folder, TMPDIR=folder)
         tempfile.tempdir = folder
+        os.dup2(report, 3)
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
-        os.dup2(report, 3)
         os.closerange(4, 4096)
         limit_resources(job["limits"])
         text = dump(answer_job(job)).encode()
@@ -228,48 +233,38 @@ def tasks_of_user() -> int:
 # --- the server -----------------------------------------------------------------------------------------
 
 
-def run_job(line: str) -> dict[str, Any]:
-    """Fork, wait, clean up. ``end`` is "done", "cpu", "wall", "size" or "died"."""
-    job = json.loads(line)
+def run_job(job_file: int, report: int, wall: float) -> str:
+    """Fork, wait, clean up. How it ended: "done", "cpu", "wall" or "died"."""
     folder = tempfile.mkdtemp(prefix="answer-")
-    inlet, outlet = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(inlet)
-        child(line, outlet, folder)
-    os.close(outlet)
-    data, end = collect(inlet, time.monotonic() + job["limits"]["wall"])
-    os.close(inlet)
+        child(job_file, report, folder)
+    status = awaited(pid, time.monotonic() + wall)
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
+    late = status is None
+    if status is None:
+        _, status = os.waitpid(pid, 0)
     reap_orphans()
-    end = end if end != "done" else how_it_ended(status, data)
-    return {"id": job["id"], "end": end, "data": data.decode("ascii", "replace")}
+    remove(folder)
+    if late:
+        return "wall"
+    if not os.WIFSIGNALED(status):
+        return "done" if os.fstat(report).st_size else "died"
+    return "cpu" if os.WTERMSIG(status) == signal.SIGXCPU else "died"
 
 
-def collect(inlet: int, deadline: float) -> tuple[bytes, str]:
-    """All that the child sends until it closes, the deadline passes or it sends too much."""
-    data = bytearray()
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([inlet], [], [], left)[0]:
-            return bytes(data), "wall"
-        part = os.read(inlet, 1 << 20)
-        if not part:
-            return bytes(data), "done"
-        data += part
-        if len(data) > MAX_REPORT:
-            return b"", "size"
-
-
-def how_it_ended(status: int, data: bytes) -> str:
-    """The end of a child that closed its report."""
-    if data:
-        return "done"
-    killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return "cpu" if killed == signal.SIGXCPU else "died"
+def awaited(pid: int, deadline: float) -> int | None:
+    """The status of a child when it has ended, or None at the deadline."""
+    pause = 0.001
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    return None
 
 
 def reap_orphans() -> None:
@@ -293,6 +288,34 @@ def children() -> Iterator[int]:
     """The processes whose parent we are."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         yield from map(int, file.read().split())
+
+
+def remove(folder: str) -> None:
+    """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to."""
+    folders = [folder]
+    if SANDBOXED:
+        folders = [entry.path for top in ("/tmp", "/dev/shm") for entry in os.scandir(top)]
+    if folders == [folder] and not os.listdir(folder):
+        os.rmdir(folder)
+        return
+    for words in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        with contextlib.suppress(OSError):
+            subprocess.run([*words, "--", *folders], stderr=subprocess.DEVNULL, check=False)
+
+
+def condition() -> list[Any]:
+    """What an answer could change of this process, and of all that come after it."""
+    import resource
+
+    kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+    found: list[Any] = [resource.getrlimit(kind) for kind in kinds]
+    found.append(os.getpriority(os.PRIO_PROCESS, 0))
+    if sys.platform == "linux":
+        found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
+    for name in ("shm", "sem", "msg") if SANDBOXED else ():
+        with contextlib.suppress(OSError), open(f"/proc/sysvipc/{name}") as file:
+            found.append(len(file.readlines()))
+    return found
 
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -322,11 +345,19 @@ def main() -> None:
     control(PR_SET_DUMPABLE, 0)
     control(PR_SET_CHILD_SUBREAPER, 1)
     warm_up()
-    inlet, outlet = os.dup(0), os.dup(1)
-    answer = os.fdopen(outlet, "w")
-    print(json.dumps({"end": "ready"}), file=answer, flush=True)
-    for line in os.fdopen(inlet):
-        print(json.dumps(run_job(line)), file=answer, flush=True)
+    channel = socket.socket(fileno=os.dup(0))
+    before = condition()
+    channel.sendall(b'{"end": "ready"}\n')
+    while condition() == before:
+        line, files, _, _ = socket.recv_fds(channel, 4096, 2)
+        if not line:
+            return
+        asked = json.loads(line)
+        job_file, report = files
+        end = run_job(job_file, report, asked["wall"])
+        os.close(job_file)
+        os.close(report)
+        channel.sendall(json.dumps({"id": asked["id"], "end": end}).encode() + b"\n")
 
 
 if __name__ == "__main__":

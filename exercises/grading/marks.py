@@ -130,7 +130,8 @@ class Grader:
             name: {key: one.about.id for one in module.QUESTIONS for key in one.reference}
             for name, module in self.sets.items()
         }
-        self._servers: set[Server] = set()
+        self._local = threading.local()
+        self._servers: list[Server] = []
         self._stopped = False
         self._lock = threading.Lock()
         self._code = _code_digest()
@@ -157,9 +158,11 @@ class Grader:
             except BaseException:
                 self._stopped = True
                 pool.shutdown(wait=False, cancel_futures=True)
-                for server in list(self._servers):
-                    server.close()
                 raise
+            finally:
+                for server in self._servers:
+                    server.close()
+                self._servers, self._local = [], threading.local()
         return [results[entry.name] for entry in every]
 
     # --- one submission ---------------------------------------------------------------------------------
@@ -191,13 +194,8 @@ class Grader:
         except Unreadable as error:
             return Graded(entry.name, self._unreadable(entry, str(error)))
         module = self.sets[submission.set]
-        server = Server(self.isolation, self.limits)  # its own: nothing passes from one submission to another
-        self._servers.add(server)
-        try:
-            with server:
-                marks = [self._mark(entry, submission, question, server) for question in module.QUESTIONS]
-        finally:
-            self._servers.discard(server)
+        server = self._server()
+        marks = [self._mark(entry, submission, question, server) for question in module.QUESTIONS]
         other = submission.version and submission.version != module.VERSION
         note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
         return Graded(entry.name, marks, note)
@@ -252,6 +250,15 @@ class Grader:
     def _judged(self, question: Question, outcomes: list[Outcome]) -> Verdict:
         with self._lock:
             return question.judge(outcomes, self.seed)
+
+    def _server(self) -> Server:
+        """The server of this thread."""
+        if not hasattr(self._local, "server"):
+            self._local.server = Server(self.isolation, self.limits)
+            self._servers.append(self._local.server)
+            if self._stopped:  # after all others were closed
+                raise Closed("the run was stopped")
+        return self._local.server
 
     # --- what an earlier run did --------------------------------------------------------------------------
 

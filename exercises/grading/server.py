@@ -3,8 +3,8 @@
 import contextlib
 import json
 import os
-import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +15,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from linattn_exercises import plain
 from linattn_exercises.judging import Outcome
@@ -47,16 +47,17 @@ class Closed(RuntimeError):
 
 
 class Server:
-    """A process that runs the answers of one submission. It is started with the first job.
+    """A process that runs answers, started with the first job and again after it ended, until it is closed.
 
-    If an answer brings it down it is started again, until it is closed.
+    For each question it gets two open files: one with the job, and an empty one for the report. Nothing of
+    one answer is in its memory when it forks for the next.
     """
 
     def __init__(self, isolation: str, limits: Limits) -> None:
         self.isolation, self.limits = isolation, limits
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = ""
-        self._rest = b""
+        self._channel: socket.socket | None = None
         self._jobs = 0
         self._closed = False
 
@@ -73,17 +74,21 @@ class Server:
 
         With ``definitions`` only imports, definitions and assignments of the cells are run.
         """
-        calls = [
-            [c.name, [plain.encode(one) for one in c.arguments], any(b for _, b in c.bounds())] for c in cases
-        ]
-        job = {"cells": [list(c) for c in cells], "calls": calls, "limits": asdict(self.limits)}
-        report = self._report(job | {"definitions": definitions})
-        if report["end"] in ("lost", "died"):  # may have been the machine: once more
-            report = self._report(job | {"definitions": definitions})
-        if report["end"] != "done":
-            return [_stopped(self._reason(report["end"]))] * len(cases)
+        watched = [any(bound for _, bound in case.bounds()) for case in cases]
+        arguments = [[plain.encode(one) for one in case.arguments] for case in cases]
+        job = {
+            "cells": [list(cell) for cell in cells],
+            "calls": [[c.name, *more] for c, *more in zip(cases, arguments, watched, strict=True)],
+            "definitions": definitions,
+            "limits": asdict(self.limits),
+        }
+        end, data = self._run(job)
+        if end in ("lost", "died"):  # may have been the machine: once more
+            end, data = self._run(job)
+        if end != "done":
+            return [_stopped(self._reason(end))] * len(cases)
         try:
-            found = [decoded(one) for one in json.loads(report["data"])["outcomes"]]
+            found = [decoded(one) for one in json.loads(data)["outcomes"]]
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
             found = []
         if len(found) != len(cases):
@@ -97,14 +102,13 @@ class Server:
 
     def _stop(self) -> None:
         """End the process and all it started. Raises nothing: what an answer left may be hard to remove."""
-        process, folder = self._process, self._folder
-        self._process, self._folder, self._rest = None, "", b""
+        process, folder, channel = self._process, self._folder, self._channel
+        self._process, self._folder, self._channel = None, "", None
         if process:
             process.kill()
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError, AttributeError):
-                    pipe.close()  # type: ignore[union-attr]
+        if channel:
+            channel.close()
         if folder:
             for words in (["chmod", "-R", "u+rwX", folder], ["rm", "-rf", folder]):
                 with contextlib.suppress(OSError):
@@ -115,48 +119,57 @@ class Server:
         reasons = {
             "cpu": f"Stopped after {limits.cpu} seconds of processor time: a loop without end?",
             "wall": f"Stopped after {limits.wall} seconds: it waits for something, or loops without end.",
-            "size": "Stopped: it returned too much data.",
             "died": "The process that ran the answer ended before it reported; it was ended from inside, or "
             f"ran out of its {limits.memory // 10**6:,} MB of memory.",
             "lost": "The answer ended the process that runs answers.",
         }
         return reasons.get(end, "The answer could not be run.")
 
-    def _report(self, job: dict[str, Any]) -> dict[str, Any]:
-        try:
-            if self._process is None:
-                self._start()
-            if self._rest:
-                raise ValueError("report: the process says more than it was asked")
-            _, stdin, _ = self._started()
-            self._jobs += 1
-            stdin.write(json.dumps(job | {"id": self._jobs}).encode() + b"\n")
-            stdin.flush()
-            report = self._line(time.monotonic() + self.limits.wall + 15)
-            if report.get("id") != self._jobs or self._rest:
-                raise ValueError("report: not the one that was asked for")
-            return report
-        except (OSError, ValueError, TimeoutError):
+    def _run(self, job: dict[str, Any]) -> tuple[str, bytes]:
+        """Send a job; how it ended, and what its process wrote."""
+        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as report:
+            asked.write(json.dumps(job).encode())
+            asked.flush()
+            asked.seek(0)
+            try:
+                end = self._ended([asked.fileno(), report.fileno()])
+            except (OSError, ValueError, TimeoutError):
+                self._stop()
+                if self._closed:
+                    raise Closed("the run was stopped") from None
+                end = "lost"
+            return end, os.pread(report.fileno(), self.limits.file + 1, 0)
+
+    def _ended(self, files: list[int]) -> str:
+        if self._process is None or self._process.poll() is not None:
             self._stop()
-            if self._closed:
-                raise Closed("the run was stopped") from None
-            return {"end": "lost"}
+            self._start()
+        assert self._channel is not None
+        self._jobs += 1
+        line = json.dumps({"id": self._jobs, "wall": self.limits.wall}).encode()
+        socket.send_fds(self._channel, [line], files)
+        reply = self._line(self.limits.wall + 15)
+        if reply.get("id") != self._jobs:
+            raise ValueError("reply: not to what was asked")
+        return str(reply["end"])
 
     def _start(self) -> None:
         if self._closed:
             raise Closed("the run was stopped")
         self._folder = tempfile.mkdtemp(prefix="linattn-")
-        self._process = subprocess.Popen(
-            command(self.isolation),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(self._folder),
-            cwd=self._folder,
-            start_new_session=True,
-        )
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                command(self.isolation),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(self._folder),
+                cwd=self._folder,
+                start_new_session=True,
+            )
         try:
-            ready = self._line(time.monotonic() + START_SECONDS)
+            ready = self._line(START_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
             self._stop()
             if self._closed:
@@ -165,31 +178,25 @@ class Server:
         if ready != {"end": "ready"}:
             raise NoIsolation(f"isolation: got {ready!r} from the server, expected that it is ready")
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            raise OSError("the server is not running")
-        return process, process.stdin, process.stdout
-
-    def _line(self, deadline: float) -> dict[str, Any]:
-        """The next line from the server; TimeoutError after the deadline, OSError if it has ended."""
-        _, _, stdout = self._started()
-        pipe = stdout.fileno()
-        parts = [self._rest]
-        while b"\n" not in parts[-1]:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], min(left, 1.0))[0]:
-                if left <= 0 or self._closed:
-                    raise TimeoutError("no report")
+    def _line(self, seconds: float) -> dict[str, Any]:
+        """The next line from the server; TimeoutError if none comes in time, OSError if it has ended."""
+        deadline = time.monotonic() + seconds
+        line = b""
+        while not line.endswith(b"\n"):
+            if self._channel is None or time.monotonic() > deadline:
+                raise TimeoutError("no reply")
+            self._channel.settimeout(1.0)
+            try:
+                part = self._channel.recv(4096)
+            except TimeoutError:
                 continue
-            if not (part := os.read(pipe, 1 << 20)):
+            if not part:
                 raise OSError("the server has ended")
-            parts.append(part)
-        line, _, self._rest = b"".join(parts).partition(b"\n")
-        report = json.loads(line)
-        if not isinstance(report, dict) or "end" not in report:
-            raise ValueError("report: no dict with an end")
-        return report
+            line += part
+        reply = json.loads(line)
+        if not isinstance(reply, dict) or "end" not in reply:
+            raise ValueError("reply: no dict with an end")
+        return reply
 
 
 def _stopped(text: str) -> Outcome:

@@ -1,5 +1,6 @@
 """What an answer may try, and that it costs its own question and nothing else."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -73,6 +74,33 @@ def test_nothing_of_an_answer_lives_on(server, tmp_path):
     verdict(server, MERGE, tmp_path, {"q5": source})
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in listed
+
+
+def test_an_answer_finds_nothing_of_the_one_before_in_its_memory(server, tmp_path):
+    """A child inherits the memory of the process that forks it; that process must not have read any answer.
+
+    The scan knows the beginning of what it looks for and the hash of the rest, so that it does not find itself.
+    """
+    rest = "f the neighbour over there"
+    wanted = hashlib.sha256(rest.encode()).hexdigest()
+    verdict(server, MERGE, tmp_path, {"q5": f"# the colour o{rest}\n" * 50})
+    scan = f"""
+import ctypes, hashlib
+start_of_it, read, found = "the col" + "our o", 0, 0
+for line in open("/proc/self/maps"):
+    if "[heap]" in line:
+        start, stop = (int(number, 16) for number in line.split()[0].split("-"))
+        for at in range(start, stop, 1 << 20):
+            part = ctypes.string_at(at, min(1 << 20, stop - at))
+            read, place = read + len(part), part.find(start_of_it.encode())
+            while place >= 0:
+                tail = part[place + 12 : place + {12 + len(rest)}]
+                found += hashlib.sha256(tail).hexdigest() == "{wanted}"
+                place = part.find(start_of_it.encode(), place + 1)
+def merge(a, b):
+    raise ValueError(f"read {{read > 0}} found {{found}}")
+"""
+    assert "read True found 0" in verdict(server, MERGE, tmp_path, {"q5": scan})[1]
 
 
 def test_an_answer_finds_no_file_of_the_one_before(server, tmp_path):
