@@ -79,7 +79,7 @@ def test_nothing_of_an_answer_lives_on(server, tmp_path):
 def test_an_answer_finds_nothing_of_the_one_before_in_its_memory(server, tmp_path):
     """A child inherits the memory of the process that forks it; that process must not have read any answer.
 
-    The scan knows the beginning of what it looks for and the hash of the rest, so that it does not find itself.
+    The scan knows the beginning of what it looks for and the hash of the rest: it does not find itself.
     """
     rest = "f the neighbour over there"
     wanted = hashlib.sha256(rest.encode()).hexdigest()
