@@ -10,7 +10,7 @@ from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.questions import About, Case, asks
 
 
-VERSION = "d0da20cca728"
+VERSION = "09bef4aeb5ca"
 ABOUT = {
     "q1": About(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -111,6 +111,9 @@ def q2(rng):
     cases = [Case("fault", (), "", Exactly())]
     cases.append(Case("repaired", small, "T = 6"))
     cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    low = _two_futures(rng, 9, 0.0)
+    low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
+    cases.append(Case("repaired", low, "T = 9, visible scores near -1000"))
     return cases
 
 

@@ -95,7 +95,8 @@ def q1(rng):
 # - `"E"`: large scores overflow;
 # - `"F"`: the mask is transposed.
 #
-# Then repair it. The check includes a sequence in which some future key has a score of about 1000.
+# Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
+# ones of about $-1000$.
 
 # %% given q2
 def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
@@ -160,6 +161,9 @@ def q2(rng):
     cases = [Case("fault", (), "", Exactly())]
     cases.append(Case("repaired", small, "T = 6"))
     cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    low = _two_futures(rng, 9, 0.0)
+    low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
+    cases.append(Case("repaired", low, "T = 9, visible scores near -1000"))
     return cases
 
 # %% [markdown] q3 derive, 4 points, 20 minutes, level 2

@@ -2,15 +2,19 @@
 
 import math
 from itertools import combinations_with_replacement
+from pathlib import Path
 
 import pytest
 import torch
 from helpers import assert_close
 
+from linattn_book.exercises import read_master
 from linattn_exercises.ch01_softmax import check as softmax
 from linattn_exercises.ch02_linear import check as linear
-from linattn_ref import accounting, ops
+from linattn_ref import accounting, ops, results
 from linattn_ref.model import LanguageModel, ModelConfig
+
+ROOT = Path(__file__).parents[2]
 
 
 def heads(generator, T=37, K=4, V=3):
@@ -128,3 +132,17 @@ def test_break_even_is_the_first_length_at_which_the_cache_is_larger():
     T = linear.break_even(8, 6, 2, 4, 2)
     state = math.comb(10, 2) * 7 * 4
     assert (T - 1) * 14 * 2 <= state < T * 14 * 2
+
+
+def test_the_solution_of_the_leak_quotes_the_saved_measurement():
+    rows = {(row["model"], row["seed"]): row for row in results.load("late_mask")}
+    full = {
+        model: [f"{rows[model, seed]['full_bits']:.2f}" for seed in (0, 1)]
+        for model in ("right", "late mask")
+    }
+    prefix = {f"{rows['late mask', seed]['prefix_bits']:.1f}" for seed in (0, 1)}
+    text = read_master(ROOT / "exercises" / "ch01_softmax" / "master.py").text("solution", "q2")
+    assert " and ".join(full["late mask"]) in text
+    assert " and ".join(full["right"]) in text
+    assert prefix == {"4.2"}
+    assert "it needs 4.2" in text
