@@ -188,7 +188,9 @@ def zero_scores(q, k, v):
     return (q @ k.T * q.shape[-1] ** -0.5).tril().softmax(-1) @ v
 
 
-@mistake("q2", "A large negative number is not minus infinity: scores near -1000 are below it.", of="repaired")
+@mistake(
+    "q2", "A large negative number is not minus infinity: scores near -1000 are below it.", of="repaired"
+)
 def finite_mask(q, k, v):
     score = q @ k.T * q.shape[-1] ** -0.5
     return score.masked_fill(torch.ones_like(score).triu(1).bool(), -100.0).softmax(-1) @ v
