@@ -32,7 +32,8 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/python -m linattn_book.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
-	$(BIN)/python -m pytest tests -m "not browser" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests -m "not browser and not slow" -n 2
+	$(BIN)/python -m pytest tests -m slow
 	$(BIN)/python -m linattn_book.verify
 	$(MAKE) _build/.ok
 	$(BIN)/python -m pytest tests/book/test_pages.py -m browser

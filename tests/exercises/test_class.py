@@ -22,7 +22,7 @@ SIZE = 200
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists"}
 Row = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("grading")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 def stub_of(question: Question) -> str:

@@ -14,8 +14,6 @@ from linattn_exercises.grading.marks import Graded, Mark, entries, questions
 from linattn_exercises.grading.submissions import Unreadable, read
 from linattn_ref.cli import main
 
-pytestmark = pytest.mark.xdist_group("grading")
-
 NAMES = {
     name: {key: q.about.id for q in questions(name).values() for key in q.reference}
     for name in ("ch01_softmax", "ch02_linear")
@@ -26,7 +24,7 @@ TOTAL = sum(question.about.points for question in questions("ch01_softmax").valu
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return Grader(out, seed="s", limits=Limits(cpu=2, wall=10), jobs=1)
+    return Grader(out, seed="s", limits=Limits(cpu=2, wall=20), jobs=1)
 
 
 def write(path: Path, content: dict) -> Path:

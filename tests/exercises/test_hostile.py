@@ -18,14 +18,12 @@ from linattn_exercises.grading.server import Limits, Server, works
 from linattn_exercises.grading.submissions import read
 from linattn_exercises.questions import Question
 
-QUICK = Limits(cpu=1, wall=4, memory=200_000_000)
+QUICK = Limits(cpu=1, wall=8, memory=200_000_000)
 NAMES = {
     "ch01_softmax": {name: q.about.id for q in questions("ch01_softmax").values() for name in q.reference}
 }
 MERGE = questions("ch01_softmax")["q5"]
 TABLE = questions("ch01_softmax")["q2"]
-
-pytestmark = pytest.mark.xdist_group("grading")
 
 
 @pytest.fixture(scope="module", params=["process", "bubblewrap"])
