@@ -295,12 +295,21 @@ def remove(folder: str) -> None:
     folders = [folder]
     if SANDBOXED:
         folders = [entry.path for top in ("/tmp", "/dev/shm") for entry in os.scandir(top)]
-    if folders == [folder] and not os.listdir(folder):
-        os.rmdir(folder)
-        return
-    for words in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        with contextlib.suppress(OSError):
-            subprocess.run([*words, "--", *folders], stderr=subprocess.DEVNULL, check=False)
+    left = []
+    for path in folders:
+        try:
+            os.rmdir(path)
+        except OSError:
+            left.append(path)
+    for words in (
+        ["rm", "-rf"],
+        ["chmod", "-R", "u+rwX"],
+        ["rm", "-rf"],
+    ):  # modes only where they are in the way
+        left = [path for path in left if os.path.lexists(path)]
+        if left:
+            with contextlib.suppress(OSError):
+                subprocess.run([*words, "--", *left], stderr=subprocess.DEVNULL, check=False)
 
 
 def condition() -> list[Any]:

@@ -110,7 +110,7 @@ class Server:
         if channel:
             channel.close()
         if folder:
-            for words in (["chmod", "-R", "u+rwX", folder], ["rm", "-rf", folder]):
+            for words in (["rm", "-rf", folder], ["chmod", "-R", "u+rwX", folder], ["rm", "-rf", folder]):
                 with contextlib.suppress(OSError):
                     subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 

@@ -19,7 +19,7 @@ from linattn_exercises.grading.marks import questions
 from linattn_exercises.questions import Question
 
 SIZE = 200
-SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists"}
+SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
 Row = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
