@@ -4,12 +4,11 @@ The same ``Question`` judges in a reader's notebook (``check.q1(answer)``, input
 the grader (outcomes from an isolated process, inputs from a secret seed).
 """
 
-import ast
 import hashlib
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,11 +17,12 @@ import numpy as np
 
 from linattn_exercises.judging import Close, Comparison, Outcome
 from linattn_exercises.plain import call, decode, encode
+from linattn_exercises.reading import names_used
 
 CLOSE = Close()
 PUBLIC_SEED = "public"
-MAX_CODE = 200_000  # characters of a cell
 MAX_MESSAGE = 1_000  # characters before the hint
+NO_NOISE = "is the formula to twelve digits; a measurement has noise."
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 
@@ -49,6 +49,7 @@ class Case:
         accept: how the result is compared.
         against: what gives the expected result, if not ``name`` itself: another function of the reference,
             and the arguments it is called with.
+        unlike: said if the result *is* the expected one, for a call that must not give it.
         entries: of the largest tensor that torch may make in this call; 0 is any size.
         operations: that torch may do in this call; 0 is any number.
         hint: said when the case fails and no planted mistake fits.
@@ -59,6 +60,7 @@ class Case:
     says: str = ""
     accept: Comparison = CLOSE
     against: tuple[str, tuple[Any, ...]] | None = None
+    unlike: str = ""
     entries: int = 0
     operations: int = 0
     hint: str = ""
@@ -174,7 +176,10 @@ class Question:
     def forbidden(self, sources: Sequence[str]) -> str:
         """What to say about code that uses a library function which would answer the question, or nothing."""
         used = {
-            name for name in _used(sources, self.reference) for part in self.banned if part in name.lower()
+            name
+            for name in names_used(sources, self.reference)
+            for part in self.banned
+            if part in name.lower()
         }
         listed = ", ".join(f"`{name}`" for name in sorted(used)[:5])
         return f"This question asks for your own code, without {listed}." if used else ""
@@ -191,7 +196,7 @@ class Question:
     def _resembles(self, prepared: Prepared, outcome: Outcome, number: int) -> Planted | None:
         """The one mistake that gives the same on the first case that failed, if there is one and no other."""
         case = prepared.cases[number]
-        if not isinstance(case.accept, Close) or "value" not in outcome:
+        if not isinstance(case.accept, Close) or case.unlike or "value" not in outcome:
             return None
         alike = [
             one
@@ -242,7 +247,10 @@ def _fault(case: Case, outcome: Outcome, want: Any) -> tuple[str, str] | None:
         return _failed(case, outcome, inputs), ""
     if outcome["value"] is None:
         return f"`{case.name}` is not answered yet: it gave None.", ""
-    if found := case.accept.difference(outcome["value"], want):
+    found = case.accept.difference(outcome["value"], want)
+    if case.unlike:
+        return None if found else (f"{inputs}`{case.name}` {case.unlike}", "")
+    if found:
         return f"{inputs}`{case.name}` {found}", found.hint
     did = {"entries": "made a tensor of {:,} entries", "operations": "took {:,} torch operations"}
     for name, bound in case.bounds():
@@ -262,19 +270,17 @@ def _failed(case: Case, outcome: Outcome, inputs: str) -> str:
         return text
     if error == "MemoryError" or "allocate memory" in text:
         return f"{inputs}`{case.name}` needs more memory than it may use."
+    raised = f"raised {error}{f' in the line `{line}`' if line else ''}: {text}".rstrip(": ")
     if outcome.get("missing"):
-        where = f" in the line `{line}`" if line else ""
-        return (
-            f"`{outcome['missing']}` is not defined: its cell raised {error}{where}: {text}".rstrip(": ")
-            + "."
-        )
+        return f"`{outcome['missing']}` is not defined: its cell {raised}."
     if error == "TypeError" and text.startswith("returned"):
         return f"{inputs}`{case.name}` {text}."
-    where = f" in the line `{line}`" if line else ""
-    return f"{inputs}`{case.name}` raised {error}{where}: {text}".rstrip(": ") + "."
+    return f"{inputs}`{case.name}` {raised}."
 
 
 def _alike(case: Case, outcome: Outcome, wrong: Outcome) -> bool:
+    if case.unlike:
+        return True  # every other result will do, so this one tells nothing
     if "value" in outcome and "value" in wrong:
         excess = [[one[name] > bound > 0 for name, bound in case.bounds()] for one in (outcome, wrong)]
         return excess[0] == excess[1] and case.accept.difference(outcome["value"], wrong["value"]) is None
@@ -310,40 +316,3 @@ def _source(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         return ""
-
-
-def _used(sources: Sequence[str], asked: Iterable[str]) -> set[str]:
-    """Library names that the asked functions use, themselves or through what the same code defines."""
-    defined: dict[str, list[ast.AST]] = {}
-    for node in (node for source in sources for node in _nodes(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            defined.setdefault(node.name, []).extend(node.body)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                for one in ast.walk(target):
-                    if isinstance(one, ast.Name):
-                        defined.setdefault(one.id, []).append(node.value)
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                defined.setdefault(alias.asname or alias.name, []).append(
-                    ast.Attribute(ast.Name("module"), alias.name)
-                )
-    found: set[str] = set()
-    seen: set[str] = set()
-    names = set(asked)
-    while names:
-        seen |= names
-        inside = [one for name in names for node in defined.get(name, []) for one in ast.walk(node)]
-        found |= {one.attr for one in inside if isinstance(one, ast.Attribute)}
-        mentioned = {one.id for one in inside if isinstance(one, ast.Name)}
-        found |= mentioned - set(defined)
-        names = mentioned & set(defined) - seen
-    return found
-
-
-def _nodes(source: str) -> list[ast.AST]:
-    """All nodes of a source; none if it does not parse, or is too long to be an answer."""
-    try:
-        return list(ast.walk(ast.parse(source))) if len(source) <= MAX_CODE else []
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []

@@ -8,15 +8,16 @@ import csv
 import hashlib
 import io
 import json
-import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import nn
+
+from linattn_ref.files import write_atomically
 
 
 class Row(TypedDict):
@@ -65,7 +66,7 @@ def save_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
         "generator": state.generator.get_state(),
         "rows": state.rows,
     }
-    atomic_write(path, lambda file: torch.save(content, file))
+    write_atomically({path: lambda file: torch.save(content, file)})
 
 
 def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mapping[str, str]]) -> None:
@@ -97,30 +98,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     writer = csv.DictWriter(text, fieldnames=list(Row.__annotations__), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    atomic_write(path, lambda file: file.write(text.getvalue().encode()))
-
-
-def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Call ``write(file)`` on a new file and put it in the place of ``path`` only when it is complete.
-
-    Folders on the way are made. If anything fails, ``path`` is as it was and the partial file is removed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())  # the bytes are on the disk before the name is
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    if os.name == "posix":  # the new name is on the disk, too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    write_atomically({path: text.getvalue()})
 
 
 def _hash(identity: Mapping[str, Mapping[str, str]]) -> str:

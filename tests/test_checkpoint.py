@@ -28,7 +28,8 @@ from tiny_training import (
 from torch import nn
 
 import linattn_ref.checkpoint as checkpoint_module
-from linattn_ref.checkpoint import Row, atomic_write, write_rows
+from linattn_ref.checkpoint import Row, write_rows
+from linattn_ref.files import write_atomically
 from linattn_ref.train import train
 
 
@@ -132,11 +133,12 @@ def test_bytes_reach_the_disk_before_the_name_does(tmp_path: Path, monkeypatch: 
         order.append(f"replace at {source.stat().st_size} bytes")
         real_replace(source, target)
 
-    monkeypatch.setattr(checkpoint_module.os, "fsync", fsync)
-    monkeypatch.setattr(checkpoint_module.os, "replace", replace)
-    atomic_write(tmp_path / "file", lambda file: file.write(b"12345"))
-    assert order[:2] == ["fsync", "replace at 5 bytes"]
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_atomically({tmp_path / "file": lambda file: file.write(b"12345"), tmp_path / "text": "words"})
+    assert order == ["fsync", "fsync", "replace at 5 bytes", "replace at 5 bytes", "fsync"]
     assert (tmp_path / "file").read_bytes() == b"12345"
+    assert (tmp_path / "text").read_text() == "words"
 
 
 def test_rows_as_csv_have_a_header_and_empty_cells_for_none(tmp_path: Path) -> None:

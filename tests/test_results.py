@@ -109,16 +109,15 @@ def test_an_error_while_writing_leaves_both_files_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path)
-    before, write, calls = contents(tmp_path), Path.write_text, []
+    before, flush, calls = contents(tmp_path), os.fsync, []
 
-    def full_disk(path: Path, text: str, *arguments: Any, **options: Any) -> int:
-        calls.append(path)
+    def full_disk(number: int) -> None:
+        calls.append(number)
         if len(calls) == 2:
-            write(path, text[: len(text) // 2], *arguments, **options)
             raise OSError("no space left on device")
-        return write(path, text, *arguments, **options)
+        flush(number)
 
-    monkeypatch.setattr(Path, "write_text", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space"):
         save(tmp_path, ROWS[:1])
     assert contents(tmp_path) == before

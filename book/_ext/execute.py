@@ -20,7 +20,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-from .notebooks import KERNEL_ENV, chapters, dump_notebook, find_root, read_notebook, write_atomically
+from linattn_ref.files import write_atomically
+
+from .notebooks import KERNEL_ENV, chapters, dump_notebook, find_root, read_notebook
 
 CELL_TIMEOUT = 120  # seconds
 MAX_BYTES = 1_500_000
@@ -79,7 +81,7 @@ def execute(path: Path, limit: float = 60.0, store: bool = True) -> float:
     if size > MAX_BYTES:
         raise ChapterError(f"{path.name}: {size:,} bytes with outputs, expected at most {MAX_BYTES:,}")
     if store:
-        write_atomically(path, text)
+        write_atomically({path: text})
     return seconds
 
 
@@ -110,7 +112,7 @@ def record(times: Path, seconds: dict[str, float], machine: dict[str, str | int]
     row = {key: value for key, value in machine.items() if key != "device_class"}
     for stem, value in seconds.items():
         rows.setdefault(stem, {})[machine["device_class"]] = {"seconds": round(value, 1), **row}
-    write_atomically(times, json.dumps(rows, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_atomically({times: json.dumps(rows, indent=1, sort_keys=True, ensure_ascii=False) + "\n"})
 
 
 def main() -> None:

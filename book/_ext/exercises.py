@@ -27,8 +27,10 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from linattn_ref.files import write_atomically
+
 from .execute import KERNELSPEC, LANGUAGE
-from .notebooks import chapters, dump_notebook, find_root, read_notebook, write_atomically
+from .notebooks import chapters, dump_notebook, find_root, read_notebook
 from .repository import COLAB, address, setup_source
 
 ROLES = ("intro", "setup", "checks", "given", "answer", "solution")
@@ -271,9 +273,9 @@ def list_cell(master: Master, url: str) -> str:
     total = sum(q.minutes for q in master.questions), sum(q.points for q in master.questions)
     return (
         "These stand in the text where they belong. Solve them in the notebook, which says at once whether "
-        "an answer is right and, if it is not, where it goes wrong first: "
-        f"[open it in Colab]({colab(master, url, 'student')}), or "
-        f"{{download}}`download it <../exercises/{master.name}/student.ipynb>`.\n\n"
+        "an answer is right and, if it is not, where it goes wrong first.\n\n"
+        f"[Open in Colab]({colab(master, url, 'student')}) "
+        f"{{download}}`Download <../exercises/{master.name}/student.ipynb>`\n\n"
         "| exercise | kind, level | min. | points |\n| --- | --- | ---: | ---: |\n"
         f"{rows}\n| together | | {total[0]} | {total[1]} |"
     )
@@ -318,9 +320,10 @@ def missing(root: Path) -> list[str]:
 
 def write(root: Path) -> None:
     """Write what differs."""
-    for path, text in generated(root).items():
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            write_atomically(path, text)
+    texts = generated(root).items()
+    write_atomically(
+        {path: text for path, text in texts if not path.is_file() or path.read_text("utf-8") != text}
+    )
 
 
 def check(root: Path) -> list[str]:

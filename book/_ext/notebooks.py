@@ -1,9 +1,7 @@
 """The chapters as files: find, read, write and count them. What the other tools of the book share."""
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,19 +49,6 @@ def dump_notebook(notebook: NotebookNode) -> str:
     except nbformat.ValidationError as error:
         raise ValueError(f"notebook: not valid nbformat 4.5: {error}") from error
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a whole file or nothing: a temporary file beside it, then one rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:

@@ -14,15 +14,9 @@ from pathlib import Path
 import yaml
 from nbformat import NotebookNode
 
-from .notebooks import (
-    chapters,
-    code_cells,
-    dump_notebook,
-    find_root,
-    read_notebook,
-    tags,
-    write_atomically,
-)
+from linattn_ref.files import write_atomically
+
+from .notebooks import chapters, code_cells, dump_notebook, find_root, read_notebook, tags
 
 COLAB = "https://colab.research.google.com/github/"
 _NAME = r"[\w.-]+/[\w.-]*\w"
@@ -124,17 +118,18 @@ def check(root: Path) -> list[str]:
 def stamp(root: Path, url: str) -> None:
     """Make `url` the address: in everything that repeats it, and last in _config.yml."""
     old, new = address(root), validated(url)
+    stamped: dict[Path, str] = {}
     for path in chapters(root):
         notebook = read_notebook(path)
         stamp_notebook(notebook, path.name, new)
-        write_atomically(path, dump_notebook(notebook))
+        stamped[path] = dump_notebook(notebook)
     for path in text_files(root):
-        write_atomically(path, stamp_text(path.read_text(encoding="utf-8"), old, new))
+        stamped[path] = stamp_text(path.read_text(encoding="utf-8"), old, new)
     config = root / "_config.yml"
     text, count = _URL_LINE.subn(lambda found: found[1] + new, config.read_text(encoding="utf-8"), count=1)
     if count != 1:
         raise ValueError("_config.yml: no line `url:` below `repository:`, expected one")
-    write_atomically(config, text)
+    write_atomically(stamped | {config: text})
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from linattn_ref.files import write_atomically
+
 from .notebooks import (
     CHECKED,
     chapters,
@@ -20,7 +22,6 @@ from .notebooks import (
     read_notebook,
     tags,
     title,
-    write_atomically,
 )
 
 PACKAGES = (
@@ -120,7 +121,7 @@ def main() -> None:
     except (FileNotFoundError, ValueError) as error:
         sys.exit(str(error))
     if not arguments.check:
-        write_atomically(file, text)
+        write_atomically({file: text})
     elif not file.is_file() or file.read_text(encoding="utf-8") != text:
         sys.exit("book/status.md is out of date; python -m linattn_book.status writes it anew")
 

@@ -19,7 +19,7 @@ import torch
 
 # %% checks
 from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.questions import About, Case, asks
+from linattn_exercises.questions import NO_NOISE, About, Case, asks
 
 # %% [markdown] q1 measure, 3 points, 15 minutes, level 2
 # ## What the square root assumes
@@ -74,10 +74,12 @@ def q1(rng):
     cases = []
     for K, rho in pairs:
         says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
-        samples = max(10_000, 80_000 // K)
+        samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
         measured = ("measured_size", (K, rho, 4 * samples, seed))
-        cases.append(Case("predicted_size", (K, rho), says, Within(1.03), measured))
+        cases.append(Case(*formula, says, Within(1.03), measured, entries=16))
         cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
+        few = f"{says}, 50 samples"
+        cases.append(Case("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
     return cases
 
 # %% [markdown] q2 diagnose, 3 points, 10 minutes, level 1

@@ -66,6 +66,18 @@ def already_scaled(K, rho):
     return math.sqrt(rho**2 * K + 1 + rho**2)
 
 
+@mistake("q1", "Samples are a measurement. The prediction is a formula in K and rho.", of="predicted_size")
+def prediction_by_samples(K, rho):
+    gen = torch.Generator().manual_seed(0)
+    k, n = torch.randn(2, 160_000 // K, K, generator=gen, dtype=torch.float64)
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
+
+
+@mistake("q1", "The formula is the prediction. Draw the vectors and measure.", of="measured_size")
+def formula_as_measurement(K, rho, samples, seed):
+    return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))
+
+
 @mistake("q1", "That is the mean of |q . k|. Square first, take the mean, then the root.", of="measured_size")
 def mean_of_sizes(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)

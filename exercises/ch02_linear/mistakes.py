@@ -509,6 +509,11 @@ def as_many_as_entries(K, H, accuracy):
     return H * K
 
 
+@mistake("q4", "The formula is the prediction. Draw keys and values, and count.", of="measured_pairs")
+def formula_as_measurement(K, H, accuracy, seed):
+    return 1 + H * K / NormalDist().inv_cdf(accuracy) ** 2
+
+
 @mistake(
     "q4",
     "All heads have the same keys here. Then they make the same error, and averaging does nothing.",

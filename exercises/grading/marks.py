@@ -20,6 +20,7 @@ from linattn_exercises.grading.server import Closed, Limits, NoIsolation, Server
 from linattn_exercises.grading.submissions import MAX_BYTES, Submission, Unreadable, read
 from linattn_exercises.judging import Outcome
 from linattn_exercises.questions import Question, Verdict
+from linattn_ref.files import write_atomically
 
 RUN = "run.json"
 KEPT = "kept"
@@ -178,7 +179,7 @@ class Grader:
                 "note": graded.note,
                 "marks": [mark._asdict() for mark in graded.marks],
             }
-            write_atomically(self._file(entry), json.dumps(content, indent=1) + "\n")
+            write_atomically({self._file(entry): json.dumps(content, indent=1) + "\n"})
             return graded
         except (Closed, NoIsolation):
             raise
@@ -294,7 +295,7 @@ class Grader:
         except (OSError, ValueError, KeyError, TypeError):
             pass
         seed = secrets.token_hex(16)
-        write_atomically(file, json.dumps({"seed": seed}) + "\n")
+        write_atomically({file: json.dumps({"seed": seed}) + "\n"})
         file.chmod(0o600)
         return seed
 
@@ -304,17 +305,6 @@ def _code_digest() -> str:
     files = sorted(folder.rglob("*.py"))
     parts = [f"{file.relative_to(folder).as_posix()}\0{file.read_text('utf-8')}" for file in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """A whole file or nothing."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def questions(name: str) -> dict[str, Question]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from linattn_exercises import SETS, plain
 from linattn_exercises.grading.answers import without_magics
-from linattn_exercises.questions import MAX_CODE
+from linattn_exercises.reading import MAX_CODE
 
 MAX_BYTES = 20_000_000
 HEADING = re.compile(r"(?m)^#{1,3} +Question +(\d+)\b")

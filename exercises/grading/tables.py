@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from linattn_exercises.grading.marks import Graded, Mark, questions, write_atomically
+from linattn_exercises.grading.marks import Graded, Mark, questions
+from linattn_ref.files import write_atomically
 
 FEEDBACK = "feedback"
 
@@ -27,16 +28,20 @@ section { border-top: 1px solid var(--line); padding: 1rem 0 }
 
 
 def write(out: Path, every: Sequence[Graded]) -> None:
-    """Write all tables and pages; each file whole or not at all."""
+    """Write all tables and pages, or none."""
     marks = [mark for graded in every for mark in graded.marks]
     rows = [mark._asdict() for mark in marks]
-    write_atomically(out / "marks.csv", _csv(Mark._fields, marks))
-    write_atomically(out / "marks.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     header = ("submission", "chapter", "points", "max_points")
-    write_atomically(out / "totals.csv", _csv(header, map(_total, every)))
-    (out / FEEDBACK).mkdir(exist_ok=True)
-    for graded, name in zip(every, pages([one.name for one in every]), strict=True):
-        write_atomically(out / FEEDBACK / name, page(graded))
+    names = pages([graded.name for graded in every])
+    feedback = {out / FEEDBACK / name: page(graded) for graded, name in zip(every, names, strict=True)}
+    write_atomically(
+        {
+            out / "marks.csv": _csv(Mark._fields, marks),
+            out / "marks.json": json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
+            out / "totals.csv": _csv(header, map(_total, every)),
+            **feedback,
+        }
+    )
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,8 @@ from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
+
+from linattn_ref.files import write_atomically
 
 __all__ = ["describe", "load", "names", "provenance", "save", "source_hash"]
 
@@ -97,7 +98,7 @@ def save(
     target = Path(__file__).parent if directory is None else directory
     index = dict(sorted((_index(target) | {name: entry}).items()))
     index_text = json.dumps(index, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    _replace({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
+    write_atomically({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
 
 
 def source_hash(paths: Iterable[str | Path]) -> str:
@@ -181,19 +182,6 @@ def _written(value: Any, where: str) -> str:
         return value
     _require(math.isfinite(value), where, value, "a finite number, or None for a missing one")
     return repr(value)
-
-
-def _replace(texts: dict[Path, str]) -> None:
-    """Write all files beside their targets first; only then put each in place."""
-    parts = {path.with_name(f".{path.name}.{os.getpid()}"): path for path in texts}
-    try:
-        for part, path in parts.items():
-            part.write_text(texts[path], "utf-8", newline="\n")
-        for part, path in parts.items():
-            os.replace(part, path)
-    finally:
-        for part in parts:
-            part.unlink(missing_ok=True)
 
 
 def _device() -> str:

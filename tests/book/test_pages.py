@@ -205,7 +205,7 @@ def test_colab_opens_the_chapter_and_its_exercises(browser: Browser, site: str) 
         places = {link.split("/blob/main/")[1] for link in links}
         assert places == {"chapters/02_linear_attention.ipynb", "exercises/ch02_linear/student.ipynb"}
         with page.expect_download() as download:
-            page.get_by_role("link", name="download it").click()
+            page.get_by_role("link", name="Download").click()
         assert '"set": "ch02_linear"' in download.value.path().read_text()
     finally:
         page.close()
