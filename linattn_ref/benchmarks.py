@@ -245,7 +245,7 @@ def late_mask(reduced: bool) -> Rows:
 
 OPS = ("ops", "measure.py", "shapes.py", "benchmarks.py")
 MODELS = (*OPS, "mixers", "accounting.py", "backend.py", "config.py", "model.py")
-TRAINING = (*MODELS, "tasks", "checkpoint.py", "distributed.py", "train.py", "train_config.py")
+TRAINING = (*MODELS, "tasks", "files.py", "checkpoint.py", "distributed.py", "train.py", "train_config.py")
 TRAINING_COLUMNS = {
     "model": "which model",
     "lr": "peak learning rate of AdamW",
