@@ -45,6 +45,7 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
     _spec.loader.exec_module(plain)
 
 SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
+SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
 COMMON = "linattn_exercises"  # not available to an answer while it is marked
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
@@ -294,7 +295,7 @@ def remove(folder: str) -> None:
     """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to."""
     folders = [folder]
     if SANDBOXED:
-        folders = [entry.path for top in ("/tmp", "/dev/shm") for entry in os.scandir(top)]
+        folders = [entry.path for top in SCRATCH for entry in os.scandir(top)]
     left = []
     for path in folders:
         try:

@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import Any
 
 from linattn_exercises import plain
+from linattn_exercises.grading.answers import SCRATCH
 from linattn_exercises.judging import Outcome
 from linattn_exercises.questions import Case, decoded
 
 ISOLATIONS = ("auto", "bubblewrap", "process")
 PACKAGE = Path(plain.__file__).parent
 START_SECONDS = 120.0
-SCRATCH = 64_000_000  # bytes a sandbox has for files
+SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders
 
 
 class NoIsolation(RuntimeError):
@@ -237,18 +238,19 @@ def _bubblewrap(scripts: dict[Path, str]) -> list[str]:
     """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
-    for path in ("/tmp", "/dev/shm"):
-        words += ["--size", str(SCRATCH), "--tmpfs", path]
+    words += ["--tmpfs", "/tmp"]  # what we need may lie in there
+    for path in SCRATCH:
+        words += ["--size", str(SCRATCH_BYTES), "--tmpfs", path]
     for path in _needed():
         words += ["--ro-bind", path, path]
     if any(PACKAGE.is_relative_to(path) for path in _needed()):
         words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]  # installed where Python looks
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
-    words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-    for name, value in {**_environment("/tmp"), "LINATTN_SANDBOX": "1"}.items():
+    words += ["--remount-ro", "/dev", "--remount-ro", "/tmp", "--remount-ro", "/"]
+    for name, value in {**_environment(SCRATCH[0]), "LINATTN_SANDBOX": "1"}.items():
         words += ["--setenv", name, value]
-    return [*words, "--chdir", "/tmp"]
+    return [*words, "--chdir", SCRATCH[0]]
 
 
 def _packages() -> list[str]:
