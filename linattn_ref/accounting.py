@@ -6,6 +6,7 @@ paper's closed form adds rotary positions and the product in the gated MLP, its 
 """
 
 import torch
+from torch import nn
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers import mixer_of
@@ -14,11 +15,16 @@ from linattn_ref.model import LanguageModel
 
 def n_parameters(config: ModelConfig, embedding: bool = True) -> int:
     """Parameters of the model as built; ``embedding=False`` leaves out embedding and output layer."""
-    with torch.device("meta"):
-        model = LanguageModel(config)
+    model = _on_meta(config)
     total = sum(p.numel() for p in model.parameters())
     outside = model.embedding.weight.numel() * (1 if config.tie_embeddings else 2)
     return total if embedding else total - outside
+
+
+def _on_meta(config: ModelConfig) -> LanguageModel:
+    """The model without its numbers."""
+    with torch.device("meta"):
+        return LanguageModel(config)
 
 
 def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) -> float:
@@ -41,14 +47,16 @@ def flops_exact(config: ModelConfig, seq_len: int) -> int:
     """Matmul FLOPs of forward and backward on one sequence, from the real widths, as torch counts them.
 
     The output layer is included, the embedding look-up is free. (At one token torch counts less: there it
-    takes outer products and products with one row to be no matrix products.)
+    takes outer products and products with one row to be no matrix products. Decays per channel, triangular
+    systems, scans and cosFormer2's positions are no matrix products either; each mixer says what it counts.)
     """
     if seq_len < 1:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
-    d, T = config.d_model, seq_len
-    projections = 2 * T * (4 * d * d + 3 * d * config.ff_width)
-    mixing = mixer_of(config).mixing_flops(config, T)
-    return 3 * (config.n_layers * (projections + mixing) + 2 * T * d * config.vocab_size)
+    model, T = _on_meta(config), seq_len
+    projections = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
+    mixer = mixer_of(config)
+    mixing = config.n_layers * mixer.mixing_flops(config, T) + mixer.front_flops(config, T)
+    return 3 * (2 * T * projections + mixing)
 
 
 def state_bytes(
@@ -59,4 +67,5 @@ def state_bytes(
         raise ValueError(f"seq_len: got {seq_len}, expected at least 0")
     mixer = mixer_of(config)
     width = torch.promote_types(dtype, torch.float32).itemsize if mixer.state_in_float32 else dtype.itemsize
-    return batch_size * config.n_layers * mixer.state_numel(config, seq_len) * width
+    numbers = config.n_layers * mixer.state_numel(config, seq_len) + mixer.front_numel(config)
+    return batch_size * numbers * width

@@ -25,6 +25,11 @@ class ModelConfig:
         normaliser: the linear mixer divides by the sum of its scores ("denominator") or normalises the
             output of each head ("norm", as later models do).
         max_length: cosFormer's M; longer sequences raise.
+        tnl_decay: "code" or "printed", see ``mixers.tnl``.
+        state_size: numbers N in the state of a channel (Mamba, S4D, H3), or of a head's keys (Mamba-2); 0 is
+            as published.
+        hold: how Mamba discretises B, "euler" or "exact", see ``ops.associative_selective_scan``.
+        beta_max: largest write strength of the delta rule, 1 or 2.
         rope_base: see ``ops.rotate``.
         norm_eps: epsilon of every RMSNorm.
         activation: of the gated MLP: "silu" (SwiGLU) or "none" (SGLU).
@@ -42,6 +47,10 @@ class ModelConfig:
     feature_map: str = "elu_plus_one"
     normaliser: Normaliser = "denominator"
     max_length: int = 8192
+    tnl_decay: Literal["code", "printed"] = "code"
+    state_size: int = 0
+    hold: Literal["euler", "exact"] = "euler"
+    beta_max: float = 1.0
     rope_base: float = 10_000.0
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
@@ -52,14 +61,23 @@ class ModelConfig:
         for name in ("d_model", "n_layers", "n_heads", "vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
-        if self.d_ff < 0:
-            raise ValueError(f"d_ff: got {self.d_ff}, expected at least 0")
+        for name in ("d_ff", "state_size"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 0")
+        if not 0 < self.beta_max <= 2:
+            raise ValueError(f"beta_max: got {self.beta_max}, expected above 0 and at most 2")
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model: got {self.d_model}, expected a multiple of n_heads = {self.n_heads}")
         if self.feature_map not in FEATURE_MAPS:
             raise ValueError(f"feature_map: got {self.feature_map!r}, expected one of {sorted(FEATURE_MAPS)}")
-        allowed = {"positions": ("rope", "sinusoidal", "none", ""), "normaliser": ("denominator", "norm")}
-        for name, values in (allowed | {"activation": ("silu", "none")}).items():
+        allowed: dict[str, tuple[str, ...]] = {
+            "positions": ("rope", "sinusoidal", "none", ""),
+            "normaliser": ("denominator", "norm"),
+            "activation": ("silu", "none"),
+            "tnl_decay": ("code", "printed"),
+            "hold": ("euler", "exact"),
+        }
+        for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name}: got {getattr(self, name)!r}, expected one of {values}")
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ from linattn_ref.shapes import Float, Int, Tensor
 
 __all__ = ["PAPER_SIZES", "Block", "GatedMLP", "LanguageModel", "ModelConfig", "generate", "paper_config"]
 
-ModelState = tuple[int, tuple[State, ...]]  # tokens so far, and the state of every layer
+ModelState = tuple[Any, tuple[State, ...]]  # tokens so far (and the front's state), and every layer's state
 
 
 class GatedMLP(nn.Module):
@@ -35,10 +36,10 @@ class GatedMLP(nn.Module):
 class Block(nn.Module):
     """x + mixer(norm(x)), then x + mlp(norm(x)): pre-norm, RMSNorm."""
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.mixer = mixer_of(config)(config, layer)
+        self.mixer = mixer_of(config)(config, layer, shared)
         self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.mlp = GatedMLP(config)
 
@@ -54,10 +55,12 @@ class LanguageModel(nn.Module):
     """``model(tokens [B, T], state=None) -> (logits [B, T, vocab], state)``.
 
     One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits.
-    The state is ``(front, layers)``: the number of tokens so far, and one tuple per layer.
+    The state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
+    the mixer has one), and one tuple per layer. What all layers learn together is ``shared``.
 
     Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
-    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1.
+    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; what a mixer calls
+    special keeps its values.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -66,7 +69,10 @@ class LanguageModel(nn.Module):
             config = replace(config, positions=mixer_of(config).default_positions)  # type: ignore[arg-type]
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        mixer = mixer_of(config)
+        self.front = mixer.front_module(config)  # cosFormer2's positions
+        self.shared = mixer.shared_module(config)  # HGRN2's bounds
+        self.blocks = nn.ModuleList(Block(config, layer, self.shared) for layer in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.initialise()
@@ -75,7 +81,7 @@ class LanguageModel(nn.Module):
 
     def initialise(self) -> None:
         for name, parameter in self.named_parameters():
-            if parameter.ndim >= 2:
+            if parameter.ndim >= 2 and not hasattr(parameter, "special"):
                 writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
 
@@ -86,15 +92,19 @@ class LanguageModel(nn.Module):
             raise ValueError(
                 f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T], T >= 1"
             )
-        start, layers = state or (0, (None,) * len(self.blocks))
+        front, layers = state or (0, (None,) * len(self.blocks))
+        start, memory = front if isinstance(front, tuple) else (front, None)
         x = self.embedding(tokens)
         if self.config.positions == "sinusoidal":
             x = x + 0.02 * sinusoids(positions(x, start), x.shape[-1]).to(x.dtype)
+        if self.front is not None:
+            x, memory = self.front(x, memory)
         new_layers = []
         for block, layer in zip(self.blocks, layers, strict=True):
             x, layer = block(x, layer)
             new_layers.append(layer)
-        return self.head(self.norm(x)), (start + tokens.shape[1], tuple(new_layers))
+        read = start + tokens.shape[1]
+        return self.head(self.norm(x)), (read if memory is None else (read, memory), tuple(new_layers))
 
 
 def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:

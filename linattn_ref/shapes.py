@@ -10,11 +10,13 @@ H       heads
 K       key and query width per head
 V       value width per head
 C       chunk length
-N       number of chunks
-D       model width
+M       number of chunks
+N       numbers in the state of one channel (state space models)
+D       model width; channels of a state space model
 ======  =======================================
 
-The state of linear attention is ``[B, H, K, V]``; sequences are ``[B, T, H, .]``, never heads first.
+The state of linear attention is ``[B, H, K, V]``, that of a state space model ``[B, D, N]``; sequences are
+``[B, T, H, .]`` or ``[B, T, D]``, never heads first.
 """
 
 import functools
@@ -23,10 +25,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
-from jaxtyping import Float, Int, jaxtyped
+from jaxtyping import Complex, Float, Inexact, Int, jaxtyped
 from torch import Tensor
 
-__all__ = ["Float", "Int", "Tensor", "shaped"]
+__all__ = ["Complex", "Float", "Inexact", "Int", "Tensor", "shaped"]
 
 F = TypeVar("F", bound=Callable)
 

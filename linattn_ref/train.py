@@ -35,8 +35,9 @@ VALIDATION_SEED = 20_200_629  # one choice of validation windows for all runs, w
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Matrices (embeddings included) decay; vectors and scalars (norms, biases, decay rates) do not."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in parameters if p.ndim >= 2]
-    others = [p for p in parameters if p.ndim < 2]
+    decayed = [p.ndim >= 2 and not hasattr(p, "special") for p in parameters]
+    matrices = [p for p, yes in zip(parameters, decayed, strict=True) if yes]
+    others = [p for p, yes in zip(parameters, decayed, strict=True) if not yes]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 

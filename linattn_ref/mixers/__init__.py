@@ -1,15 +1,30 @@
-"""Token mixers: a model is how x becomes (q, k, v, log_decay, beta), then one op."""
+"""Token mixers: a model is how x becomes what one op takes."""
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer
+from linattn_ref.mixers.base import Mixer, Row
 from linattn_ref.mixers.cosformer import CosformerMixer
+from linattn_ref.mixers.cosformer2 import Cosformer2Mixer
+from linattn_ref.mixers.delta_net import DeltaNetMixer, GatedDeltaNetMixer
+from linattn_ref.mixers.gla import GLAMixer
+from linattn_ref.mixers.hgrn2 import HGRN2Mixer
 from linattn_ref.mixers.linear import LinearMixer
+from linattn_ref.mixers.mamba import MambaMixer
+from linattn_ref.mixers.mamba2 import Mamba2Mixer
 from linattn_ref.mixers.softmax import SoftmaxMixer
+from linattn_ref.mixers.tnl import TNLMixer
 
 MIXERS: dict[str, type[Mixer]] = {
     "softmax": SoftmaxMixer,
     "linear": LinearMixer,
     "cosformer": CosformerMixer,
+    "cosformer2": Cosformer2Mixer,
+    "tnl": TNLMixer,
+    "gla": GLAMixer,
+    "hgrn2": HGRN2Mixer,
+    "mamba": MambaMixer,
+    "mamba2": Mamba2Mixer,
+    "delta_net": DeltaNetMixer,
+    "gated_delta_net": GatedDeltaNetMixer,
 }
 
 
@@ -20,4 +35,20 @@ def mixer_of(config: ModelConfig) -> type[Mixer]:
     return MIXERS[config.mixer]
 
 
-__all__ = ["MIXERS", "CosformerMixer", "LinearMixer", "Mixer", "SoftmaxMixer", "mixer_of"]
+__all__ = [
+    "MIXERS",
+    "Cosformer2Mixer",
+    "CosformerMixer",
+    "DeltaNetMixer",
+    "GLAMixer",
+    "GatedDeltaNetMixer",
+    "HGRN2Mixer",
+    "LinearMixer",
+    "Mamba2Mixer",
+    "MambaMixer",
+    "Mixer",
+    "Row",
+    "SoftmaxMixer",
+    "TNLMixer",
+    "mixer_of",
+]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
@@ -12,22 +12,44 @@ from linattn_ref.config import ModelConfig
 from linattn_ref.shapes import Float, Tensor
 
 State = tuple[Any, ...]
+Quantities = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A mixer's row of the table: what it puts into S_t = G_t o S_{t-1} + W_t, o_t = read(q_t, S_t).
+
+    ``gate``, ``write`` and ``read`` are Python over the mixer's ``quantities``, with ``S`` the states after
+    each token, ``S_past`` those before it, and a few functions; the tests evaluate them. ``gating`` says how
+    a gate acts: "times", element by element, or "matrix".
+    """
+
+    gate: str
+    write: str
+    read: str
+    learned: str
+    gating: str = "times"
 
 
 class Mixer(nn.Module):
     """Interface of all mixers; final classes only, nobody overrides a concrete mixer.
 
     ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``. A state is a tuple; None starts a sequence.
+    A mixer says in ``quantities`` what it makes of x, in ``mix`` which op that goes to, and in ``finish``
+    what becomes of the result. ``shared`` and ``front`` are modules that belong to the model, see there.
     """
 
+    row: ClassVar[Row | None] = None
     default_positions = "none"  # where the configuration names none
     state_in_float32 = True  # else the state has the dtype of the activations
+    out: nn.Linear
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
         if not config.positions:
             config = replace(config, positions=self.default_positions)  # type: ignore[arg-type]
         self.config, self.layer = config, layer
+        if config.positions == "rope" and not self.rotates(config):
+            raise ValueError(f"positions: got 'rope' with {config.mixer}, which does not rotate")
         ops_of(config.backend)  # a backend that is not there fails here, not in the first forward pass
 
     @property
@@ -38,16 +60,56 @@ class Mixer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> tuple[Float[Tensor, "B T D"], State]:
-        raise TypeError(f"{type(self).__name__} does not define forward")
+        S, past = (None, None) if state is None else state
+        z, past = self.quantities(x, past)
+        o, S = self.mix(z, S)
+        return self.out(self.finish(o, z)), (S, past)
+
+    def quantities(self, x: Float[Tensor, "B T D"], past: Any) -> tuple[Quantities, Any]:
+        """What the row is written in; and what the next call needs of x: a count, or the last tokens."""
+        raise TypeError(f"{type(self).__name__} does not define quantities")
+
+    def mix(self, z: Quantities, S: Any) -> tuple[Tensor, Any]:
+        """The op: output [B, T, H, V] and state."""
+        raise TypeError(f"{type(self).__name__} does not define mix")
+
+    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
+        """Norms and gates between the op and the output projection."""
+        return merge_heads(o)
+
+    @classmethod
+    def rotates(cls, config: ModelConfig) -> bool:
+        """Whether ``positions="rope"`` means something to this mixer."""
+        return False
+
+    @classmethod
+    def shared_module(cls, config: ModelConfig) -> nn.Module | None:
+        """What all layers of a model learn together; it is given to each as ``shared``."""
+        return None
+
+    @classmethod
+    def front_module(cls, config: ModelConfig) -> nn.Module | None:
+        """What a model does to its embeddings before the first layer: ``(x, state) -> (x, state)``."""
+        return None
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        """Numbers that one layer carries per sequence after ``seq_len`` tokens (positions not counted)."""
+        """Numbers that one layer carries per sequence after ``seq_len`` tokens, counts of tokens aside."""
         raise TypeError(f"{cls.__name__} does not define state_numel")
 
     @classmethod
+    def front_numel(cls, config: ModelConfig) -> int:
+        """Numbers that the front module carries per sequence."""
+        return 0
+
+    @classmethod
+    def front_flops(cls, config: ModelConfig, seq_len: int) -> int:
+        """Forward FLOPs of the front module on one sequence."""
+        return 0
+
+    @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        """Forward matmul FLOPs of one layer's op on one sequence, without its projections."""
+        """Forward matmul FLOPs of one layer on one sequence, without its ``nn.Linear`` projections."""
         raise TypeError(f"{cls.__name__} does not define mixing_flops")
 
 

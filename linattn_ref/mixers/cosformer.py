@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, State, chunk_flops, merge_heads, positions, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, positions, split_heads
+from linattn_ref.mixers.parts import with_ones
 from linattn_ref.ops.linear import normalised
 from linattn_ref.ops.position import cos_reweight
 from linattn_ref.shapes import Float, Tensor
@@ -18,26 +19,26 @@ class CosformerMixer(Mixer):
     M is ``config.max_length``; the published code uses the current length, which cannot be streamed.
     """
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    row = Row("1", "outer(k, v1)", "ratio(dot(q, S))", "nothing")
+
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        if config.positions == "rope":
-            raise ValueError("positions: got 'rope' with cosformer, which re-weights by distance itself")
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], state: State | None = None
-    ) -> tuple[Float[Tensor, "B T D"], State]:
+    def quantities(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Quantities, int]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
-        S, start = (None, 0) if state is None else state
+        start = past or 0
         if start + x.shape[1] > self.config.max_length:
             raise ValueError(
                 f"max_length: got {start + x.shape[1]} tokens, expected at most {self.config.max_length}"
             )
         t = positions(x, start)
         q, k = (cos_reweight(torch.relu(z), t, self.config.max_length) for z in (q, k))
-        o, S = normalised(self.ops.chunk_linear_attention, q, k, v, initial_state=S)
-        return self.out(merge_heads(o)), (S, start + x.shape[1])
+        return {"q": q, "k": k, "v": v, "v1": with_ones(v)}, start + x.shape[1]
+
+    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+        return normalised(self.ops.chunk_linear_attention, z["q"], z["k"], z["v"], initial_state=S)
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:

@@ -5,13 +5,15 @@ from torch import nn
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import (
     Mixer,
-    State,
+    Quantities,
+    Row,
     check_rotation,
     chunk_flops,
     merge_heads,
     positions,
     split_heads,
 )
+from linattn_ref.mixers.parts import HeadNorm, with_ones
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 from linattn_ref.ops.linear import normalised
 from linattn_ref.ops.position import rotate
@@ -30,35 +32,37 @@ class LinearMixer(Mixer):
     """
 
     default_positions = "sinusoidal"
+    row = Row("1", "outer(k, v1)", "ratio(dot(q, S))", "nothing")
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        if config.positions == "rope" and config.normaliser == "denominator":
-            raise ValueError(
-                "positions: got 'rope' with normaliser 'denominator', expected normaliser 'norm'"
-            )
         check_rotation(self.config, feature_width(config))
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.norm = nn.RMSNorm(config.head_dim, config.norm_eps) if config.normaliser == "norm" else None
+        self.norm = HeadNorm(config.head_dim, config.norm_eps) if config.normaliser == "norm" else None
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], state: State | None = None
-    ) -> tuple[Float[Tensor, "B T D"], State]:
+    def quantities(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Quantities, int]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
-        S, start = (None, 0) if state is None else state
+        start = past or 0
         phi = FEATURE_MAPS[self.config.feature_map].apply
         q, k = phi(q).to(v.dtype), phi(k).to(v.dtype)  # on a GPU, autocast computes exp in float32
         if self.config.positions == "rope":
             t = positions(x, start)
             q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
+        return {"q": q, "k": k, "v": v, "v1": with_ones(v)}, start + x.shape[1]
+
+    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         op = self.ops.chunk_linear_attention
         if self.norm is None:
-            o, S = normalised(op, q, k, v, initial_state=S)
-        else:
-            o, S = op(q, k, v, initial_state=S)
-            o = self.norm(o.to(self.norm.weight.dtype))  # under autocast, o is half and the gain is not
-        return self.out(merge_heads(o)), (S, start + x.shape[1])
+            return normalised(op, z["q"], z["k"], z["v"], initial_state=S)
+        return op(z["q"], z["k"], z["v"], initial_state=S)
+
+    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
+        return merge_heads(o if self.norm is None else self.norm(o))
+
+    @classmethod
+    def rotates(cls, config: ModelConfig) -> bool:
+        return config.normaliser == "norm"
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:

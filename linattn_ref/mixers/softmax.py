@@ -18,7 +18,7 @@ class SoftmaxMixer(Mixer):
     default_positions = "rope"
     state_in_float32 = False
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
         check_rotation(self.config, config.head_dim)
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
@@ -34,6 +34,10 @@ class SoftmaxMixer(Mixer):
         v = v.contiguous()  # else the cache would keep the whole of qkv alive
         o, cache = self.ops.parallel_softmax_attention(q, k, v, initial_state=state)
         return self.out(merge_heads(o)), cache
+
+    @classmethod
+    def rotates(cls, config: ModelConfig) -> bool:
+        return True
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:

@@ -3,16 +3,21 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from linattn_ref.ops.delta import chunk_delta_rule, recurrent_delta_rule
 from linattn_ref.ops.linear import (
     chunk_linear_attention,
     parallel_linear_attention,
     recurrent_linear_attention,
 )
+from linattn_ref.ops.lti import convolution_lti_ssm, recurrent_lti_ssm
+from linattn_ref.ops.rwkv6 import chunk_rwkv6, recurrent_rwkv6
+from linattn_ref.ops.scan import associative_selective_scan, recurrent_selective_scan
 from linattn_ref.ops.softmax import (
     chunk_softmax_attention,
     parallel_softmax_attention,
     recurrent_softmax_attention,
 )
+from linattn_ref.ops.wkv import parallel_wkv, recurrent_wkv
 
 
 def supports_all(case: Any) -> bool:
@@ -40,4 +45,14 @@ FORMS: tuple[Form, ...] = (
     Form("linear_attention", "recurrent", recurrent_linear_attention),
     Form("linear_attention", "parallel", parallel_linear_attention),
     Form("linear_attention", "chunk", chunk_linear_attention, chunked=True),
+    Form("rwkv6", "recurrent", recurrent_rwkv6),
+    Form("rwkv6", "chunk", chunk_rwkv6, chunked=True),
+    Form("delta_rule", "recurrent", recurrent_delta_rule),
+    Form("delta_rule", "chunk", chunk_delta_rule, chunked=True),
+    Form("lti_ssm", "recurrent", recurrent_lti_ssm),
+    Form("lti_ssm", "convolution", convolution_lti_ssm),
+    Form("selective_scan", "recurrent", recurrent_selective_scan),
+    Form("selective_scan", "associative", associative_selective_scan),
+    Form("wkv", "recurrent", recurrent_wkv),
+    Form("wkv", "parallel", parallel_wkv),
 )

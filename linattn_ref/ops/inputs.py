@@ -65,6 +65,19 @@ def require_like(x: Tensor, name: str, q: Tensor, dtypes: tuple[torch.dtype, ...
     require(x.device == q.device, name, lambda: f"{x.device}", lambda: f"the device of q, {q.device}")
 
 
+def require_values(
+    x: Tensor, name: str, low: float = -torch.inf, top: float = torch.inf, meaning: str = ""
+) -> None:
+    """All finite and between ``low`` and ``top``; nothing is checked where there are no values to look at."""
+    if torch.compiler.is_compiling() or x.device.type == "meta":
+        return
+    least, most = (y.item() for y in torch.aminmax(x.detach()))
+    require(most <= top, name, f"a largest value of {most:.4g}", meaning or f"values <= {top:g}")
+    require(least >= low, name, f"a smallest value of {least:.4g}", meaning or f"values >= {low:g}")
+    finite = least > -torch.inf and most < torch.inf
+    require(finite, name, f"values from {least:.4g} to {most:.4g}", "finite values")
+
+
 def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
     """q, k ``[B, T, H, K]`` and v ``[B, T, H, V]``, one floating dtype, one device, T >= 1."""
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -97,11 +110,7 @@ def check_log_decay(log_decay: Tensor, q: Tensor) -> None:
     expected = lambda: ", ".join(str(list(shape)) for shape in shapes.values())  # noqa: E731
     require(fits, "log_decay", lambda: f"shape {list(log_decay.shape)}", lambda: f"one of {expected()}")
     require_like(log_decay, "log_decay", q, (q.dtype, compute_dtype(q)))
-    if torch.compiler.is_compiling() or log_decay.device.type == "meta":
-        return  # there are no values to look at
-    low, top = (x.item() for x in torch.aminmax(log_decay.detach()))
-    require(top <= 0, "log_decay", f"a largest value of {top:.4g}", "natural logarithms of decays, <= 0")
-    require(low > -float("inf"), "log_decay", f"a smallest value of {low:.4g}", "finite values")
+    require_values(log_decay, "log_decay", top=0.0, meaning="natural logarithms of decays, <= 0")
 
 
 def check_one_token(q: Tensor) -> None:

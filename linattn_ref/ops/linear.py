@@ -28,8 +28,16 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch.nn.functional import pad
 
+from linattn_ref.ops.chunks import (
+    SUB_CHUNK,
+    carry,
+    decayed_scores,
+    empty_state,
+    left_at_end,
+    left_of_start,
+    split_time,
+)
 from linattn_ref.ops.inputs import (
     LinearBody,
     LinearResult,
@@ -42,9 +50,6 @@ from linattn_ref.ops.inputs import (
     run_linear,
 )
 from linattn_ref.shapes import Float, Tensor, shaped
-
-SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
-
 
 # --- the three forms -------------------------------------------------------------------------------------
 
@@ -62,7 +67,7 @@ def recurrent_linear_attention(
 
     Cost per head: T sequential steps of 4 K V operations; memory K V.
     """
-    return run_linear(_recurrent, q, k, v, log_decay, scale, initial_state)
+    return run_linear(recurrent_body, q, k, v, log_decay, scale, initial_state)
 
 
 def parallel_linear_attention(
@@ -78,7 +83,7 @@ def parallel_linear_attention(
 
     Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K.
     """
-    return run_linear(_parallel, q, k, v, log_decay, scale, initial_state)
+    return run_linear(parallel_body, q, k, v, log_decay, scale, initial_state)
 
 
 def chunk_linear_attention(
@@ -97,7 +102,7 @@ def chunk_linear_attention(
     about log2(T / C) sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V.
     """
     check_chunk_size(chunk_size)
-    return run_linear(partial(_chunk, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
+    return run_linear(partial(chunk_body, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
 
 
 def step_linear_attention(
@@ -111,7 +116,7 @@ def step_linear_attention(
 ) -> LinearResult:
     """One token of the recurrent form, for decoding. Cost per head: 4 K V operations, whatever T was."""
     check_one_token(q)
-    return run_linear(_recurrent, q, k, v, log_decay, scale, state, state_name="state")
+    return run_linear(recurrent_body, q, k, v, log_decay, scale, state, state_name="state")
 
 
 def normalised(
@@ -143,14 +148,14 @@ def normalised(
 
 
 @shaped
-def _recurrent(
+def recurrent_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
     g: Float[Tensor, "B T H _"] | None,
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
-    S = _empty_state(k, v) if S is None else S
+    S = empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
         if g is not None:
@@ -161,28 +166,26 @@ def _recurrent(
 
 
 @shaped
-def _parallel(
+def parallel_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
     g: Float[Tensor, "B T H _"] | None,
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
-    o = torch.einsum("bhij,bjhv->bihv", _scores(q, k, g), v)
-    past = torch.ones_like(q[..., :1])  # what is left, at t, of the state before the first token
+    o = torch.einsum("bhij,bjhv->bihv", decayed_scores(q, k, g), v)
     if g is not None:
-        past = g.cumsum(1).exp()
-        after = pad(g[:, 1:], (0, 0, 0, 0, 0, 1))  # g one token on
-        k = k * after.flip(1).cumsum(1).flip(1).exp()  # what is left, at the end, of what t wrote
+        k = k * left_at_end(g)  # of what t wrote
     written = torch.einsum("bthk,bthv->bhkv", k, v)
     if S is None:
         return o, written
+    past = torch.ones_like(q[..., :1]) if g is None else left_of_start(g)
     o = o + torch.einsum("bthk,bhkv->bthv", q * past, S)
-    return o, (S if g is None else past[:, -1, :, :, None] * S) + written
+    return o, past[:, -1, :, :, None] * S + written
 
 
 @shaped
-def _chunk(
+def chunk_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
     v: Float[Tensor, "B T H V"],
@@ -192,85 +195,23 @@ def _chunk(
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     B, T = q.shape[:2]
-    S = _empty_state(k, v) if S is None else S
+    S = empty_state(k, v) if S is None else S
     C = min(chunk_size, T)
-    q, k, v = (_split(x, C) for x in (q, k, v))  # [B, N, C, H, .]; zeros at the end write nothing
-    g = None if g is None else _split(g, C)  # and a log decay of 0 forgets nothing
+    q, k, v = (split_time(x, C) for x in (q, k, v))  # [B, M, C, H, .]; zeros at the end write nothing
+    g = None if g is None else split_time(g, C)  # and a log decay of 0 forgets nothing
 
     # 1. within each chunk, all chunks at once: the parallel form from an empty state
-    within: LinearBody = _parallel
+    within: LinearBody = parallel_body
     if g is not None and g.shape[-1] > 1 and C > SUB_CHUNK:
-        within = partial(_chunk, chunk_size=SUB_CHUNK)  # the same again, one level down
+        within = partial(chunk_body, chunk_size=SUB_CHUNK)  # the same again, one level down
     g_rows = None if g is None else g.flatten(0, 1)
     o, written = within(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), g_rows, None)
-    o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, N, C, H, V], [B, N, H, K, V]
+    o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, M, C, H, V], [B, M, H, K, V]
 
     # 2. between chunks: the recurrence again, a chunk a step
-    states = _carry(S, written, None if g is None else g.sum(2))  # [B, N + 1, H, K, V]
+    states = carry(S, written, None if g is None else g.sum(2))  # [B, M + 1, H, K, V]
 
     # 3. every token reads the state that its chunk began with
-    past = q if g is None else q * g.cumsum(2).exp()
+    past = q if g is None else q * left_of_start(g, dim=2)
     o = o + torch.einsum("bnchk,bnhkv->bnchv", past, states[:, :-1])
     return o.flatten(1, 2)[:, :T], states[:, -1]
-
-
-# --- and their parts -------------------------------------------------------------------------------------
-
-
-@shaped
-def _scores(
-    q: Float[Tensor, "B T H K"], k: Float[Tensor, "B T H K"], g: Float[Tensor, "B T H _"] | None
-) -> Float[Tensor, "B H T T"]:
-    """P_ij = sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i, else 0."""
-    if g is None:
-        return torch.einsum("bihk,bjhk->bhij", q, k).tril()
-    if g.shape[-1] == 1:
-        return torch.einsum("bihk,bjhk->bhij", q, k) * _segment_sums(g)[..., 0].exp()
-    return torch.einsum("bihk,bjhk,bhijk->bhij", q, k, _segment_sums(g).exp())
-
-
-@shaped
-def _segment_sums(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
-    """L_ij = g_{j+1} + ... + g_i for j <= i, -inf above the diagonal.
-
-    Each sum is added up by itself. The difference of two long cumulative sums would be cheaper and, in
-    float32 under hard decays, wrong: both are large and what matters is their last digits.
-    """
-    T = g.shape[1]
-    below = torch.ones(T, T, dtype=torch.bool, device=g.device).tril(-1)  # i > j
-    terms = g.movedim(1, 2)[:, :, :, None] * below[..., None]  # [B, H, i, j, X]: g_i where i > j
-    return terms.cumsum(2).masked_fill(below.T[..., None], -torch.inf)
-
-
-@shaped
-def _carry(
-    S: Float[Tensor, "B H K V"], written: Float[Tensor, "B N H K V"], g: Float[Tensor, "B N H _"] | None
-) -> Float[Tensor, "B M H K V"]:
-    """The state before the first chunk and after every chunk, M = N + 1, in log2(M) steps.
-
-    After step s, ``states[n]`` holds what the last 2^s chunks up to n have left (a prefix sum by doubling).
-    """
-    states = torch.cat([S[:, None], written], 1)
-    if g is None:
-        return states.cumsum(1)
-    g = pad(g, (0, 0, 0, 0, 1, 0))[..., None]  # [B, M, H, 1 or K, 1]
-    shift = 1
-    while shift < states.shape[1]:
-        states = states + g.exp() * _delay(states, shift)
-        g = g + _delay(g, shift)
-        shift *= 2
-    return states
-
-
-def _delay(x: Tensor, steps: int) -> Tensor:
-    """x[:, n - steps] at n, zeros where there is none."""
-    return pad(x[:, :-steps], (0, 0, 0, 0, 0, 0, steps, 0))
-
-
-def _empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
-    return k.new_zeros(k.shape[0], k.shape[2], k.shape[3], v.shape[3])
-
-
-def _split(x: Float[Tensor, "B T H X"], C: int) -> Float[Tensor, "B N C H X"]:
-    """Cut time into chunks of C, filling the last one with zeros."""
-    return pad(x, (0, 0, 0, 0, 0, -x.shape[1] % C)).unflatten(1, (-1, C))

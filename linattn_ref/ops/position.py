@@ -52,3 +52,18 @@ def cos_reweight(
         require(inside, "positions", f"{first:.0f} to {last:.0f}", expected)
     angle = (positions * (math.pi / (2 * max_length)))[:, None, None]  # [T, 1, 1]
     return torch.cat([x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)], -1)
+
+
+def cos_per_channel(
+    x: Float[Tensor, "B T H K"], positions: Float[Tensor, " T"], base: float = 10_000.0
+) -> Float[Tensor, "B T H 2K"]:
+    """LRPE-cosine: features [x cos(theta t), x sin(theta t)], theta_c = base ** (-2 c / K), c = 0..K-1.
+
+    Channel c of the product of a query at t and a key at s gains the factor cos(theta_c (t - s)); no length
+    is needed (arXiv 2406.16690, section 2.2; the angles are our choice, see ``mixers.cosformer2``).
+    """
+    check_positions(x, positions)
+    K = x.shape[-1]
+    theta = base ** (-2 * torch.arange(K, device=x.device, dtype=positions.dtype) / K)
+    angle = (positions[:, None] * theta)[:, None]  # [T, 1, K]
+    return torch.cat([x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)], -1)

@@ -14,7 +14,7 @@ from linattn_ref.mixers.base import State
 from linattn_ref.model import LanguageModel, ModelConfig
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
-BASE: dict[str, Any] = {"d_model": 12, "n_layers": 1, "n_heads": 2, "vocab_size": 16, "max_length": 160}
+BASE: dict[str, Any] = {"d_model": 12, "n_layers": 3, "n_heads": 2, "vocab_size": 16, "max_length": 160}
 B, T, EXACT = 3, 70, 1e-10  # T is more than one chunk of 64, and no multiple
 
 LINEAR = [
@@ -50,6 +50,12 @@ CLAIMS: dict[str, dict[str, dict[str, Any]]] = {
         "rope_base": {"normaliser": "norm", "positions": "rope"},
     },
     "cosformer": {"max_length": {}},
+    "cosformer2": {"rope_base": {}},
+    "tnl": {"tnl_decay": {}},
+    "mamba": {"state_size": {}, "hold": {}},
+    "mamba2": {"state_size": {}},
+    "delta_net": {"beta_max": {}},
+    "gated_delta_net": {"beta_max": {}},
 }
 OTHER_VALUES: dict[str, Any] = {
     "feature_map": "relu",
@@ -57,6 +63,10 @@ OTHER_VALUES: dict[str, Any] = {
     "normaliser": "denominator",
     "rope_base": 100.0,
     "max_length": 1000,
+    "tnl_decay": "printed",
+    "state_size": 8,
+    "hold": "exact",
+    "beta_max": 2.0,
 }
 
 
@@ -72,7 +82,7 @@ every_mixer = pytest.mark.parametrize("name", MIXERS)
 
 def build(name: str, overrides: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
     """A mixer whose weights are large enough for every nonlinearity to be felt."""
-    mixer = MIXERS[name](ModelConfig(name, **BASE | overrides), 0).to(dtype)
+    mixer = MIXERS[name](ModelConfig(name, **BASE | overrides), 1).to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in mixer.parameters():
@@ -136,7 +146,8 @@ def test_later_tokens_leave_earlier_outputs_unchanged(name: str, overrides: dict
 @every_case
 @torch.no_grad()
 def test_earlier_tokens_are_remembered(name: str, overrides: dict[str, Any]) -> None:
-    mixer, x = build(name, overrides), inputs()
+    """Over a few tokens; a gate may forget over many."""
+    mixer, x = build(name, overrides), inputs(8)
     y, _ = mixer(x)
     z, _ = mixer(torch.cat([3 - x[:, :3], x[:, 3:]], 1))
     assert err(z[:, -1], y[:, -1]) > 1e-6

@@ -23,264 +23,31 @@ stability, and gives no more room where the mathematics is well conditioned.
 
 Gradients need no second implementation: the oracle only adds, multiplies, divides and takes exponentials, so
 it runs on complex numbers, and the imaginary part of f(x + i h d) / h at h = 1e-30 is the derivative along d
-without any cancellation. Each gradient is held to it in a random direction, and to the other forms' in full.
+without any cancellation (dual numbers do it where the oracle's own numbers are complex). Each gradient is
+held to it in a random direction, and to the other forms' in full.
 """
 
 import functools
-import itertools
-import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
+from dual import along, slope_of
 from helpers import assert_close, err
+from ladder_cases import Case, Op, Tensors, normal, pairwise
+from ladder_channels import CHANNELS
+from ladder_heads import HEADS
 from torch import Generator, Tensor
 
-from linattn_ref import oracle
-from linattn_ref.ops import FORMS, Form, KVCache, step_linear_attention, step_softmax_attention
-
-Tensors = dict[str, Tensor]
-Arrays = dict[str, np.ndarray]
+from linattn_ref.ops import FORMS, Form
 
 FLOAT64 = 1e-10
 BACKWARD = 4  # twice what was measured
 ROUNDINGS = 2
-CACHED = 9  # tokens in a start cache
 STEP = 1e-30  # of the complex derivative
 
-
-# --- cases -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Case:
-    """One point of the ladder.
-
-    ``decay`` is None, "head" [H], "token" [B, T, H] or "channel" [B, T, H, K]; ``strength`` is of the decays
-    ("mild", "hard", "all -50", "zero", or "cliff": -50 for half of the time, then -1e-4) or of softmax's
-    scores ("mild", "large").
-    """
-
-    op: str
-    T: int
-    B: int = 2
-    H: int = 2
-    K: int = 5
-    V: int = 3
-    decay: str | None = None
-    strength: str = "mild"
-    start: bool = False
-    chunk_size: int = 16
-    scale: float | None = None
-    zeros: bool = False
-    dtype: torch.dtype = torch.float64
-
-    def __str__(self) -> str:
-        extras = [
-            self.decay or "no_decay",
-            self.strength,
-            "start" * self.start,
-            "scaled" * (self.scale is not None),
-            "zeros" * self.zeros,
-        ]
-        sizes = f"B{self.B}T{self.T}H{self.H}K{self.K}V{self.V}C{self.chunk_size}"
-        dtype = str(self.dtype).removeprefix("torch.")
-        return "-".join([self.op, sizes, *filter(None, extras), dtype])
-
-    def generator(self, purpose: str) -> Generator:
-        """Random numbers that depend on the case and the purpose, and on nothing else."""
-        return Generator().manual_seed(zlib.crc32(f"{self} {purpose}".encode()))
-
-
-def pairwise(**factors: Iterable[Any]) -> list[dict[str, Any]]:
-    """Rows in which any two levels of any two factors meet at least once (greedy; deterministic)."""
-    levels = {name: list(values) for name, values in factors.items()}
-    pairs = dict.fromkeys(
-        frozenset([(a, i), (b, j)])
-        for a, b in itertools.combinations(levels, 2)
-        for i in range(len(levels[a]))
-        for j in range(len(levels[b]))
-    )
-    rows = []
-    while pairs:
-        row = dict(sorted(next(iter(pairs))))
-        for name in levels:
-            if name not in row:
-                met = [_met(pairs, row, name, i) for i in range(len(levels[name]))]
-                row[name] = met.index(max(met))
-        for pair in itertools.combinations(row.items(), 2):
-            pairs.pop(frozenset(pair), None)
-        rows.append({name: levels[name][row[name]] for name in levels})
-    return rows
-
-
-def _met(pairs: Mapping[frozenset, Any], row: dict[str, int], name: str, level: int) -> int:
-    return sum(frozenset([(name, level), other]) in pairs for other in row.items())
-
-
-# --- random inputs ---------------------------------------------------------------------------------------
-
-
-def normal(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def qkv(case: Case, generator: Generator) -> Tensors:
-    """q, k, v; with ``zeros``, whole tokens and single numbers of each are exactly zero."""
-    head = (case.B, case.T, case.H)
-    x = {
-        name: normal(generator, *head, width)
-        for name, width in zip("qkv", (case.K, case.K, case.V), strict=True)
-    }
-    if case.zeros:
-        for name in x:
-            x[name] = x[name] * (torch.rand(x[name].shape, generator=generator) > 0.3)
-            x[name] = x[name] * (torch.rand(*head, 1, generator=generator) > 0.3)
-    return x
-
-
-def log_decays(case: Case, generator: Generator) -> Tensor:
-    """Natural logarithms of decays: mild ones as a trained gate gives them, or those that break things."""
-    shapes = {
-        "head": (case.H,),
-        "token": (case.B, case.T, case.H),
-        "channel": (case.B, case.T, case.H, case.K),
-    }
-    shape = shapes[case.decay or "head"]
-    if case.strength == "mild":
-        return torch.nn.functional.logsigmoid(normal(generator, *shape)) / 4
-    if case.strength == "cliff":
-        late = torch.arange(case.T) >= case.T // 2
-        g = torch.where(late, -1e-4, -50.0).double()
-        return g.view(1, -1, 1, *[1] * (len(shape) - 3)).expand(shape).clone()
-    levels = {"hard": [0.0, -1e-3, -1.0, -50.0], "all -50": [-50.0], "zero": [0.0]}[case.strength]
-    choice = torch.randint(len(levels), shape, generator=generator)
-    return torch.tensor(levels, dtype=torch.float64)[choice]
-
-
-def linear_inputs(case: Case, generator: Generator) -> Tensors:
-    x = qkv(case, generator)
-    if case.decay:
-        x["log_decay"] = log_decays(case, generator)
-    if case.start:
-        x["initial_state"] = normal(generator, case.B, case.H, case.K, case.V)
-    return x
-
-
-def softmax_inputs(case: Case, generator: Generator) -> Tensors:
-    x = qkv(case, generator)
-    if case.strength == "large":
-        x["q"] = 40 * x["q"]  # scores in the hundreds: exp of them overflows float32
-    if case.start:
-        x["initial_state.k"] = normal(generator, case.B, CACHED, case.H, case.K)
-        x["initial_state.v"] = normal(generator, case.B, CACHED, case.H, case.V)
-    return x
-
-
-# --- what the ladder knows of each op --------------------------------------------------------------------
-
-
-def linear_arguments(case: Case, x: Tensors) -> dict[str, Any]:
-    return {**x, "scale": case.scale}
-
-
-def softmax_arguments(case: Case, x: Tensors) -> dict[str, Any]:
-    arguments: dict[str, Any] = {name: x[name] for name in "qkv"}
-    if "initial_state.k" in x:
-        arguments["initial_state"] = KVCache(x["initial_state.k"], x["initial_state.v"])
-    return {**arguments, "scale": case.scale}
-
-
-def linear_state(state: Tensor) -> Tensors:
-    return {"state": state}
-
-
-def softmax_state(state: KVCache) -> Tensors:
-    return {"state.k": state.k, "state.v": state.v}
-
-
-def linear_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and heads one by one through the definition."""
-    B, T, H, K = x["q"].shape
-    decay = x.get("log_decay")
-    alpha = None if decay is None else np.exp(decay)
-    if alpha is not None and alpha.ndim == 1:
-        alpha = np.broadcast_to(alpha, (B, T, H))
-    start = x.get("initial_state")
-    o, S = np.empty((2, B, H), dtype=object)
-    for b, h in np.ndindex(B, H):
-        o[b, h], S[b, h] = oracle.linear_attention(
-            x["q"][b, :, h],
-            x["k"][b, :, h],
-            x["v"][b, :, h],
-            None if alpha is None else alpha[b, :, h],
-            case.scale or K**-0.5,
-            None if start is None else start[b, h],
-        )
-    return {
-        "output": np.stack([np.stack(row, 1) for row in o]),
-        "state": np.stack([np.stack(row) for row in S]),
-    }
-
-
-def softmax_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and heads one by one through the definition."""
-    B, _, H, K = x["q"].shape
-    cache = [(x[f"initial_state.{name}"], x[name]) if case.start else (x[name],) for name in "kv"]
-    k, v = (np.concatenate(parts, 1) for parts in cache)
-    o = np.empty((B, H), dtype=object)
-    for b, h in np.ndindex(B, H):
-        o[b, h] = oracle.softmax_attention(x["q"][b, :, h], k[b, :, h], v[b, :, h], case.scale or K**-0.5)
-    return {"output": _sequence(o), "state.k": k, "state.v": v}
-
-
-def _sequence(o: np.ndarray) -> np.ndarray:
-    """[B, H] arrays of [T, V] as one [B, T, H, V]."""
-    return np.stack([np.stack(row, 1) for row in o])
-
-
-@dataclass(frozen=True)
-class Op:
-    """What the ladder must know of an op.
-
-    Inputs are named leaves; a start state's are called ``initial_state`` or ``initial_state.part``. Results
-    are named alike: ``output``, and ``state`` or ``state.part``.
-    """
-
-    theorem: str  # the label under which the book states that the forms are equal
-    inputs: Callable[[Case, Generator], Tensors]
-    arguments: Callable[[Case, Tensors], dict[str, Any]]
-    state: Callable[[Any], Tensors]
-    oracle: Callable[[Case, Arrays], Arrays]
-    step: Callable[..., Any]  # one token; its start state is called ``state``
-    timed: frozenset[str]  # the leaves that have a time dimension, dimension 1 (a decay [H] has none)
-    full: frozenset[str]  # leaves and results that are float32 at least, whatever the dtype
-
-
-OPS: dict[str, Op] = {
-    "softmax_attention": Op(
-        "thm-softmax-forms",
-        softmax_inputs,
-        softmax_arguments,
-        softmax_state,
-        softmax_oracle,
-        step_softmax_attention,
-        timed=frozenset("qkv"),
-        full=frozenset(),
-    ),
-    "linear_attention": Op(
-        "thm-linear-forms",
-        linear_inputs,
-        linear_arguments,
-        linear_state,
-        linear_oracle,
-        step_linear_attention,
-        timed=frozenset([*"qkv", "log_decay"]),
-        full=frozenset(["log_decay", "initial_state", "state"]),
-    ),
-}
+OPS: dict[str, Op] = HEADS | CHANNELS
 
 
 def forms_of(op: str, forms: Iterable[Form] = FORMS) -> list[Form]:
@@ -323,12 +90,16 @@ def upstream_of(case: Case) -> Tensors:
 def slopes_of(case: Case) -> dict[str, tuple[Tensor, float]]:
     """For every leaf a random direction and the oracle's exact derivative along it."""
     generator, upstream, slopes = case.generator("directions"), upstream_of(case), {}
-    x = {name: leaf.double().numpy().astype(complex) for name, leaf in inputs_of(case).items()}
+    x = {name: leaf.double().numpy() for name, leaf in inputs_of(case).items()}
+    op = OPS[case.op]
     for name in x:
         direction = normal(generator, *x[name].shape) / x[name].size ** 0.5
-        moved = {**x, name: x[name] + 1j * STEP * direction.numpy()}
-        results = OPS[case.op].oracle(case, moved)
-        slope = sum((upstream[part].numpy() * y.imag / STEP).sum() for part, y in results.items())
+        step = direction.numpy()
+        moving = along(x[name], step) if op.dual else x[name] + 1j * STEP * step
+        results = op.oracle(case, {**x, name: moving})
+        slope = 0.0
+        for part, y in results.items():
+            slope += (upstream[part].numpy() * (slope_of(y) if op.dual else y.imag / STEP)).sum()
         slopes[name] = direction, float(slope)
     return slopes
 
@@ -433,8 +204,7 @@ def sensitivities(case: Case, draws: int = 4) -> tuple[Tensors, Tensors, dict[st
     generator, moves = case.generator("rounding"), dict[str, float]()
     for _ in range(draws):
         moved = {name: _rounded(x, eps, generator) for name, x in leaves.items()}
-        if "log_decay" in moved:
-            moved["log_decay"] = moved["log_decay"] - eps
+        moved = OPS[case.op].nudge(moved, eps)
         upstream = {name: _rounded(x, eps, generator) for name, x in upstream_of(case).items()}
         for name, got, want in _pairs(run(call, moved, upstream), (results, gradients)):
             moves[name] = max(moves.get(name, 0.0), err(got, want))
@@ -487,9 +257,6 @@ def check_precision(case: Case, call: Call, label: str) -> None:
 LENGTHS = (1, 2, 63, 64, 65, 200)
 CHUNKS = (1, 7, 16, 64, 256)
 SIZES = ({"B": 1, "H": 3, "K": 5, "V": 3}, {"B": 3, "H": 1, "K": 4, "V": 7}, {"B": 2, "H": 2, "K": 1, "V": 6})
-STRENGTHS = ("mild", "hard", "all -50", "zero")
-SCORES = ((None, "mild"), (None, "large"))
-DECAYS = ((None, "mild"), *itertools.product(("head", "token", "channel"), STRENGTHS))
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -498,11 +265,20 @@ def _case(row: dict[str, Any]) -> Case:
     return Case(**row.pop("sizes"), **row, decay=decay, strength=strength)
 
 
-def _cases(op: str, **factors: Iterable[Any]) -> list[Case]:
-    factors["decays"] = DECAYS if "log_decay" in OPS[op].timed else SCORES
-    shared = {"sizes": SIZES, "start": (False, True), "scale": (None, 0.3), "zeros": (False, True)}
+def chunked(op: str) -> bool:
+    return any(form.chunked for form in forms_of(op))
+
+
+def _cases(op: str, chunks: tuple[int, ...], **factors: Iterable[Any]) -> list[Case]:
+    """Chunk sizes and scales are factors only where a form of the op has them."""
+    factors["decays"] = OPS[op].variants
+    if chunked(op):
+        factors["chunk_size"] = chunks
+    if op in HEADS:
+        factors["scale"] = (None, 0.3)
+    shared = {"sizes": SIZES, "start": (False, True), "zeros": (False, True)}
     return [_case(row | {"op": op}) for row in pairwise(**factors, **shared)]
 
 
-EXACT_CASES = {op: _cases(op, T=LENGTHS, chunk_size=CHUNKS) for op in OPS}
-LOW_CASES = {op: _cases(op, T=(1, 65, 200), chunk_size=(7, 64), dtype=(torch.float32, *HALF)) for op in OPS}
+EXACT_CASES = {op: _cases(op, CHUNKS, T=LENGTHS) for op in OPS}
+LOW_CASES = {op: _cases(op, (7, 64), T=(1, 65, 200), dtype=(torch.float32, *HALF)) for op in OPS}

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from ladder import OPS
+from ladder_cases import Case
 from torch._dynamo.testing import CompileCounter
 
 from linattn_ref import ops
@@ -12,13 +14,22 @@ BY_NAME = {f"{form.form}-{form.op}": form for form in FORMS}
 LOOP_FREE = [name for name in BY_NAME if name not in ("chunk-softmax_attention",) and "recurrent" not in name]
 
 
+def arguments(name: str, T: int, **fields) -> dict:
+    """Arguments of a form, the first kind of decay, with no start state."""
+    op = OPS[BY_NAME[name].op]
+    decay, strength = op.variants[0]
+    case = Case(BY_NAME[name].op, T=T, decay=decay, strength=strength, dtype=torch.float32, **fields)
+    x = op.inputs(case, case.generator("inputs"))
+    return op.arguments(case, {key: leaf.float() for key, leaf in x.items()})
+
+
 @pytest.mark.parametrize("name", LOOP_FREE)
 def test_compiled_form_is_not_compiled_again_for_every_length(name: str) -> None:
     torch._dynamo.reset()
     counter = CompileCounter()
     compiled = torch.compile(BY_NAME[name].function, backend=counter)
     for T in range(70, 80):
-        compiled(*torch.randn(3, 1, T, 2, 16))
+        compiled(**arguments(name, T))
     assert counter.frame_count <= 3
 
 
@@ -35,9 +46,9 @@ def test_compiled_softmax_step_is_not_compiled_again_for_every_token() -> None:
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_form_gives_shapes_on_the_meta_device(name: str) -> None:
     form: Form = BY_NAME[name]
-    q, k = torch.empty(2, 2, 10, 3, 8, device="meta")
-    v = torch.empty(2, 10, 3, 5, device="meta")
-    assert form.function(q, k, v).output.shape == (2, 10, 3, 5)
+    x = arguments(name, 10, H=3, K=8, V=5)
+    on_meta = {key: y.to("meta") if isinstance(y, torch.Tensor) else y for key, y in x.items()}
+    assert form.function(**on_meta).output.shape == form.function(**x).output.shape
 
 
 X = torch.ones(1, 6, 2, 4)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from ladder import OPS, Case, inputs_of
+from ladder import OPS, inputs_of
+from ladder_cases import Case
 
 from linattn_ref.ops import FORMS
-from linattn_ref.ops.linear import _parallel
+from linattn_ref.ops.linear import parallel_body
 
 B, T, H, K, V = 2, 6, 3, 5, 4
 Arguments = dict[str, Any]
@@ -149,7 +150,103 @@ CACHE = [
         "initial_state.v",
     ),
 ]
-TWO_TOKENS = Bad("of two tokens", "q", lambda x: torch.cat([x, x], 1), (shape(B, 2, H, K), "[B, 1, H, K]"))
+TWO_TOKENS = [
+    Bad("of two tokens", name, lambda x: torch.cat([x, x], 1), ("one token",)) for name in ("q", "u", "k")
+]
+
+
+def beside(name: str, *sizes: int, double: bool = True) -> list[Bad]:
+    """Rows for a real argument of one shape that stands beside the sequence."""
+    shorter = (*sizes[:-1], sizes[-1] - 1)
+    return [
+        Bad("that is no tensor", name, lambda x: x.tolist(), ("list", "torch.Tensor")),
+        Bad("that is too short", name, lambda x: x[..., :-1], (shape(*shorter), shape(*sizes))),
+        Bad("with a dimension more", name, lambda x: x[None], (shape(1, *sizes), shape(*sizes))),
+        Bad("of integers", name, lambda x: x.long(), ("torch.int64", "torch.float32")),
+        Bad("in float64", name, lambda x: x.double(), ("torch.float64", "torch.float32")),
+        Bad("of half precision", name, lambda x: x.bfloat16(), ("torch.bfloat16", "torch.float32")),
+        Bad("on another device", name, lambda x: x.to("meta"), ("meta", "cpu")),
+    ]
+
+
+def channels(name: str) -> list[Bad]:
+    """Rows for the sequence of channels itself, [B, T, D]."""
+    return [
+        Bad("that is no tensor", name, lambda x: x.tolist(), ("list", "torch.Tensor")),
+        Bad("that is None", name, lambda x: None, ("NoneType", "torch.Tensor")),
+        Bad("of one sequence", name, lambda x: x[0], (shape(T, K), "[B, T, D]")),
+        Bad("without tokens", name, lambda x: x[:, :0], (shape(B, 0, K), "no empty dimension")),
+        Bad("of integers", name, lambda x: x.long(), ("torch.int64", "floating")),
+    ]
+
+
+def out_of(name: str, low: str, top: str) -> list[Bad]:
+    """Rows for values that must be finite, and within bounds that 7 and -7 are outside of."""
+    rows = [Bad("with one NaN", name, lambda x: one(x, torch.nan), ("nan",))]
+    if low:
+        rows.append(Bad("that is negative", name, lambda x: one(x, -7.0), ("-7", low)))
+    if top:
+        rows.append(Bad("that is too large", name, lambda x: one(x, 7.0), ("7", top)))
+    return rows
+
+
+def one(x: torch.Tensor, value: float) -> torch.Tensor:
+    """x with its last number replaced."""
+    changed = x.clone()
+    changed[(-1,) * x.ndim] = value
+    return changed
+
+
+D, N = K, V
+BONUS = beside("bonus", H, K)
+BETA = [*beside("beta", B, T, H), *out_of("beta", ">= 0", "<= 2")]
+SSM_STATE = beside("initial_state", B, D, N)
+STEPS = out_of("delta", ">= 0", "")
+A_ROWS = [
+    *(bad for bad in beside("A", D, N) if bad.claim not in ("that is too short", "with a dimension more")),
+    Bad("with a channel less", "A", lambda x: x[1:], (shape(D - 1, N), f"D = {D}")),
+    Bad("with a dimension more", "A", lambda x: x[None], (shape(1, D, N), "[D, N]")),
+    *out_of("A", "", "<= 0"),
+]
+LTI = [
+    *channels("u"),
+    *beside("delta", D),
+    *STEPS,
+    *A_ROWS,
+    *(bad for name in "BC" for bad in beside(name, D, N)),
+    *(
+        Bad("that is complex beside a real A", name, lambda x: x + 0j, ("torch.complex64", "torch.float32"))
+        for name in "BC"
+    ),
+    Bad("that is complex beside real B and C", "A", lambda x: x + 0j, ("torch.float32", "complex64"), "B"),
+    *beside("D", D),
+    Bad("that is unknown", "method", lambda x: "hold", ("'hold'", "'zoh'", "'bilinear'", "'euler'")),
+    *SSM_STATE,
+]
+SCAN = [
+    *channels("u"),
+    *beside("delta", B, T, D),
+    *STEPS,
+    *A_ROWS,
+    *(bad for name in "BC" for bad in beside(name, B, T, N)),
+    *beside("D", D),
+    Bad("that is unknown", "hold", lambda x: "zoh", ("'zoh'", "'euler'", "'exact'")),
+    *SSM_STATE,
+]
+WKV = [
+    *channels("k"),
+    Bad("of another width", "v", lambda x: x[..., :-1], (shape(B, T, D - 1), shape(B, T, D))),
+    Bad("of half precision", "v", lambda x: x.half(), ("torch.float16", "torch.float32")),
+    *beside("w", D),
+    *out_of("w", ">= 0", ""),
+    *beside("u", D),
+    Bad("that is one tensor", "initial_state", lambda s: s.a, ("Tensor", "WKVState")),
+    *(
+        Bad(f"whose {part} {bad.claim}", "initial_state", in_part(part, bad.spoil), bad.words, bad.argument)
+        for part in "abm"
+        for bad in beside(f"initial_state.{part}", B, D)
+    ),
+]
 
 
 def put(x: torch.Tensor, value: float) -> torch.Tensor:
@@ -161,14 +258,28 @@ def put(x: torch.Tensor, value: float) -> torch.Tensor:
 
 def good(op: str, tokens: int) -> Arguments:
     """Arguments that every form of the op takes, as the table above expects them."""
-    decay = "channel" if "log_decay" in OPS[op].timed else None
-    case = Case(op, T=tokens, B=B, H=H, K=K, V=V, decay=decay, start=True, scale=0.5, dtype=torch.float32)
+    decay, strength = ("channel", "mild") if "log_decay" in OPS[op].timed else OPS[op].variants[0]
+    sizes = {"B": B, "H": H, "K": K, "V": V}
+    case = Case(
+        op, T=tokens, **sizes, decay=decay, strength=strength, start=True, scale=0.5, dtype=torch.float32
+    )
     return OPS[op].arguments(case, inputs_of(case))
 
 
+HEADS = [*QKV, *OTHER_SHAPES, *WIDTHS, *DECAY, *CHUNK, *SCALE]
+TABLES = {
+    "softmax_attention": [*HEADS, *CACHE],
+    "linear_attention": [*HEADS, *STATE],
+    "rwkv6": [*HEADS, *STATE, *BONUS],
+    "delta_rule": [*HEADS, *STATE, *BETA],
+    "lti_ssm": LTI,
+    "selective_scan": SCAN,
+    "wkv": WKV,
+}
+
+
 def table(op: str) -> list[Bad]:
-    state = CACHE if op == "softmax_attention" else STATE
-    return [*QKV, *OTHER_SHAPES, *WIDTHS, *DECAY, *CHUNK, *SCALE, *state]
+    return TABLES[op]
 
 
 FORM_ROWS = [
@@ -194,11 +305,16 @@ def assert_explains(message: str, words: tuple[str, ...]) -> None:
     assert not missing, f"{message!r} does not say {missing}"
 
 
+def leading(op: str) -> str:
+    """The first argument of an op: its sequence."""
+    return next(iter(inspect.signature(OPS[op].step).parameters))
+
+
 NEEDS_TWO_TOKENS = {"of another length", "with one token"}
 STEP_ROWS = [
     pytest.param(op, bad, id=f"{op}-{bad}")
     for op in OPS
-    for bad in (TWO_TOKENS, *table(op))
+    for bad in (next(two for two in TWO_TOKENS if two.argument in leading(op)), *table(op))
     if bad.argument.replace("initial_state", "state") in inspect.signature(OPS[op].step).parameters
     and bad.claim not in NEEDS_TWO_TOKENS
 ]
@@ -220,7 +336,7 @@ def test_step_refuses(op: str, bad: Bad) -> None:
 def test_table_has_a_row_for_every_argument() -> None:
     for form in FORMS:
         tested = {bad.argument for bad in table(form.op)}
-        assert set(inspect.signature(form.function).parameters) <= tested | {"q"}
+        assert set(inspect.signature(form.function).parameters) <= tested
 
 
 def test_message_without_the_expected_words_is_caught() -> None:
@@ -230,6 +346,6 @@ def test_message_without_the_expected_words_is_caught() -> None:
 
 def test_internal_functions_enforce_their_annotations_under_pytest() -> None:
     q = torch.ones(B, T, H, K)
-    _parallel(q, q, q, None, None)
+    parallel_body(q, q, q, None, None)
     with pytest.raises(TypeError, match=r"shape|dimension|annotation|hint"):
-        _parallel(q, q, q[:, :-1], None, None)
+        parallel_body(q, q, q[:, :-1], None, None)

@@ -10,34 +10,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import (
     CHUNKS,
-    DECAYS,
     EXACT_CASES,
     FLOAT64,
     LENGTHS,
     LOW_CASES,
     OPS,
-    SCORES,
     Call,
-    Case,
-    Tensors,
     call_of,
     check_against_oracle,
     check_equal,
     check_precision,
     check_refusal,
+    chunked,
     forms_of,
     inputs_of,
     low_precision,
-    pairwise,
     split_call,
     truth_of,
 )
+from ladder_cases import Case, Tensors, pairwise
 
 from linattn_ref.ops import FORMS, Form
 
 THEOREMS = {
-    "softmax_attention": pytest.mark.theorem("thm-softmax-forms"),
-    "linear_attention": pytest.mark.theorem("thm-linear-forms"),
+    "softmax_attention": [pytest.mark.theorem("thm-softmax-forms")],
+    "linear_attention": [pytest.mark.theorem("thm-linear-forms")],
 }
 SAMPLE = 16  # one case in so many is in the sample of `make check`
 
@@ -47,7 +44,7 @@ def params(cases: dict[str, list[Case]], per_form: bool = True) -> list:
     rows = []
     for op in cases:
         for i, case in enumerate(cases[op]):
-            marks = [THEOREMS[op]] if op in THEOREMS else []
+            marks = THEOREMS.get(op, [])[:]
             marks += [pytest.mark.check] if i % SAMPLE == 0 else []
             for form in forms_of(op) if per_form else [None]:
                 label = f"{case}-{form.form}" if form else str(case)
@@ -101,7 +98,7 @@ def test_form_keeps_its_precision(case: Case, form: Form) -> None:
 @st.composite
 def any_case(draw: st.DrawFn, op: str) -> Case:
     size = st.integers(1, 5)
-    decay, strength = draw(st.sampled_from(DECAYS if "log_decay" in OPS[op].timed else SCORES))
+    decay, strength = draw(st.sampled_from(OPS[op].variants))
     return Case(
         op,
         T=draw(st.integers(1, 40)),
@@ -146,10 +143,10 @@ def test_registry_has_no_form_twice() -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_cover_meets_every_length_with_every_chunk_size_and_decay(op: str) -> None:
     cases = EXACT_CASES[op]
-    kinds = DECAYS if "log_decay" in OPS[op].timed else SCORES
-    assert {(case.T, case.chunk_size) for case in cases} == set(itertools.product(LENGTHS, CHUNKS))
+    if chunked(op):
+        assert {(case.T, case.chunk_size) for case in cases} == set(itertools.product(LENGTHS, CHUNKS))
     assert {(case.T, case.decay, case.strength) for case in cases} == {
-        (T, *kind) for T in LENGTHS for kind in kinds
+        (T, *kind) for T in LENGTHS for kind in OPS[op].variants
     }
 
 

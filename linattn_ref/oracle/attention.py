@@ -1,9 +1,4 @@
-"""The ground truth: NumPy, one head, loops, written to be read aloud. Imports nothing of ours.
-
-Shapes: q, k ``[T, K]``; v ``[T, V]``; alpha ``[T]`` or ``[T, K]``, the decay itself, ``exp(log_decay)``;
-state ``[K, V]``; o ``[T, V]``. Give float64. The functions only add, multiply, divide and (for softmax) take
-exponentials, so they run on SymPy symbols as well: ``dtype=object`` arrays, and ``exp=sympy_exp``.
-"""
+"""Softmax attention in three passes, linear attention in three forms."""
 
 from collections.abc import Callable
 
@@ -85,7 +80,7 @@ def linear_attention(
     S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
     o = []
     for t in range(T):
-        S = _decay(alpha, t, K)[:, None] * S
+        S = decay(alpha, t, K)[:, None] * S
         S = S + np.outer(k[t], v[t])
         o.append(scale * (q[t] @ S))
     return np.array(o), S
@@ -99,8 +94,8 @@ def linear_attention_parallel(
     What token j wrote has been through the decays of j + 1, ..., t when token t reads it.
     """
     T, K = k.shape
-    left = [[_product(alpha, j + 1, t + 1, K) for j in range(T)] for t in range(T)]  # [t][j] -> [K]
-    since_start = [_product(alpha, 0, t + 1, K) for t in range(T)]
+    left = [[product(alpha, j + 1, t + 1, K) for j in range(T)] for t in range(T)]  # [t][j] -> [K]
+    since_start = [product(alpha, 0, t + 1, K) for t in range(T)]
     S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
     o = []
     for t in range(T):
@@ -139,15 +134,18 @@ def normalised_linear_attention(phi_q: Array, phi_k: Array, v: Array) -> Array:
     return np.array(o)
 
 
-def _decay(alpha: Array | None, t: int, K: int) -> Array:
+# --- decays -----------------------------------------------------------------------------------------------
+
+
+def decay(alpha: Array | None, t: int, K: int) -> Array:
     """The decay of step t as a vector of K: 1 without decay, the same number throughout for a scalar."""
     one = np.ones(K, dtype=int)
     return one if alpha is None else one * alpha[t]
 
 
-def _product(alpha: Array | None, start: int, stop: int, K: int) -> Array:
+def product(alpha: Array | None, start: int, stop: int, K: int) -> Array:
     """The decays of steps start, ..., stop - 1 multiplied; 1 if there are none."""
-    product = np.ones(K, dtype=int)
+    result = np.ones(K, dtype=int)
     for t in range(start, stop):
-        product = product * _decay(alpha, t, K)
-    return product
+        result = result * decay(alpha, t, K)
+    return result

@@ -1,0 +1,85 @@
+"""TransNormerLLM: one fixed decay per head, weaker from layer to layer."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import silu
+
+from linattn_ref.config import ModelConfig
+from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.parts import LowRank, simple_rms
+from linattn_ref.shapes import Float, Tensor
+
+
+class TNLMixer(Mixer):
+    """TNL as in the scaling study (arXiv 2406.16690, eq. 9; TransNormerLLM, arXiv 2405.17381, section 4).
+
+    q = silu(x W_q), k = silu(x W_k), v = x W_v; no scale, no denominator; SRMSNorm over all heads together
+    after attention, then a sigmoid gate of rank D / H, then W_o. The chunk form is Lightning Attention's
+    schedule. ``config.tnl_decay``: "code" is the released 2^(-8i/H) slopes, and what we use; "printed" is
+    equation 10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study trained is open.
+    Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
+    """
+
+    row = Row(
+        gate="exp(-slope * anneal)",
+        write="outer(k, v)",
+        read="dot(q, S)",
+        learned="nothing",
+    )
+
+    def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
+        super().__init__(config, layer)
+        D = config.d_model
+        self.qkv = nn.Linear(D, 3 * D, bias=False)
+        self.gate = LowRank(D, config.head_dim, D)
+        self.out = nn.Linear(D, D, bias=False)
+
+    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
+        q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
+        slope = slopes(self.config.n_heads, self.config.tnl_decay).to(x.device)[:, None]  # [H, 1]
+        anneal = annealing(self.layer, self.config.n_layers, self.config.tnl_decay)
+        gate = torch.sigmoid(self.gate(x))
+        return {"q": silu(q), "k": silu(k), "v": v, "slope": slope, "anneal": anneal, "gate": gate}, None
+
+    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k, v = z["q"], z["k"], z["v"]
+        log_decay = (-z["slope"] * z["anneal"])[:, 0].to(torch.promote_types(q.dtype, torch.float32))
+        return self.ops.chunk_linear_attention(q, k, v, log_decay, scale=1.0, initial_state=S)
+
+    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
+        return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]
+
+    @classmethod
+    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
+        return config.n_heads * config.head_dim**2
+
+    @classmethod
+    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
+        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)
+
+
+def slopes(n_heads: int, decay: str = "code") -> Tensor:
+    """Slope of every head [H], float64: the decay of a first layer is exp(-slope).
+
+    "code" is 2^(-8i/H), i = 1..H, for H a power of two; for others the released code takes the slopes of the
+    power below and fills up with every second one of the power above, unsorted. "printed" is 8i/H.
+    """
+    if decay == "printed":
+        return 8 * torch.arange(1, n_heads + 1, dtype=torch.float64) / n_heads
+    below = 2 ** math.floor(math.log2(n_heads))
+    exponents = [8 * i / below for i in range(1, below + 1)]
+    exponents += [8 * i / (2 * below) for i in range(1, 2 * below + 1, 2)][: n_heads - below]
+    return 2.0 ** -torch.tensor(exponents, dtype=torch.float64)
+
+
+def annealing(layer: int, n_layers: int, decay: str = "code") -> float:
+    """The factor on the slopes of layer 0..L-1: near 1 at the bottom, near 0 at the top, where nothing
+    decays.
+
+    The released 1 - l/(L-1) + 1e-5 has no value for a single layer; that one gets 1 + 1e-5.
+    """
+    if decay == "printed":
+        return 1 - (layer + 1) / n_layers
+    return 1 - layer / max(n_layers - 1, 1) + 1e-5

@@ -1,0 +1,50 @@
+"""From a differential equation to a recurrence: h' = A h + B u becomes h_t = A_bar h_{t-1} + B_bar u_t.
+
+======== ========================= ==================================
+method   A_bar                     B_bar / B
+======== ========================= ==================================
+zoh      exp(Delta A)              (exp(Delta A) - 1) / A
+bilinear (1 + x / 2) / (1 - x / 2) Delta / (1 - x / 2), x = Delta A
+euler    1 + Delta A               Delta
+======== ========================= ==================================
+
+``zoh`` (zero-order hold) is exact for an input that is constant over each step. Source: Gu et al. 2021
+(arXiv 2111.00396) for zoh and bilinear; A is diagonal here, so all of it is element by element.
+"""
+
+from typing import Literal
+
+import torch
+
+from linattn_ref.ops.channels import check_choice
+from linattn_ref.shapes import Tensor
+
+Method = Literal["zoh", "bilinear", "euler"]
+METHODS: tuple[Method, ...] = ("zoh", "bilinear", "euler")
+
+
+def discretise(delta: Tensor, A: Tensor, method: Method = "zoh") -> tuple[Tensor, Tensor]:
+    """``(A_bar, B_bar / B)`` for steps ``delta`` and a diagonal ``A``, real or complex; shapes broadcast."""
+    check_choice(method, "method", METHODS)
+    x = delta * A
+    if method == "zoh":
+        return x.exp(), held(delta, A)
+    if method == "bilinear":
+        return (1 + x / 2) / (1 - x / 2), delta / (1 - x / 2)
+    return 1 + x, delta * torch.ones_like(x)
+
+
+def held(delta: Tensor, A: Tensor) -> Tensor:
+    """(exp(Delta A) - 1) / A, what a constant input of 1 leaves after a step; Delta where A is 0.
+
+    Where x = Delta A is small, the difference and, worse, its gradient lose their digits; there it is Delta
+    times the series 1 + x/2 + x^2/6 + ..., whose 18 terms are exact in float64 up to |x| = 1.
+    """
+    x = delta * A
+    small = x.abs() <= 1
+    near = torch.where(small, x, 0.0)
+    series = torch.ones_like(near)
+    for n in range(18, 1, -1):
+        series = 1 + near / n * series
+    far = torch.where(small, 0.0, x).exp() - 1
+    return torch.where(small, delta * series, far / torch.where(small, 1.0, A))

@@ -1,0 +1,37 @@
+"""The ground truth: NumPy, one head or one channel, loops, written to be read aloud. Imports nothing of ours.
+
+Shapes: q, k ``[T, K]``; v ``[T, V]``; alpha ``[T]`` or ``[T, K]``, the decay itself, ``exp(log_decay)``;
+state ``[K, V]``; o ``[T, V]``. Give float64. The functions only add, multiply, divide and (some) take
+exponentials, so they run on SymPy symbols as well: ``dtype=object`` arrays, and ``exp=sympy_exp``.
+"""
+
+from linattn_ref.oracle.attention import (
+    linear_attention,
+    linear_attention_chunk,
+    linear_attention_parallel,
+    normalised_linear_attention,
+    softmax_attention,
+    softmax_attention_online,
+    softmax_attention_restart,
+)
+from linattn_ref.oracle.memory import delta_rule, delta_rule_parallel, recurrence, rwkv6
+from linattn_ref.oracle.ssm import discretise, lti_ssm, lti_ssm_convolution, selective_scan, wkv
+
+__all__ = [
+    "delta_rule",
+    "delta_rule_parallel",
+    "discretise",
+    "linear_attention",
+    "linear_attention_chunk",
+    "linear_attention_parallel",
+    "lti_ssm",
+    "lti_ssm_convolution",
+    "normalised_linear_attention",
+    "recurrence",
+    "rwkv6",
+    "selective_scan",
+    "softmax_attention",
+    "softmax_attention_online",
+    "softmax_attention_restart",
+    "wkv",
+]

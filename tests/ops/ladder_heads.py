@@ -1,0 +1,195 @@
+"""What the ladder knows of ops on heads: softmax attention, linear attention, RWKV-6, the delta rule."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from ladder_cases import Arrays, Case, Op, Tensors, normal, qkv
+from torch import Generator, Tensor
+
+from linattn_ref import oracle
+from linattn_ref.ops import (
+    KVCache,
+    step_delta_rule,
+    step_linear_attention,
+    step_rwkv6,
+    step_softmax_attention,
+)
+
+CACHED = 9  # tokens in a start cache
+STRENGTHS = ("mild", "hard", "all -50", "zero")
+SCORES = ((None, "mild"), (None, "large"))
+DECAYS = ((None, "mild"), *itertools.product(("head", "token", "channel"), STRENGTHS))
+
+
+# --- inputs ------------------------------------------------------------------------------------------------
+
+
+def log_decays(case: Case, generator: Generator) -> Tensor:
+    """Natural logarithms of decays: mild ones as a trained gate gives them, or those that break things."""
+    shapes = {
+        "head": (case.H,),
+        "token": (case.B, case.T, case.H),
+        "channel": (case.B, case.T, case.H, case.K),
+    }
+    shape = shapes[case.decay or "head"]
+    if case.strength == "mild":
+        return torch.nn.functional.logsigmoid(normal(generator, *shape)) / 4
+    if case.strength == "cliff":
+        late = torch.arange(case.T) >= case.T // 2
+        g = torch.where(late, -1e-4, -50.0).double()
+        return g.view(1, -1, 1, *[1] * (len(shape) - 3)).expand(shape).clone()
+    levels = {"hard": [0.0, -1e-3, -1.0, -50.0], "all -50": [-50.0], "zero": [0.0]}[case.strength]
+    choice = torch.randint(len(levels), shape, generator=generator)
+    return torch.tensor(levels, dtype=torch.float64)[choice]
+
+
+def linear_inputs(case: Case, generator: Generator) -> Tensors:
+    x = qkv(case, generator)
+    if case.decay:
+        x["log_decay"] = log_decays(case, generator)
+    if case.start:
+        x["initial_state"] = normal(generator, case.B, case.H, case.K, case.V)
+    return x
+
+
+def softmax_inputs(case: Case, generator: Generator) -> Tensors:
+    x = qkv(case, generator)
+    if case.strength == "large":
+        x["q"] = 40 * x["q"]  # scores in the hundreds: exp of them overflows float32
+    if case.start:
+        x["initial_state.k"] = normal(generator, case.B, CACHED, case.H, case.K)
+        x["initial_state.v"] = normal(generator, case.B, CACHED, case.H, case.V)
+    return x
+
+
+def rwkv6_inputs(case: Case, generator: Generator) -> Tensors:
+    return {**linear_inputs(case, generator), "bonus": normal(generator, case.H, case.K)}
+
+
+def delta_inputs(case: Case, generator: Generator) -> Tensors:
+    """Keys of length at most 1; strengths up to 2, where a key reflects the state."""
+    x = linear_inputs(case, generator)
+    x["k"] = x["k"] / x["k"].norm(dim=-1, keepdim=True).clamp(min=1e-3)
+    beta = torch.rand(case.B, case.T, case.H, generator=generator, dtype=torch.float64)
+    levels = {"hard": [0.0, 1e-3, 1.0, 1.999], "all -50": [1.0], "zero": [1.999]}.get(case.strength)
+    if levels:
+        beta = torch.tensor(levels, dtype=torch.float64)[(beta * len(levels)).long()]
+    return {**x, "beta": 2 * beta if levels is None and case.zeros else beta}
+
+
+# --- arguments, states, oracles ----------------------------------------------------------------------------
+
+
+def linear_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    return {**x, "scale": case.scale}
+
+
+def softmax_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    arguments: dict[str, Any] = {name: x[name] for name in "qkv"}
+    if "initial_state.k" in x:
+        arguments["initial_state"] = KVCache(x["initial_state.k"], x["initial_state.v"])
+    return {**arguments, "scale": case.scale}
+
+
+def delta_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    return {**x, "scale": case.scale}
+
+
+def linear_state(state: Tensor) -> Tensors:
+    return {"state": state}
+
+
+def softmax_state(state: KVCache) -> Tensors:
+    return {"state.k": state.k, "state.v": state.v}
+
+
+def earlier_decays(x: Tensors, eps: float) -> Tensors:
+    """Every log decay g moves to g - eps: the decay exp(g) of a recurrence is a rounded number."""
+    return {**x, "log_decay": x["log_decay"] - eps} if "log_decay" in x else x
+
+
+def head_by_head(function: Callable, *own: str) -> Callable[[Case, Arrays], Arrays]:
+    """An oracle of one head, for all batch elements and heads; ``own`` are its arguments after q, k, v."""
+
+    def run(case: Case, x: Arrays) -> Arrays:
+        B, T, H, K = x["q"].shape
+        x = dict(x)
+        if "log_decay" in x:
+            decay = np.exp(x["log_decay"])
+            x["alpha"] = np.broadcast_to(decay, (B, T, H)) if decay.ndim == 1 else decay
+        if "bonus" in x:
+            x["bonus"] = np.broadcast_to(x["bonus"], (B, T, H, K))
+        o, S = np.empty((2, B, H), dtype=object)
+        for b, h in np.ndindex(B, H):
+            here = {name: x[name][b, :, h] for name in ("q", "k", "v", *own, "alpha") if name in x}
+            here |= {"bonus": here["bonus"][0]} if "bonus" in here else {}
+            start = x["initial_state"][b, h] if case.start else None
+            o[b, h], S[b, h] = function(**here, scale=case.scale or K**-0.5, state=start)
+        return {"output": sequence(o), "state": np.stack([np.stack(row) for row in S])}
+
+    return run
+
+
+def softmax_oracle(case: Case, x: Arrays) -> Arrays:
+    """Batch elements and heads one by one through the definition."""
+    B, _, H, K = x["q"].shape
+    cache = [(x[f"initial_state.{name}"], x[name]) if case.start else (x[name],) for name in "kv"]
+    k, v = (np.concatenate(parts, 1) for parts in cache)
+    o = np.empty((B, H), dtype=object)
+    for b, h in np.ndindex(B, H):
+        o[b, h] = oracle.softmax_attention(x["q"][b, :, h], k[b, :, h], v[b, :, h], case.scale or K**-0.5)
+    return {"output": sequence(o), "state.k": k, "state.v": v}
+
+
+def sequence(o: np.ndarray) -> np.ndarray:
+    """[B, H] arrays of [T, V] as one [B, T, H, V]."""
+    return np.stack([np.stack(row, 1) for row in o])
+
+
+# --- the ops -----------------------------------------------------------------------------------------------
+
+LINEAR = Op(
+    linear_inputs,
+    linear_arguments,
+    linear_state,
+    head_by_head(oracle.linear_attention),
+    step_linear_attention,
+    timed=frozenset([*"qkv", "log_decay"]),
+    full=frozenset(["log_decay", "initial_state", "state"]),
+    variants=DECAYS,
+    nudge=earlier_decays,
+)
+HEADS: dict[str, Op] = {
+    "softmax_attention": Op(
+        softmax_inputs,
+        softmax_arguments,
+        softmax_state,
+        softmax_oracle,
+        step_softmax_attention,
+        timed=frozenset("qkv"),
+        full=frozenset(),
+        variants=SCORES,
+    ),
+    "linear_attention": LINEAR,
+    "rwkv6": replace(
+        LINEAR,
+        inputs=rwkv6_inputs,
+        oracle=head_by_head(oracle.rwkv6, "bonus"),
+        step=step_rwkv6,
+        full=LINEAR.full | {"bonus"},
+        variants=((None, "mild"), *itertools.product(("head", "channel"), STRENGTHS)),
+    ),
+    "delta_rule": replace(
+        LINEAR,
+        inputs=delta_inputs,
+        arguments=delta_arguments,
+        oracle=head_by_head(oracle.delta_rule, "beta"),
+        step=step_delta_rule,
+        timed=LINEAR.timed | {"beta"},
+        full=LINEAR.full | {"beta"},
+    ),
+}
