@@ -28,6 +28,7 @@ class ModelConfig:
         tnl_decay: "code" or "printed", see ``mixers.tnl``.
         state_size: numbers N in the state of a channel (Mamba, S4D, H3), or of a head's keys (Mamba-2); 0 is
             as published.
+        ssm_init: how A of S4D and H3 starts, "lin", "inv" or "real", see ``mixers.s4d``.
         hold: how Mamba discretises B, "euler" or "exact", see ``ops.associative_selective_scan``.
         beta_max: largest write strength of the delta rule, 1 or 2.
         rope_base: see ``ops.rotate``.
@@ -49,6 +50,7 @@ class ModelConfig:
     max_length: int = 8192
     tnl_decay: Literal["code", "printed"] = "code"
     state_size: int = 0
+    ssm_init: Literal["lin", "inv", "real"] = "lin"
     hold: Literal["euler", "exact"] = "euler"
     beta_max: float = 1.0
     rope_base: float = 10_000.0
@@ -75,6 +77,7 @@ class ModelConfig:
             "normaliser": ("denominator", "norm"),
             "activation": ("silu", "none"),
             "tnl_decay": ("code", "printed"),
+            "ssm_init": ("lin", "inv", "real"),
             "hold": ("euler", "exact"),
         }
         for name, values in allowed.items():

@@ -10,6 +10,10 @@ from linattn_ref.mixers.hgrn2 import HGRN2Mixer
 from linattn_ref.mixers.linear import LinearMixer
 from linattn_ref.mixers.mamba import MambaMixer
 from linattn_ref.mixers.mamba2 import Mamba2Mixer
+from linattn_ref.mixers.mlstm import MLSTMMixer
+from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer
+from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
+from linattn_ref.mixers.s4d import H3Mixer, S4DMixer
 from linattn_ref.mixers.softmax import SoftmaxMixer
 from linattn_ref.mixers.tnl import TNLMixer
 
@@ -18,9 +22,16 @@ MIXERS: dict[str, type[Mixer]] = {
     "linear": LinearMixer,
     "cosformer": CosformerMixer,
     "cosformer2": Cosformer2Mixer,
+    "retnet": RetNetMixer,
     "tnl": TNLMixer,
     "gla": GLAMixer,
     "hgrn2": HGRN2Mixer,
+    "gated_retnet": GatedRetNetMixer,
+    "mlstm": MLSTMMixer,
+    "rwkv4": RWKV4Mixer,
+    "rwkv6": RWKV6Mixer,
+    "s4d": S4DMixer,
+    "h3": H3Mixer,
     "mamba": MambaMixer,
     "mamba2": Mamba2Mixer,
     "delta_net": DeltaNetMixer,
@@ -42,12 +53,19 @@ __all__ = [
     "DeltaNetMixer",
     "GLAMixer",
     "GatedDeltaNetMixer",
+    "GatedRetNetMixer",
+    "H3Mixer",
     "HGRN2Mixer",
     "LinearMixer",
+    "MLSTMMixer",
     "Mamba2Mixer",
     "MambaMixer",
     "Mixer",
+    "RWKV4Mixer",
+    "RWKV6Mixer",
+    "RetNetMixer",
     "Row",
+    "S4DMixer",
     "SoftmaxMixer",
     "TNLMixer",
     "mixer_of",

@@ -23,7 +23,7 @@ from linattn_ref.ops.softmax import (
     recurrent_softmax_attention,
     step_softmax_attention,
 )
-from linattn_ref.ops.wkv import WKVResult, WKVState, parallel_wkv, recurrent_wkv, step_wkv
+from linattn_ref.ops.wkv import WKVResult, WKVState, chunk_wkv, parallel_wkv, recurrent_wkv, step_wkv
 
 __all__ = [
     "FEATURE_MAPS",
@@ -41,6 +41,7 @@ __all__ = [
     "chunk_linear_attention",
     "chunk_rwkv6",
     "chunk_softmax_attention",
+    "chunk_wkv",
     "convolution_lti_ssm",
     "cos_reweight",
     "discretise",

@@ -17,7 +17,7 @@ from linattn_ref.ops.softmax import (
     parallel_softmax_attention,
     recurrent_softmax_attention,
 )
-from linattn_ref.ops.wkv import parallel_wkv, recurrent_wkv
+from linattn_ref.ops.wkv import chunk_wkv, parallel_wkv, recurrent_wkv
 
 
 def supports_all(case: Any) -> bool:
@@ -55,4 +55,5 @@ FORMS: tuple[Form, ...] = (
     Form("selective_scan", "associative", associative_selective_scan),
     Form("wkv", "recurrent", recurrent_wkv),
     Form("wkv", "parallel", parallel_wkv),
+    Form("wkv", "chunk", chunk_wkv, chunked=True),
 )

@@ -11,12 +11,14 @@ Arguments: ``k, v [B, T, D]``, ``w, u [D]``, ``initial_state`` a ``WKVState`` of
 least; None is nothing read. Source: Peng et al. 2023 (arXiv 2305.13048, section 3 and appendix D).
 """
 
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
 
 from linattn_ref.ops.channels import check_beside, check_channels, check_one_of_channels
 from linattn_ref.ops.inputs import (
+    check_chunk_size,
     compute_dtype,
     no_autocast,
     require,
@@ -65,6 +67,20 @@ def parallel_wkv(
 ) -> WKVResult:
     """Parallel form: for every channel a softmax over all earlier tokens; memory T^2 per channel."""
     return _run(_parallel, k, v, w, u, initial_state)
+
+
+def chunk_wkv(
+    k: Float[Tensor, "B T D"],
+    v: Float[Tensor, "B T D"],
+    w: Float[Tensor, " D"],
+    u: Float[Tensor, " D"],
+    *,
+    initial_state: WKVState | None = None,
+    chunk_size: int = 64,
+) -> WKVResult:
+    """Chunk form: the parallel form chunk after chunk, from the state before; memory T C per channel."""
+    check_chunk_size(chunk_size)
+    return _run(partial(_chunk, chunk_size=chunk_size), k, v, w, u, initial_state)
 
 
 def step_wkv(
@@ -136,6 +152,23 @@ def _recurrent(
         old, new = (m - w - top).exp(), (k[:, t] - top).exp()
         a, b, m = old * a + new * v[:, t], old * b + new, top
     return torch.stack(outputs, 1), WKVState(a, b, m)
+
+
+@shaped
+def _chunk(
+    k: Float[Tensor, "B T D"],
+    v: Float[Tensor, "B T D"],
+    w: Float[Tensor, " D"],
+    u: Float[Tensor, " D"],
+    state: WKVState,
+    *,
+    chunk_size: int,
+) -> tuple[Float[Tensor, "B T D"], WKVState]:
+    outputs = []
+    for k_here, v_here in zip(k.split(chunk_size, 1), v.split(chunk_size, 1), strict=True):
+        o, state = _parallel(k_here, v_here, w, u, state)
+        outputs.append(o)
+    return torch.cat(outputs, 1), state
 
 
 @shaped

@@ -39,6 +39,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "softmax": [{"positions": where} for where in ("rope", "sinusoidal", "none")],
     "linear": ALLOWED,
     "cosformer": [{"positions": where} for where in ("sinusoidal", "none")],
+    "retnet": [{"positions": where} for where in ("rope", "none")],
+    "s4d": [{"ssm_init": init, "state_size": 8} for init in ("lin", "inv", "real")],
+    "h3": [{"ssm_init": init, "state_size": 8} for init in ("lin", "real")],
 }
 # Arguments that change what a mixer computes, and the setting in which each does; all others must not.
 CLAIMS: dict[str, dict[str, dict[str, Any]]] = {
@@ -51,7 +54,10 @@ CLAIMS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "cosformer": {"max_length": {}},
     "cosformer2": {"rope_base": {}},
+    "retnet": {"positions": {}, "rope_base": {}},
     "tnl": {"tnl_decay": {}},
+    "s4d": {"state_size": {}, "ssm_init": {}},
+    "h3": {"state_size": {}, "ssm_init": {}},
     "mamba": {"state_size": {}, "hold": {}},
     "mamba2": {"state_size": {}},
     "delta_net": {"beta_max": {}},
@@ -65,6 +71,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_length": 1000,
     "tnl_decay": "printed",
     "state_size": 8,
+    "ssm_init": "real",
     "hold": "exact",
     "beta_max": 2.0,
 }
@@ -73,7 +80,7 @@ OTHER_VALUES: dict[str, Any] = {
 def cases() -> Iterator[Any]:
     for name in MIXERS:
         for overrides in SETTINGS.get(name, [{}]):
-            yield pytest.param(name, overrides, id="-".join([name, *overrides.values()]))
+            yield pytest.param(name, overrides, id="-".join([name, *map(str, overrides.values())]))
 
 
 every_case = pytest.mark.parametrize(("name", "overrides"), list(cases()))
@@ -97,7 +104,8 @@ def inputs(length: int = T, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def tensors(state: State) -> list[Tensor]:
-    return [part for part in state if isinstance(part, Tensor)]
+    parts = [tensors(part) if isinstance(part, tuple) else [part] for part in state]
+    return [part for several in parts for part in several if isinstance(part, Tensor)]
 
 
 def in_segments(mixer: Mixer, x: Tensor, lengths: list[int]) -> tuple[Tensor, State]:
@@ -110,7 +118,8 @@ def in_segments(mixer: Mixer, x: Tensor, lengths: list[int]) -> tuple[Tensor, St
 
 
 def assert_same_states(got: State, want: State, bound: float) -> None:
-    assert [x for x in got if not isinstance(x, Tensor)] == [x for x in want if not isinstance(x, Tensor)]
+    counts = [[x for x in state if isinstance(x, int)] for state in (got, want)]
+    assert counts[0] == counts[1]
     for number, (a, b) in enumerate(zip(tensors(got), tensors(want), strict=True)):
         assert_close(f"state {number}", a, b, bound)
 

@@ -21,7 +21,9 @@ FUNCTIONS: dict[str, Any] = {
     "outer": lambda k, v: k[..., :, None] * v[..., None, :],
     "dot": lambda q, S: (q[..., None, :] @ S)[..., 0, :],
     "ratio": lambda o: o[..., :-1] / (o[..., -1:] + 1e-6),
-    "real": torch.real,
+    "bounded": lambda o: o[..., :-1] / o[..., -1:].abs().clamp(min=1),
+    "quotient": lambda S: S[..., 0, :1] / S[..., 0, 1:],
+    "paired": lambda y: 2 * y.real if y.is_complex() else y,
     "by_token": torch.linspace(1, 3, T, dtype=torch.float64)[:, None, None, None],
     "tilted": lambda o: o * torch.linspace(1, 3, o.shape[2] * o.shape[3]).view(o.shape[2:]),
 }

@@ -16,8 +16,15 @@ from linattn_ref.mixers import MIXERS
 from linattn_ref.model import PAPER_SIZES, LanguageModel, ModelConfig, paper_config
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
-CHANNEL_DECAYS = ("gla", "hgrn2")
+CHANNEL_DECAYS = ("gla", "hgrn2", "rwkv6")
 FORWARD = (*CHANNEL_DECAYS, "delta_net", "gated_delta_net")
+NO_PRODUCTS = ("mamba", "delta_net", "gated_delta_net", "rwkv4", "s4d", "h3")  # at one token
+chunk = ops.chunk_linear_attention
+REPLACED: dict[str, Any] = {  # by what torch counts as products of matrices
+    "chunk_linear_attention": lambda q, k, v, g=None, **rest: chunk(q, k, v, **rest),
+    "chunk_rwkv6": lambda q, k, v, bonus, g=None, **rest: chunk(q, k, v, **rest),
+    "convolution_lti_ssm": lambda u, delta, A, B, C, D, **rest: (u * D, torch.zeros_like(A)),
+}
 BASE: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_heads": 3, "vocab_size": 32, "d_ff": 40}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [
@@ -50,16 +57,15 @@ def config_of(name: str, overrides: dict[str, Any] | None = None) -> ModelConfig
 def counted_by_torch(config: ModelConfig, seq_len: int) -> int:
     """Forward and backward; three times the forward pass where torch's count of the backward is another.
 
-    What is no product of matrices for torch is left out or replaced: cosFormer2 has no front (an FFT);
-    GLA and HGRN2 have no decay per channel, which is element-wise. The gradient of a triangular system has a
-    product of its own that torch counts, and a solution that it does not.
+    What is no product of matrices is left out or replaced: convolutions by FFT, cosFormer2's front among
+    them, and decays per channel, which are element-wise. The gradient of a triangular system has a product of
+    its own that torch counts, and a solution that it does not.
     """
     tokens = torch.randint(config.vocab_size, (1, seq_len))
-    chunk = ops.chunk_linear_attention
     with ExitStack() as changed:
-        if config.mixer in CHANNEL_DECAYS:
-            plain = lambda q, k, v, g=None, **rest: chunk(q, k, v, **rest)  # noqa: E731
-            changed.enter_context(patch.object(ops, "chunk_linear_attention", plain))
+        for name, op in REPLACED.items():
+            if config.mixer in CHANNEL_DECAYS or name == "convolution_lti_ssm":
+                changed.enter_context(patch.object(ops, name, op))
         model = LanguageModel(config)
         model.front = None
         with FlopCounterMode(display=False) as counter:
@@ -92,8 +98,7 @@ def test_flops_exact_fills_the_last_chunk_as_the_op_does(name: str, seq_len: int
 def test_of_a_single_token_torch_leaves_out_products_of_one_row(name: str) -> None:
     config = config_of(name)
     assert counted_by_torch(config, 1) <= flops_exact(config, 1)
-    products = name not in ("mamba", "delta_net", "gated_delta_net")
-    assert not products or counted_by_torch(config, 1) < flops_exact(config, 1)
+    assert name in NO_PRODUCTS or counted_by_torch(config, 1) < flops_exact(config, 1)
 
 
 @every_mixer
@@ -187,8 +192,13 @@ def decode_state(config: ModelConfig, length: int, batch_size: int, dtype: torch
         _, state = model(tokens[:, :-2])
         for t in (length - 2, length - 1):
             _, state = model(tokens[:, t : t + 1], state)
-    front = state[0] if isinstance(state[0], tuple) else ()
-    return [part for one in (front, *state[1]) for part in one if isinstance(part, Tensor)]
+    return tensors_in(state)
+
+
+def tensors_in(state: Any) -> list[Tensor]:
+    if isinstance(state, tuple):
+        return [x for part in state for x in tensors_in(part)]
+    return [state] if isinstance(state, Tensor) else []
 
 
 @every_case

@@ -235,6 +235,7 @@ SCAN = [
 ]
 WKV = [
     *channels("k"),
+    *CHUNK,
     Bad("of another width", "v", lambda x: x[..., :-1], (shape(B, T, D - 1), shape(B, T, D))),
     Bad("of half precision", "v", lambda x: x.half(), ("torch.float16", "torch.float32")),
     *beside("w", D),

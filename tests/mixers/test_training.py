@@ -1,0 +1,42 @@
+"""Every mixer learns: a short run on the byte corpus, to below what the frequencies of bytes alone give."""
+
+import math
+
+import pytest
+import torch
+
+from linattn_ref.mixers import MIXERS
+from linattn_ref.model import LanguageModel, ModelConfig
+from linattn_ref.tasks import ByteCorpus
+from linattn_ref.train import TrainConfig, bits_per_byte, train
+
+STEPS = 120
+UNIGRAM = 4.7  # bits per byte of this corpus, if a byte is predicted from its frequency
+BOUND = 4.0
+
+
+@pytest.fixture(scope="module")
+def corpus() -> ByteCorpus:
+    return ByteCorpus.python_stdlib(max_bytes=2_000_000)
+
+
+def test_the_bound_is_out_of_reach_of_frequencies(corpus: ByteCorpus) -> None:
+    tokens, _ = corpus.sample("train", 200, 128, torch.Generator().manual_seed(0))
+    share = torch.bincount(tokens.flatten(), minlength=256).double() / tokens.numel()
+    entropy = -(share * share.clamp(min=1e-12).log2()).sum().item()
+    assert abs(entropy - UNIGRAM) < 0.2
+    assert entropy > BOUND + 0.3
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_short_run_learns_more_than_frequencies(name: str, corpus: ByteCorpus) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(ModelConfig(name, d_model=64, n_layers=2, n_heads=2, state_size=16))
+    config = TrainConfig(
+        steps=STEPS, batch_size=8, seq_len=128, lr=4e-3, warmup_steps=10, eval_every=STEPS, eval_batches=4
+    )
+    rows = train(model, corpus, config, device="cpu", progress=False)
+    assert all(math.isfinite(row["train_loss"]) for row in rows)
+    last = rows[-1]["val_loss"]
+    assert last is not None
+    assert bits_per_byte(last) < BOUND
