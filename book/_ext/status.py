@@ -4,20 +4,15 @@ The page is a function of committed files (the chapters, book/run_times.json, co
 tree always gives the same page and a page that differs is out of date.
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from linattn_ref.files import write_atomically
-
+from .generated import run, table
 from .notebooks import (
     CHECKED,
     chapters,
     code_cells,
     count_words,
-    find_root,
     prose,
     read_notebook,
     tags,
@@ -47,13 +42,6 @@ def versions(constraints: str) -> dict[str, str]:
     if missing:
         raise ValueError(f"constraints.txt: pins no {', '.join(missing)}, expected NAME==VERSION for each")
     return {name: pins[name] for name in PACKAGES}
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A markdown table; columns after the first are right-aligned."""
-    names = list(header)
-    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
@@ -111,20 +99,5 @@ def page(root: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m linattn_book.status", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if book/status.md is out of date")
-    arguments = parser.parse_args()
-    try:
-        root = find_root()
-        file, text = root / "book" / "status.md", page(root)
-    except (FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
-    if not arguments.check:
-        write_atomically({file: text})
-    elif not file.is_file() or file.read_text(encoding="utf-8") != text:
-        sys.exit("book/status.md is out of date; python -m linattn_book.status writes it anew")
-
-
 if __name__ == "__main__":
-    main()
+    run(page, "status")

@@ -18,9 +18,9 @@ Quantities = dict[str, Any]
 class Row(NamedTuple):
     """A mixer's row of the table: what it puts into S_t = G_t o S_{t-1} + W_t, o_t = read(q_t, S_t).
 
-    ``gate``, ``write`` and ``read`` are Python over the mixer's ``quantities``, with ``S`` the states after
-    each token, ``S_past`` those before it, and a few functions; the tests evaluate them. ``gating`` says how
-    a gate acts: "times", element by element, or "matrix".
+    ``gate``, ``write`` and ``read`` are Python over the mixer's ``quantities``, with ``G`` the gate, ``S``
+    the states after each token, ``S_past`` those before it, and a few functions; the tests evaluate them.
+    ``gating`` says how a gate acts: "times", element by element, or "matrix".
     """
 
     gate: str

@@ -38,7 +38,7 @@ class HGRN2Mixer(Mixer):
 
     row = Row(
         gate="bound + (1 - bound) * sigmoid(f)",
-        write="outer(1 - (bound + (1 - bound) * sigmoid(f)), v)",
+        write="outer(1 - G, v)",
         read="dot(q, S)",
         learned="W_f [D, D], bound [D] of every layer",
     )

@@ -72,7 +72,7 @@ class S4DMixer(Mixer):
 
     row = Row(
         gate="exp(delta * A)",
-        write="outer((exp(delta * A) - 1) / A, u)",
+        write="outer((G - 1) / A, u)",
         read="paired(dot(C, S)) + skip * u",
         learned="A, C [D, N], Delta, D [D]; nothing depends on x",
     )
@@ -110,7 +110,7 @@ class H3Mixer(Mixer):
 
     row = Row(
         gate="exp(delta * A)",
-        write="outer((exp(delta * A) - 1) / A, k * v)",
+        write="outer((G - 1) / A, k * v)",
         read="q * (paired(dot(C, S)) + skip * k * v)",
         learned="filter [4, D]; A, C [D, N], Delta, D [D]; nothing but q, k, v depends on x",
     )

@@ -16,10 +16,11 @@ class TNLMixer(Mixer):
     """TNL as in the scaling study (arXiv 2406.16690, eq. 9; TransNormerLLM, arXiv 2405.17381, section 4).
 
     q = silu(x W_q), k = silu(x W_k), v = x W_v; no scale, no denominator; SRMSNorm over all heads together
-    after attention, then a sigmoid gate of rank D / H, then W_o. The chunk form is Lightning Attention's
-    schedule. ``config.tnl_decay``: "code" is the released 2^(-8i/H) slopes, and what we use; "printed" is
-    equation 10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study trained is open.
-    Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
+    after attention, then a sigmoid gate of rank D / H, then W_o. The slope of a head is fixed; layer l of L
+    anneals it by 1 - l/(L-1) + 1e-5, so that the top layer hardly forgets. The chunk form is Lightning
+    Attention's schedule. ``config.tnl_decay``: "code" is the released 2^(-8i/H) slopes, and what we use;
+    "printed" is equation 10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study
+    trained is open. Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
     """
 
     row = Row(

@@ -37,9 +37,9 @@ def evaluate(expression: str, names: dict[str, Any]) -> Tensor:
 def by_the_row(mixer: Mixer, row: Row, x: Tensor) -> Tensor:
     """The mixer's output, from its row and the loop of the oracle."""
     z, _ = mixer.quantities(x, None)
-    write = evaluate(row.write, z)  # [B, T, H, K, V]
-    B, T, H, K, V = write.shape
     gate = evaluate(row.gate, z)
+    write = evaluate(row.write, z | {"G": gate})  # [B, T, H, K, V]
+    B, T, H, K, V = write.shape
     matrix = row.gating == "matrix"  # else numbers per token, head and row of the state
     gate = gate.expand(B, T, H, K, K) if matrix else gate.expand(B, T, H, K)[..., None]
     act = np.matmul if matrix else np.multiply

@@ -1,0 +1,52 @@
+"""Pages that follow from the code: what they hold, and that a stale one is noticed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from linattn_book import disagreements, models, status
+from linattn_book.generated import run
+from linattn_ref.mixers import MIXERS
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"status": status.page, "models": models.page, "disagreements": disagreements.page}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_committed_page_is_the_generated_one(name: str) -> None:
+    assert (ROOT / "book" / f"{name}.md").read_text("utf-8") == PAGES[name](ROOT)
+
+
+def test_the_page_of_models_has_every_mixer_with_its_row_and_its_state() -> None:
+    text = models.page(ROOT)
+    for name, mixer in MIXERS.items():
+        assert len(re.findall(rf"^### {name}$", text, re.MULTILINE)) == 1
+        assert re.search(rf"^\| {name} \| .+ \| [\d,]+ \|$", text, re.MULTILINE)
+        if mixer.row:
+            assert f"`{mixer.row.gate}` | `{mixer.row.write}` | `{mixer.row.read}` |" in text
+
+
+def test_every_mixer_names_its_paper() -> None:
+    for name, mixer in MIXERS.items():
+        first = (mixer.__doc__ or "").split("\n\n")[0]
+        assert re.search(r"arXiv \d{4}\.\d{5}", first), name
+
+
+def test_a_page_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "_config.yml").write_text("title: a book\n")
+    (tmp_path / "book").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> None:
+        monkeypatch.setattr("sys.argv", ["name", *arguments])
+        run(lambda root: "# Page\n\nA number: 177.\n", "page")
+
+    with pytest.raises(SystemExit, match=r"book/page\.md is out of date"):
+        command("--check")
+    command()
+    command("--check")
+    file = tmp_path / "book" / "page.md"
+    file.write_text(file.read_text().replace("177", "178"))
+    with pytest.raises(SystemExit, match="out of date"):
+        command("--check")
