@@ -58,13 +58,14 @@ def _grade(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from linattn_exercises.grading import Grader, Limits, tables
-    from linattn_exercises.grading import marks as grading
+    from linattn_exercises.grading.entries import entries
+    from linattn_exercises.grading.marks import Graded
     from linattn_exercises.plain import printable
 
     for name, most in (("cpu", 3600), ("memory", 1_000_000)):
         if not 1 <= getattr(options, name) <= most:
             raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
-    every, left_out = grading.entries(options.submissions, options.out)
+    every, left_out = entries(options.submissions, options.out)
     if not every:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
@@ -87,7 +88,7 @@ def _grade(options: argparse.Namespace) -> int:
     before = 0
     with tqdm(total=len(every), unit="notebook", file=sys.stderr) as bar:
 
-        def done(graded: grading.Graded, kept: bool) -> None:
+        def done(graded: Graded, kept: bool) -> None:
             nonlocal before
             before += kept
             bar.update()

@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import inspect
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+import linattn_ref
 from linattn_ref import benchmarks, results
+from linattn_ref.benchmarks import attention, decoding, language, late_mask, study
+from linattn_ref.benchmarks.__main__ import main
 from linattn_ref.tasks import ByteCorpus
 
 
@@ -21,32 +25,33 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = ByteCorpus.from_documents(
         "small", {f"{i}.py": f"# {i}\n".encode() + bytes(range(32, 127)) * 40 for i in range(40)}
     )
-    monkeypatch.setattr(benchmarks, "lengths", lambda first, last: iter([64]))
-    monkeypatch.setattr(benchmarks, "seconds", partial(benchmarks.seconds, at_least=0.0))
+    for module in (attention, decoding):
+        monkeypatch.setattr(module, "lengths", lambda first, last: iter([64]))
+        monkeypatch.setattr(module, "seconds", partial(study.seconds, at_least=0.0))
     monkeypatch.setattr(
-        benchmarks,
+        language,
         "LANGUAGE_MODELS",
         {"linear": {"mixer": "linear"}, "naive": {"mixer": "linear", "feature_map": "elu_then_one"}},
     )
     monkeypatch.setattr(ByteCorpus, "python_stdlib", lambda max_bytes=None: corpus)
-    original = benchmarks.TrainConfig
+    original = language.TrainConfig
     short = {"steps": 4, "warmup_steps": 2, "eval_every": 2, "batch_size": 2, "seq_len": 32}
-    monkeypatch.setattr(benchmarks, "TrainConfig", lambda **options: original(**(options | short)))
+    for trains in (language, late_mask):
+        monkeypatch.setattr(trains, "TrainConfig", lambda **options: original(**(options | short)))
 
 
 @pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))
 def test_study_returns_the_columns_it_declares(name: str, small: None) -> None:
-    study = benchmarks.STUDIES[name]
-    rows = study.run(True)
+    rows = benchmarks.STUDIES[name].run(True)
     assert rows
-    assert all(set(row) == set(study.columns) for row in rows)
+    assert all(set(row) == set(benchmarks.STUDIES[name].columns) for row in rows)
 
 
 def test_command_writes_rows_with_their_provenance(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks", "bracket_cost", "--reduced", "--out", str(tmp_path)])
-    benchmarks.main()
+    main()
     with (tmp_path / "bracket_cost.csv").open(newline="") as file:
         assert next(csv.DictReader(file))["T"] == "64"
     entry = results.provenance("bracket_cost", directory=tmp_path)
@@ -56,12 +61,12 @@ def test_command_writes_rows_with_their_provenance(
 
 
 def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = benchmarks.Study(
+    two = study.Study(
         lambda reduced: [{"seed": 1}, {"seed": 0}, {"seed": 1}], {"seed": "all"}, ("measure.py",)
     )
-    monkeypatch.setitem(benchmarks.STUDIES, "two_seeds", study)
+    monkeypatch.setitem(benchmarks.STUDIES, "two_seeds", two)
     monkeypatch.setattr(sys, "argv", ["benchmarks", "two_seeds", "--out", str(tmp_path)])
-    benchmarks.main()
+    main()
     assert results.provenance("two_seeds", directory=tmp_path)["seed"] == [0, 1]
 
 
@@ -76,22 +81,22 @@ def test_committed_rows_have_the_columns_of_the_study(name: str) -> None:
 def test_a_late_mask_lets_a_future_key_change_the_past_but_not_the_last_token() -> None:
     q, k, v = torch.randn(3, 1, 6, 2, 4, generator=torch.Generator().manual_seed(0))
     changed = torch.cat([k[:, :-1], k[:, -1:] + 1], 1)
-    right, late = (op(q, k, v, initial_state=None).output for op in benchmarks.MASKS.values())
-    after, late_after = (op(q, changed, v, initial_state=None).output for op in benchmarks.MASKS.values())
+    right, late = (op(q, k, v, initial_state=None).output for op in late_mask.MASKS.values())
+    after, late_after = (op(q, changed, v, initial_state=None).output for op in late_mask.MASKS.values())
     torch.testing.assert_close(right[:, :-1], after[:, :-1])
     assert ((late - late_after)[:, :-1].abs().amax((0, 2, 3)) > 1e-3).all()
     torch.testing.assert_close(late[:, -1], right[:, -1])
 
 
 def test_full_passes_and_prefixes_agree_if_and_only_if_the_mask_is_right(small: None) -> None:
-    right, late = benchmarks.late_mask(True)
+    right, late = late_mask.late_mask(True)
     assert right["full_bits"] == pytest.approx(right["prefix_bits"], abs=1e-5)
     assert abs(late["full_bits"] - late["prefix_bits"]) > 1e-4
 
 
 def test_committed_losses_show_what_the_late_mask_does() -> None:
     rows: list[dict[str, Any]] = results.load("late_mask")
-    right, late = ([row for row in rows if row["model"] == name] for name in benchmarks.MASKS)
+    right, late = ([row for row in rows if row["model"] == name] for name in late_mask.MASKS)
     assert len(right) == len(late) == 2
     assert all(row["full_bits"] == pytest.approx(row["prefix_bits"], abs=1e-5) for row in right)
     assert all(row["full_bits"] < 0.5 and row["prefix_bits"] > 3.5 for row in late)
@@ -99,7 +104,7 @@ def test_committed_losses_show_what_the_late_mask_does() -> None:
 
 # --- the sources that a hash covers ------------------------------------------------------------------------
 
-PACKAGE = Path(benchmarks.__file__).parent
+PACKAGE = Path(linattn_ref.__file__).parent
 NO_SOURCES = {PACKAGE / "__init__.py", PACKAGE / "results" / "__init__.py"}  # a version; what writes the rows
 
 
@@ -121,44 +126,25 @@ def modules_named(tree: ast.AST) -> Iterator[Path]:
             yield from (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file())
 
 
-def statements_of(study: str) -> Iterator[ast.stmt]:
-    """What a study uses of benchmarks.py, where every study is written."""
-    top: dict[str, ast.stmt] = {}
-    for statement in ast.parse(Path(benchmarks.__file__).read_text("utf-8")).body:
-        if isinstance(statement, ast.ImportFrom):
-            for alias in statement.names:
-                top[alias.asname or alias.name] = ast.ImportFrom(statement.module, [alias], statement.level)
-        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            top[statement.name] = statement
-        else:
-            stored = [
-                n for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            ]
-            top |= {name.id: statement for name in stored}
-    wanted = [benchmarks.STUDIES[study].run.__name__]
-    while wanted:
-        name = wanted.pop()
-        if name in top:
-            yield top[name]
-            wanted += [node.id for node in ast.walk(top.pop(name)) if isinstance(node, ast.Name)]
-
-
-def modules_of(study: str) -> set[str]:
+def modules_of(name: str) -> set[str]:
     """Every file that a study runs, by way of imports."""
-    found: set[Path] = {Path(benchmarks.__file__)}
-    new = {file for statement in statements_of(study) for file in modules_named(statement)}
-    while new := new - found - NO_SOURCES:
+    found: set[Path] = set()
+    new = {Path(inspect.getfile(benchmarks.STUDIES[name].run))}
+    while new := new - found - NO_SOURCES - {Path(benchmarks.__file__)}:
         found |= new
         new = {file for path in new for file in modules_named(ast.parse(path.read_text("utf-8")))}
     return {path.relative_to(PACKAGE).as_posix() for path in found}
+
+
+def covered(file: str, sources: tuple[str, ...]) -> bool:
+    return file in sources or file.split("/")[0] in sources
 
 
 @pytest.mark.parametrize("name", sorted(benchmarks.STUDIES))
 def test_the_source_hash_covers_every_module_that_a_study_runs(name: str) -> None:
     sources = benchmarks.STUDIES[name].sources
     assert all((PACKAGE / source).exists() for source in sources)
-    missing = {file for file in modules_of(name) if file not in sources and file.split("/")[0] not in sources}
-    assert not missing
+    assert not [file for file in modules_of(name) if not covered(file, sources)]
 
 
 def test_the_search_for_modules_follows_names_imports_and_texts() -> None:

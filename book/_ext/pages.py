@@ -32,6 +32,7 @@ def _page_context(
     body = context.get("body", "")
     if "plotly-fig" in body:
         url: dict[str, Any] = {"data-plotly": f"plotly.min.js?v={version('plotly')}"}
+        app.add_js_file("plotly_view.js", loading_method="defer")
         app.add_js_file("plotly_loader.js", loading_method="defer", **url)
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]

@@ -1,4 +1,4 @@
-"""Checks of ``ch01_softmax``, generated from master.py by ``make exercises``: edit that file."""
+"""Checks of ``ch01_softmax``, generated from master/*.py by ``make exercises``: edit those."""
 
 
 import math

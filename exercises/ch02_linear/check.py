@@ -1,4 +1,4 @@
-"""Checks of ``ch02_linear``, generated from master.py by ``make exercises``: edit that file."""
+"""Checks of ``ch02_linear``, generated from master/*.py by ``make exercises``: edit those."""
 
 
 import math

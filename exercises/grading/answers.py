@@ -1,8 +1,9 @@
-"""The process that runs answers: ``python -I answers.py PLAIN SITE...``, with the path of plain.py.
+"""The process that runs answers: ``python -I answers.py PLAIN PROCESSES SITE...``.
 
-It loads torch once, and forks a child for each question. It imports nothing of ours but plain.py, so it can
-stand alone in a sandbox. It never reads what an answer gets or gives, since a child inherits its memory. Over
-the socket that is its standard input come a line and two open files, and a line goes back:
+The first two are the paths of plain.py and processes.py. It imports nothing else of ours, so it can stand
+alone in a sandbox. It loads torch once, and forks a child for each question. It never reads what an answer
+gets or gives, since a child inherits its memory. Over the socket that is its standard input come a line and
+two open files, and a line goes back:
 
 * the line: ``{"id": n, "wall": seconds}``; back: ``{"id": n, "end": how the child ended}``;
 * the first file, the job: ``{"cells": [[source, own], ...], "calls": [[name, arguments, watched], ...]}``,
@@ -16,7 +17,6 @@ when its limits or priorities are not what they were.
 import ast
 import asyncio
 import contextlib
-import ctypes
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -27,25 +27,27 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator
 from typing import Any
 
 if __package__:
     from linattn_exercises import plain
+    from linattn_exercises.grading import processes
 else:  # a script: -I leaves out a user's own packages, and this folder; the grader says where things are
-    sys.path += [path for path in sys.argv[2:] if path not in sys.path]
-    _spec = importlib.util.spec_from_file_location("plain", sys.argv[1])
-    assert _spec is not None and _spec.loader is not None  # noqa: PT018
-    plain = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(plain)
 
-SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
-SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
+    def _loaded(path: str) -> types.ModuleType:
+        spec = importlib.util.spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
+        assert spec is not None and spec.loader is not None  # noqa: PT018
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    sys.path += [path for path in sys.argv[3:] if path not in sys.path]
+    plain, processes = map(_loaded, sys.argv[1:3])
+
 COMMON = "linattn_exercises"  # not available to an answer while it is marked
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
@@ -186,49 +188,12 @@ def child(job_file: int, report: int, folder: str) -> None:
         for number in (0, 1, 2):
             os.dup2(null, number)
         os.closerange(4, 4096)
-        limit_resources(job["limits"])
+        processes.limit_resources(job["limits"])
         text = dump(answer_job(job)).encode()
         while text:
             text = text[write(3, text) :]
     finally:
         leave(0)
-
-
-def limit_resources(limits: dict[str, int]) -> None:
-    """Processor seconds, bytes of new memory, bytes of a file, files, processes; no core dumps."""
-    import resource  # not on Windows, where this module can be imported all the same
-
-    bounds = {
-        resource.RLIMIT_CPU: (limits["cpu"], limits["cpu"] + 1),  # a signal, then the end
-        resource.RLIMIT_AS: (address_space() + limits["memory"],) * 2,
-        resource.RLIMIT_FSIZE: (limits["file"],) * 2,
-        resource.RLIMIT_NOFILE: (64, 64),
-        resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_NPROC: (tasks_of_user() + limits["processes"],) * 2,
-    }
-    for kind, bound in bounds.items():
-        with contextlib.suppress(ValueError, OSError):  # macOS knows some only by name
-            resource.setrlimit(kind, bound)
-    control(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def address_space() -> int:
-    """Bytes of address space of this process now; torch alone maps gigabytes."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 1 << 40
-
-
-def tasks_of_user() -> int:
-    """Threads of all processes of this user: what the limit on processes counts."""
-    count = 0
-    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
-        with contextlib.suppress(OSError):
-            if os.stat(f"/proc/{name}").st_uid == os.getuid():
-                count += len(os.listdir(f"/proc/{name}/task"))
-    return count
 
 
 # --- the server -----------------------------------------------------------------------------------------
@@ -240,102 +205,20 @@ def run_job(job_file: int, report: int, wall: float) -> str:
     pid = os.fork()
     if pid == 0:
         child(job_file, report, folder)
-    status = awaited(pid, time.monotonic() + wall)
+    status = processes.awaited(pid, time.monotonic() + wall)
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
     late = status is None
     if status is None:
         _, status = os.waitpid(pid, 0)
-    reap_orphans()
-    remove(folder)
+    processes.reap_orphans()
+    processes.remove(folder)
     if late:
         return "wall"
     if not os.WIFSIGNALED(status):
         return "done" if os.fstat(report).st_size else "died"
     return "cpu" if os.WTERMSIG(status) == signal.SIGXCPU else "died"
-
-
-def awaited(pid: int, deadline: float) -> int | None:
-    """The status of a child when it has ended, or None at the deadline."""
-    pause = 0.001
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status
-        time.sleep(pause)
-        pause = min(2 * pause, 0.02)
-    return None
-
-
-def reap_orphans() -> None:
-    """Kill what the answer started and left behind. Its processes become ours when their parents end."""
-    if SANDBOXED:  # all processes we can see are of the answer
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(-1, signal.SIGKILL)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
-        for pid in children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.002)
-        except ChildProcessError:
-            return
-
-
-def children() -> Iterator[int]:
-    """The processes whose parent we are."""
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
-        yield from map(int, file.read().split())
-
-
-def remove(folder: str) -> None:
-    """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to."""
-    folders = [folder]
-    if SANDBOXED:
-        folders = [entry.path for top in SCRATCH for entry in os.scandir(top)]
-    left = []
-    for path in folders:
-        try:
-            os.rmdir(path)
-        except OSError:
-            left.append(path)
-    for words in (
-        ["rm", "-rf"],
-        ["chmod", "-R", "u+rwX"],
-        ["rm", "-rf"],
-    ):  # modes only where they are in the way
-        left = [path for path in left if os.path.lexists(path)]
-        if left:
-            with contextlib.suppress(OSError):
-                subprocess.run([*words, "--", *left], stderr=subprocess.DEVNULL, check=False)
-
-
-def condition() -> list[Any]:
-    """What an answer could change of this process, and of all that come after it."""
-    import resource
-
-    kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
-    found: list[Any] = [resource.getrlimit(kind) for kind in kinds]
-    found.append(os.getpriority(os.PRIO_PROCESS, 0))
-    if sys.platform == "linux":
-        found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
-    for name in ("shm", "sem", "msg") if SANDBOXED else ():
-        with contextlib.suppress(OSError), open(f"/proc/sysvipc/{name}") as file:
-            found.append(len(file.readlines()))
-    return found
-
-
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-
-
-def control(what: int, value: int) -> None:
-    """Linux's prctl; elsewhere nothing."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
 
 
 def warm_up() -> None:
@@ -352,13 +235,13 @@ def warm_up() -> None:
 
 def main() -> None:
     """Serve jobs until input ends. Children cannot read us, and what they leave behind comes to us."""
-    control(PR_SET_DUMPABLE, 0)
-    control(PR_SET_CHILD_SUBREAPER, 1)
+    processes.control(processes.PR_SET_DUMPABLE, 0)
+    processes.control(processes.PR_SET_CHILD_SUBREAPER, 1)
     warm_up()
     channel = socket.socket(fileno=os.dup(0))
-    before = condition()
+    before = processes.condition()
     channel.sendall(b'{"end": "ready"}\n')
-    while condition() == before:
+    while processes.condition() == before:
         line, files, _, _ = socket.recv_fds(channel, 4096, 2)
         if not line:
             return

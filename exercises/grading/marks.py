@@ -6,8 +6,7 @@ import json
 import os
 import secrets
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import linattn_exercises
 from linattn_exercises import SETS, plain
 from linattn_exercises.grading.answers import without_magics
+from linattn_exercises.grading.entries import Entry
 from linattn_exercises.grading.server import Closed, Limits, NoIsolation, Server, chosen
 from linattn_exercises.grading.submissions import MAX_BYTES, Submission, Unreadable, read
 from linattn_exercises.judging import Outcome
@@ -37,13 +37,6 @@ class Mark(NamedTuple):
     message: str
 
 
-class Entry(NamedTuple):
-    """A submission to grade: the name it goes by and its file."""
-
-    name: str
-    path: Path
-
-
 @dataclass(frozen=True)
 class Graded:
     """The marks of one submission; ``note`` is for its author, ``fault`` if the grader itself failed."""
@@ -52,48 +45,6 @@ class Graded:
     marks: list[Mark]
     note: str = ""
     fault: str = ""
-
-
-def entries(paths: Iterable[Path], out: Path | None = None) -> tuple[list[Entry], list[Path]]:
-    """The submissions that the paths hold, and the files that are left out because they are no notebooks.
-
-    A path is a file or a folder. A notebook in a folder goes by its path in that folder; a file by its name,
-    or by its whole path if two are alike. What lies in ``out`` is ours.
-    """
-    found: list[tuple[str, Path]] = []
-    left_out: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise ValueError(f"submissions: got {path}, which does not exist, expected notebooks or folders")
-        if not path.is_dir():
-            found.append((path.name, path))
-            continue
-        for file in sorted(one for one in path.rglob("*") if not one.is_dir() and not _hidden(one, path)):
-            if out is not None and file.resolve().is_relative_to(out.resolve()):
-                continue
-            if file.suffix.lower() == ".ipynb" and file.is_file():
-                found.append((file.relative_to(path).as_posix(), file))
-            else:
-                left_out.append(file)
-    return _named(found), left_out
-
-
-def _named(found: list[tuple[str, Path]]) -> list[Entry]:
-    """Entries with names that can be written anywhere, no two alike; a file that was given twice is one."""
-    names = Counter(name for name, _ in found)
-    entries: dict[str, Entry] = {}
-    for name, path in dict.fromkeys(found):
-        label = label_ = plain.printable(path.as_posix() if names[name] > 1 else name).replace("\n", " ")
-        number = 1
-        while label in entries:
-            number += 1
-            label = f"{label_} ({number})"
-        entries[label] = Entry(label, path)
-    return list(entries.values())
-
-
-def _hidden(file: Path, top: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(top).parts)
 
 
 class Grader:

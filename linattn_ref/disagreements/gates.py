@@ -211,7 +211,8 @@ GATES: tuple[Disagreement, ...] = (
         "lightning-last-block",
         "Last block of lightning attention",
         "If the last block is shorter, a decay by the full block length forgets too much. The kernel returns "
-        "no state, so there it does no harm; a state kept for decoding would be wrong.",
+        "no state, so there it does no harm; a state kept for decoding would be wrong. By its indexing the "
+        "kernel's state carries one more lambda, which is left out here.",
         block_full,
         block_ragged,
         "The real length: prefill and decoding must give the same state.",

@@ -16,7 +16,7 @@ from linattn_ref.ops.rwkv6 import recurrent_rwkv6
 
 
 def scale_root(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """FLA, every op in fla/ops: scale None is K^(-1/2)."""
+    """FLA, nearly every op in fla/ops (not chunk_rwkv7): scale None is K^(-1/2)."""
     return recurrent_linear_attention(q, k, v).output
 
 
@@ -86,7 +86,7 @@ def length_current(q: Tensor, k: Tensor, v: Tensor, early: int) -> Tensor:
 
 
 def length_constant(q: Tensor, k: Tensor, v: Tensor, early: int) -> Tensor:
-    """cosFormer, arXiv 2202.08791, section 3: M a maximal length, known beforehand."""
+    """cosFormer, arXiv 2202.08791: any M of at least the length; a constant here."""
     return movement(q, k, v, early, q.shape[1], q.shape[1])
 
 
@@ -126,7 +126,7 @@ READING: tuple[Disagreement, ...] = (
         "Softmax attention needs K^(-1/2). Linear attention does not; some code keeps it, some drops it.",
         scale_root,
         scale_one,
-        "Ops scale by K^(-1/2) unless told otherwise, as FLA does; mixers follow their papers.",
+        "Ops scale by K^(-1/2) unless told otherwise, as most of FLA do; mixers follow their papers.",
         qkv,
         equal_when="K = 1",
         equal_inputs=partial(qkv, K=1),

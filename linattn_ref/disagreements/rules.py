@@ -11,6 +11,7 @@ from torch.nn.functional import logsigmoid, normalize, softplus
 from linattn_ref.disagreements.entry import Disagreement, attend, draw, qkv
 from linattn_ref.ops.delta import recurrent_delta_rule
 from linattn_ref.ops.lti import recurrent_lti_ssm
+from linattn_ref.ops.rwkv6 import recurrent_rwkv6
 from linattn_ref.ops.scan import Hold, recurrent_selective_scan
 from linattn_ref.oracle import recurrence
 
@@ -126,11 +127,37 @@ def s4d(u: Tensor, speed: Tensor) -> Tensor:
     return recurrent_lti_ssm(u, u.new_tensor([0.1]), A, torch.ones_like(A), torch.ones_like(A)).output
 
 
+# --- gradients: pairs ---------------------------------------------------------------------------------------
+
+
+def state_gradient_dropped(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weight: float) -> Tensor:
+    """FLA 0.6.0, fla/ops/rwkv6/fused_recurrent.py: backward takes the gradient of the last state, unused."""
+    return gradient_of_keys(q, k, v, log_decay, weight, used=False)
+
+
+def state_gradient_used(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weight: float) -> Tensor:
+    """FLA, fla/ops/rwkv6/chunk.py and its other ops: from the outputs and from the last state."""
+    return gradient_of_keys(q, k, v, log_decay, weight, used=True)
+
+
+@torch.enable_grad()
+def gradient_of_keys(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weight: float, used: bool) -> Tensor:
+    """Of sum(o) + weight sum(S_T)."""
+    k = k.clone().requires_grad_()
+    o, S = recurrent_rwkv6(q, k, v, torch.ones_like(q[0, 0]), log_decay, scale=1.0)
+    return torch.autograd.grad(o.sum() + weight * (S if used else S.detach()).sum(), k)[0]
+
+
+def decayed(g: Generator, weight: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+    return *qkv(g), -draw(g, 1, 16, 1, 4).abs(), weight
+
+
 # --- entries -----------------------------------------------------------------------------------------------
 
 delta_rule = partial(Disagreement, subject="Delta rule")
 higher = partial(Disagreement, subject="Higher orders")
 ssm = partial(Disagreement, subject="State space models")
+gradients = partial(Disagreement, subject="Gradients")
 
 RULES: tuple[Disagreement, ...] = (
     delta_rule(
@@ -203,5 +230,18 @@ RULES: tuple[Disagreement, ...] = (
         lambda g: (draw(g, 1, 64, 1), 4),
         equal_when="N = 1, whose only frequency is 0",
         equal_inputs=lambda g: (draw(g, 1, 64, 1), 1),
+    ),
+    gradients(
+        "state-gradient",
+        "Gradient of the last state",
+        "An op that returns its last state must send back what comes for it, or training across segments "
+        "learns nothing of what is carried. One kernel takes that gradient and leaves it out.",
+        state_gradient_dropped,
+        state_gradient_used,
+        "Used: every op's gradients are checked with a loss that reads outputs and state.",
+        decayed,
+        unit="times the largest gradient of a key",
+        equal_when="the loss does not read the state",
+        equal_inputs=partial(decayed, weight=0.0),
     ),
 )

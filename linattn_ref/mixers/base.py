@@ -93,9 +93,20 @@ class Mixer(nn.Module):
         return None
 
     @classmethod
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        """(K, V) of the state of a head, where that is a matrix."""
+        return config.head_dim, config.head_dim
+
+    @classmethod
+    def past_numel(cls, config: ModelConfig) -> int:
+        """Numbers carried beside the matrices: earlier tokens, a running maximum."""
+        return 0
+
+    @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
         """Numbers that one layer carries per sequence after ``seq_len`` tokens, counts of tokens aside."""
-        raise TypeError(f"{cls.__name__} does not define state_numel")
+        K, V = cls.widths(config)
+        return config.n_heads * K * V + cls.past_numel(config)
 
     @classmethod
     def front_numel(cls, config: ModelConfig) -> int:
@@ -110,7 +121,7 @@ class Mixer(nn.Module):
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
         """Forward matmul FLOPs of one layer on one sequence, without its ``nn.Linear`` projections."""
-        raise TypeError(f"{cls.__name__} does not define mixing_flops")
+        return chunk_flops(seq_len, config.n_heads, *cls.widths(config))
 
 
 def positions(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"]:

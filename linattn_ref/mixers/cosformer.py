@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, positions, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, positions, split_heads
 from linattn_ref.mixers.parts import with_ones
 from linattn_ref.ops.linear import normalised
 from linattn_ref.ops.position import cos_reweight
@@ -41,9 +41,5 @@ class CosformerMixer(Mixer):
         return normalised(self.ops.chunk_linear_attention, z["q"], z["k"], z["v"], initial_state=S)
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * 2 * config.head_dim * (config.head_dim + 1)
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, 2 * config.head_dim, config.head_dim + 1)
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return 2 * config.head_dim, config.head_dim + 1

@@ -8,7 +8,7 @@ from torch.nn.functional import silu
 
 from linattn_ref import ops
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, positions, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, positions, split_heads
 from linattn_ref.mixers.parts import LowRank, simple_rms, wide
 from linattn_ref.ops.position import cos_per_channel
 from linattn_ref.shapes import Float, Tensor
@@ -84,9 +84,5 @@ class Cosformer2Mixer(Mixer):
         return 4 * seq_len * config.d_model * config.head_dim  # as the study counts it
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return 2 * config.n_heads * config.head_dim**2
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, 2 * config.head_dim, config.head_dim)
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return 2 * config.head_dim, config.head_dim

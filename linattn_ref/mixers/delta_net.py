@@ -1,5 +1,7 @@
 """DeltaNet and Gated DeltaNet: a key corrects what the state recalls for it."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import silu, softplus
@@ -39,12 +41,7 @@ class DeltaNetMixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
-        beta = self.config.beta_max * torch.sigmoid(wide(self.beta(x)))
-        qkv, past = self.conv(self.qkv(x), past)
-        q, k, v = (split_heads(z, self.config.n_heads) for z in qkv.chunk(3, -1))
-        K = self.config.head_dim
-        eye = torch.eye(K, device=x.device, dtype=beta.dtype)
-        return {"q": unit(q), "k": unit(k), "v": v, "beta": beta[..., None, None], "eye": eye, "K": K}, past
+        return corrections(self, x, past)
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         q, k, v, beta = z["q"], z["k"], z["v"], z["beta"][..., 0, 0]
@@ -54,8 +51,8 @@ class DeltaNetMixer(Mixer):
         return merge_heads(self.norm(o))
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2 + 3 * config.d_model * (CONV - 1)
+    def past_numel(cls, config: ModelConfig) -> int:
+        return 3 * config.d_model * (CONV - 1)
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
@@ -93,15 +90,10 @@ class GatedDeltaNetMixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
-        beta = self.config.beta_max * torch.sigmoid(wide(self.beta(x)))
         log_alpha = -wide(self.log_A).exp() * softplus(wide(self.step(x)) + wide(self.step_bias))  # [B, T, H]
-        gate = silu(self.gate(x))
-        qkv, past = self.conv(self.qkv(x), past)
-        q, k, v = (split_heads(z, self.config.n_heads) for z in qkv.chunk(3, -1))
-        K = self.config.head_dim
-        z = {"q": unit(q), "k": unit(k), "v": v, "K": K, "gate": gate, "log_alpha": log_alpha}
-        z |= {"beta": beta[..., None, None], "alpha": log_alpha.exp()[..., None, None]}
-        return z | {"eye": torch.eye(K, device=x.device, dtype=beta.dtype)}, past
+        z, past = corrections(self, x, past)
+        z |= {"log_alpha": log_alpha, "alpha": log_alpha.exp()[..., None, None]}
+        return z | {"gate": silu(self.gate(x))}, past
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         q, k, v, beta = z["q"], z["k"], z["v"], z["beta"][..., 0, 0]
@@ -112,12 +104,22 @@ class GatedDeltaNetMixer(Mixer):
         return merge_heads(self.norm(o)) * z["gate"]
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2 + 3 * config.d_model * (CONV - 1)
+    def past_numel(cls, config: ModelConfig) -> int:
+        return 3 * config.d_model * (CONV - 1)
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
         return delta_flops(seq_len, config.n_heads, config.head_dim)
+
+
+def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
+    """q and k of length 1, v, and the strength of each correction."""
+    config = mixer.config
+    beta = config.beta_max * torch.sigmoid(wide(mixer.beta(x)))[..., None, None]
+    qkv, past = mixer.conv(mixer.qkv(x), past)
+    q, k, v = (split_heads(z, config.n_heads) for z in qkv.chunk(3, -1))
+    eye = torch.eye(config.head_dim, device=x.device, dtype=beta.dtype)
+    return {"q": unit(q), "k": unit(k), "v": v, "beta": beta, "eye": eye, "K": config.head_dim}, past
 
 
 def delta_flops(seq_len: int, n_heads: int, K: int, chunk_size: int = 64) -> int:

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid, silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, LowRank, wide
 from linattn_ref.shapes import Float, Tensor
 
@@ -16,8 +16,8 @@ class GLAMixer(Mixer):
     """GLA (Yang et al. 2023, arXiv 2312.06635, section 4.4).
 
     alpha = sigmoid(x W_1 W_2 + b)^(1/16) with a middle of 16; keys and queries of width D / 2, values of D;
-    normalised per head, then gated by silu(x W_r). The paper prints LayerNorm there, the released code has
-    RMSNorm, and so do we. Ours: D / 2 must divide by H.
+    normalised per head, then gated by silu(x W_r). The paper prints LayerNorm and a bias in the gate, the
+    released code has RMSNorm and no bias, and so do we. Ours: D / 2 must divide by H.
     """
 
     row = Row(
@@ -51,12 +51,8 @@ class GLAMixer(Mixer):
         return merge_heads(self.norm(o)) * z["gate"]
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return key_width(config) * config.head_dim
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, key_width(config) // config.n_heads, config.head_dim)
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return key_width(config) // config.n_heads, config.head_dim
 
 
 def key_width(config: ModelConfig) -> int:

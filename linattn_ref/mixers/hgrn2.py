@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid, silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import special, wide
 from linattn_ref.shapes import Float, Tensor
 
@@ -28,7 +28,7 @@ class LayerBounds(nn.Module):
 
 
 class HGRN2Mixer(Mixer):
-    """HGRN2 (Qin et al. 2024, arXiv 2404.07904; arXiv 2406.16690, eqs. 11-13).
+    """HGRN2 (Qin et al. 2024, arXiv 2404.07904; arXiv 2406.16690, eqs. 12-13).
 
     f = bound + (1 - bound) sigmoid(x W_f), one number per channel of the state; the key is 1 - f. No scale;
     RMSNorm over all heads after attention. Activations differ between sources and the study prints none; as
@@ -74,11 +74,3 @@ class HGRN2Mixer(Mixer):
     @classmethod
     def shared_module(cls, config: ModelConfig) -> nn.Module | None:
         return LayerBounds(config.n_layers, config.d_model)
-
-    @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)

@@ -8,7 +8,6 @@ from linattn_ref.mixers.base import (
     Quantities,
     Row,
     check_rotation,
-    chunk_flops,
     merge_heads,
     positions,
     split_heads,
@@ -65,17 +64,9 @@ class LinearMixer(Mixer):
         return config.normaliser == "norm"
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * feature_width(config) * value_width(config)
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, feature_width(config), value_width(config))
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return feature_width(config), config.head_dim + (config.normaliser == "denominator")
 
 
 def feature_width(config: ModelConfig) -> int:
     return FEATURE_MAPS[config.feature_map].width(config.head_dim)
-
-
-def value_width(config: ModelConfig) -> int:
-    return config.head_dim + (config.normaliser == "denominator")

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import silu, softplus
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import ShortConvolution, step_bias, wide
 from linattn_ref.shapes import Float, Tensor
 
@@ -63,14 +63,12 @@ class Mamba2Mixer(Mixer):
         return self.norm((merge_heads(o) * z["gate"]).to(self.norm.weight.dtype))
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        E, N = EXPAND * config.d_model, state_size(config)
-        return E * N + (E + 2 * N) * (CONV - 1)
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return state_size(config), EXPAND * config.d_model // config.n_heads
 
     @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        E, N, H = EXPAND * config.d_model, state_size(config), config.n_heads
-        return chunk_flops(seq_len, H, N, E // H)
+    def past_numel(cls, config: ModelConfig) -> int:
+        return (EXPAND * config.d_model + 2 * state_size(config)) * (CONV - 1)
 
 
 def state_size(config: ModelConfig) -> int:

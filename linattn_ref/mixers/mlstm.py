@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, wide, with_ones
 from linattn_ref.shapes import Float, Tensor
 
@@ -18,7 +18,8 @@ class MLSTMMixer(Mixer):
     f = sigmoid(x w_f + b_f) forgets, i = exp(x w_i + b_i) writes; keys scaled by 1/sqrt K; the output is
     q S / max(|q n|, 1), with n the same sum of keys alone, a column of ones here. As in the paper, what is
     carried is S e^-m and n e^-m with m_t = max(m_{t-1} + log f_t, log i_t), which changes no output. Then
-    RMSNorm per head and a gate sigmoid(x W_o), as in the paper; simplified: no convolution, no up-projection.
+    RMSNorm per head and a gate sigmoid(x W_o), no convolution and no up-projection, as in xLSTM 7B (arXiv
+    2503.13427, equation 6); the first paper gates before any norm.
     """
 
     row = Row(
@@ -66,9 +67,9 @@ class MLSTMMixer(Mixer):
         return merge_heads(self.norm(o)) * z["gate"]
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * (config.head_dim * (config.head_dim + 1) + 1)
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return config.head_dim, config.head_dim + 1
 
     @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim + 1)
+    def past_numel(cls, config: ModelConfig) -> int:
+        return config.n_heads  # m

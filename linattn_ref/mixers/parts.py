@@ -88,7 +88,10 @@ def unit(x: Tensor) -> Tensor:
 
 
 def step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
-    """Biases whose softplus is spread evenly in logs over [low, top] (arXiv 2312.00752, section 3.6)."""
+    """Biases whose softplus is spread evenly in logs over [low, top], as in Mamba's code.
+
+    Its paper (arXiv 2312.00752, section 3.6) prints a uniform draw.
+    """
     step = torch.logspace(math.log10(low), math.log10(top), n)
     return step + torch.log(-torch.expm1(-step))
 

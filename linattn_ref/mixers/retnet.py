@@ -1,5 +1,7 @@
 """RetNet and gated RetNet: rotation and a decay per head, fixed or from the token."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import logsigmoid, silu
@@ -10,7 +12,6 @@ from linattn_ref.mixers.base import (
     Quantities,
     Row,
     check_rotation,
-    chunk_flops,
     merge_heads,
     positions,
     split_heads,
@@ -42,14 +43,8 @@ class RetNetMixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def quantities(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Quantities, int]:
-        q, k, v, gate = self.qkvg(x).chunk(4, -1)
-        q, k, v = (split_heads(z, self.config.n_heads) for z in (q, k, v))
-        start = past or 0
-        if self.config.positions == "rope":
-            t = positions(x, start)
-            q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
         h = torch.arange(self.config.n_heads, device=x.device)[:, None]  # [H, 1]
-        return {"q": q, "k": k, "v": v, "h": h, "K": q.shape[-1], "gate": silu(gate)}, start + x.shape[1]
+        return {**rotated(self, x, past), "h": h}, (past or 0) + x.shape[1]
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(z["q"].dtype, torch.float32)
@@ -63,37 +58,30 @@ class RetNetMixer(Mixer):
     def rotates(cls, config: ModelConfig) -> bool:
         return True
 
-    @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)
-
 
 class GatedRetNetMixer(Mixer):
-    """Gated RetNet (Sun et al. 2024, arXiv 2405.05254, YOCO, section 3.1).
+    """Gated RetNet (Sun et al. 2024, arXiv 2405.05254, YOCO, section 3.1, equation 4).
 
-    RetNet with a decay from the token, gamma_t = sigmoid(x w_gamma)^(1/16) per head. Simplified as RetNet; no
-    rotation, since our sources do not settle whether it stays beside the gate.
+    RetNet with a decay from the token, gamma_t = sigmoid(x w_gamma)^(1/tau) per head, tau = 16 as in the
+    released code; q and k rotated and scaled as there, values of width D. Simplified: RMSNorm with a gain
+    where it has GroupNorm.
     """
 
     row = Row("sigmoid(a) ** (1 / 16)", "outer(k, v)", "dot(q, S) * K ** -0.5", "w_gamma [D, H]")
+    default_positions = "rope"
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
+        check_rotation(self.config, config.head_dim)
         D = config.d_model
         self.qkvg = nn.Linear(D, 4 * D, bias=False)
         self.decay = nn.Linear(D, config.n_heads, bias=False)
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
-        q, k, v, gate = self.qkvg(x).chunk(4, -1)
-        q, k, v = (split_heads(z, self.config.n_heads) for z in (q, k, v))
+    def quantities(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Quantities, int]:
         a = wide(self.decay(x))[..., None]  # [B, T, H, 1]
-        return {"q": q, "k": k, "v": v, "a": a, "K": q.shape[-1], "gate": silu(gate)}, None
+        return {**rotated(self, x, past), "a": a}, (past or 0) + x.shape[1]
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         log_decay = logsigmoid(z["a"][..., 0]) / TEMPERATURE
@@ -103,9 +91,16 @@ class GatedRetNetMixer(Mixer):
         return merge_heads(self.norm(o)) * z["gate"]
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2
+    def rotates(cls, config: ModelConfig) -> bool:
+        return True
 
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)
+
+def rotated(mixer: Any, x: Float[Tensor, "B T D"], past: int | None) -> Quantities:
+    """q, k, v and the output gate of either; q and k turned by their positions."""
+    config = mixer.config
+    q, k, v, gate = mixer.qkvg(x).chunk(4, -1)
+    q, k, v = (split_heads(z, config.n_heads) for z in (q, k, v))
+    if config.positions == "rope":
+        t = positions(x, past or 0)
+        q, k = (rotate(z, t, config.rope_base) for z in (q, k))
+    return {"q": q, "k": k, "v": v, "K": config.head_dim, "gate": silu(gate)}

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, special, token_shift, wide, with_ones
 from linattn_ref.ops.wkv import WKVState
 from linattn_ref.shapes import Float, Tensor
@@ -14,7 +14,7 @@ RANK = 64
 
 
 class RWKV4Mixer(Mixer):
-    """RWKV-4's time mixing (Peng et al. 2023, arXiv 2305.13048, equations 11-18).
+    """RWKV-4's time mixing (Peng et al. 2023, arXiv 2305.13048, published version, equations 11-17).
 
     r, k, v each see a learned mixture of the token and the one before it; per channel, wkv is a mean of
     values with weights e^k, decayed by e^-w a step, the token itself with e^(u + k); then sigmoid(r) wkv W_o,
@@ -69,8 +69,8 @@ class RWKV6Mixer(Mixer):
     A matrix state per head with a decay per channel from the token, alpha = exp(-exp(d + tanh(x' W_1) W_2));
     reads before it writes, with a bonus u for the token itself; normalised per head, gated by silu(x' W_g).
     x' is the token mixed with the one before it. Simplified: the mixture is learned but does not depend on
-    the token (the paper adds a low-rank term); RMSNorm where it has GroupNorm; scale K^-1/2, which the norm
-    undoes.
+    the token (the paper adds a low-rank term); RMSNorm where it has a LayerNorm per head; scale K^-1/2,
+    which the norm undoes.
     """
 
     row = Row(
@@ -107,9 +107,5 @@ class RWKV6Mixer(Mixer):
         return merge_heads(self.norm(o)) * z["gate"]
 
     @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2 + config.d_model
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)
+    def past_numel(cls, config: ModelConfig) -> int:
+        return config.d_model

@@ -59,7 +59,7 @@ def _inv(N: int) -> tuple[Tensor, Tensor]:
     return torch.full((N,), 0.5), 2 * N / math.pi * (2 * N / (2 * n + 1) - 1)
 
 
-# -Re A and Im A of N numbers (arXiv 2206.11893, section 4: S4D-Lin, S4D-Inv, for a state of 2 N; S4D-Real).
+# -Re A and Im A of N numbers (arXiv 2206.11893: S4D-Lin, S4D-Inv, for a state of 2 N; S4D-Real).
 INITIALISATIONS = {"lin": _lin, "inv": _inv, "real": _real}
 
 
@@ -101,11 +101,12 @@ class S4DMixer(Mixer):
 
 
 class H3Mixer(Mixer):
-    """H3 (Fu et al. 2022, arXiv 2212.14052, section 3 and algorithm 1), heads of width 1.
+    """H3 (Fu et al. 2022, arXiv 2212.14052, section 3; released code), heads of width 1.
 
     o = q * SSM_diag(SSM_shift(k) * v): a learned memory of the last few keys, so that a key meets the value
-    after it; then a state space model that keeps the product. Both have a skip. The shift SSM is the filter
-    over 4 tokens that it is (the paper has as many as its state, 64); the diagonal one is S4D's.
+    after it; then a state space model that keeps the product. Both have a skip; the shift's is part of its
+    tap at the token itself. The shift SSM is the filter over 4 tokens that it is (the paper has as many as
+    its state, 64); the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
     """
 
     row = Row(

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, chunk_flops, merge_heads, split_heads
+from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import LowRank, simple_rms
 from linattn_ref.shapes import Float, Tensor
 
@@ -51,14 +51,6 @@ class TNLMixer(Mixer):
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]
-
-    @classmethod
-    def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.n_heads * config.head_dim**2
-
-    @classmethod
-    def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return chunk_flops(seq_len, config.n_heads, config.head_dim, config.head_dim)
 
 
 def slopes(n_heads: int, decay: str = "code") -> Tensor:

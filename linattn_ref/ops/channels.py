@@ -30,6 +30,18 @@ def check_beside(x: Tensor, name: str, u: Tensor, shape: tuple[int, ...]) -> Non
     require_like(x, name, u, tuple(dict.fromkeys((u.dtype, compute_dtype(u)))))
 
 
+def checked_state(
+    state: Tensor | None, name: str, u: Tensor, shape: tuple[int, int], dtype: torch.dtype
+) -> Tensor:
+    """``[B, *shape]`` in the dtype computed in; None is zeros."""
+    if state is None:
+        return torch.zeros(u.shape[0], *shape, dtype=dtype, device=u.device)
+    require_tensor(state, name, "a torch.Tensor or None")
+    require_shape(state, name, (u.shape[0], *shape))
+    require_like(state, name, u, (dtype,))
+    return state
+
+
 def check_one_of_channels(u: Tensor, name: str = "u") -> None:
     """A step takes T = 1."""
     require_tensor(u, name)

@@ -7,7 +7,7 @@ The recurrence, per batch element and head, with ``alpha_t = exp(log_decay_t)``:
 
 so decay comes first: with ``R = alpha_t * S_{t-1}`` what is written is ``beta_t k_t^T (v_t - k_t R)``. At
 ``beta = 1`` and ``|k| = 1`` the state recalls ``v_t`` exactly afterwards; at ``beta = 2`` it is reflected.
-``|beta| k|^2`` must stay within 2, or the state grows; keys are normalised by whoever calls.
+``beta |k|^2`` must stay within 2, or the state grows; keys are normalised by whoever calls.
 
 Arguments are those of linear attention, and ``beta [B, T, H]``, between 0 and 2. FLA's gated delta rule is
 ``log_decay [B, T, H]``; KDA's is ``[B, T, H, K]``.

@@ -8,8 +8,9 @@ bilinear (1 + x / 2) / (1 - x / 2) Delta / (1 - x / 2), x = Delta A
 euler    1 + Delta A               Delta
 ======== ========================= ==================================
 
-``zoh`` (zero-order hold) is exact for an input that is constant over each step. Source: Gu et al. 2021
-(arXiv 2111.00396) for zoh and bilinear; A is diagonal here, so all of it is element by element.
+``zoh`` (zero-order hold) is exact for an input that is constant over each step. Sources: Gu et al. 2021
+(arXiv 2111.00396, section 2.3) for bilinear, Gu et al. 2022 (arXiv 2206.11893) for zoh; A is diagonal here,
+so all of it is element by element.
 """
 
 from typing import Literal

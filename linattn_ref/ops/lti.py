@@ -28,6 +28,7 @@ from linattn_ref.ops.channels import (
     check_beside,
     check_channels,
     check_one_of_channels,
+    checked_state,
     complex_dtype,
     width_of_state,
 )
@@ -118,12 +119,7 @@ def _run(
     dtype = _check_parameters(u, A, B, C, shape)
     if D is not None:
         check_beside(D, "D", u, shape[:1])
-    state = initial_state
-    if state is None:
-        state = torch.zeros(u.shape[0], *shape, dtype=dtype, device=u.device)
-    require_tensor(state, state_name, "a torch.Tensor or None")
-    require_shape(state, state_name, (u.shape[0], *shape))
-    require_like(state, state_name, u, (dtype,))
+    state = checked_state(initial_state, state_name, u, shape, dtype)
     with no_autocast(u.device):
         x = u.to(compute_dtype(u))
         a, factor = discretise(delta.to(x.dtype)[:, None], A.to(dtype), method)

@@ -29,6 +29,7 @@ from linattn_ref.ops.channels import (
     check_channels,
     check_choice,
     check_one_of_channels,
+    checked_state,
     width_of_state,
 )
 from linattn_ref.ops.chunks import delay
@@ -36,9 +37,6 @@ from linattn_ref.ops.discretise import discretise
 from linattn_ref.ops.inputs import (
     compute_dtype,
     no_autocast,
-    require_like,
-    require_shape,
-    require_tensor,
     require_values,
 )
 from linattn_ref.shapes import Float, Tensor, shaped
@@ -120,14 +118,7 @@ def _run(
             check_beside(x, name, u, shape)  # type: ignore[arg-type]
     check_choice(hold, "hold", ("euler", "exact"))
     dtype = compute_dtype(u)
-    state = (
-        torch.zeros(batch, channels, N, dtype=dtype, device=u.device)
-        if initial_state is None
-        else initial_state
-    )
-    require_tensor(state, state_name, "a torch.Tensor or None")
-    require_shape(state, state_name, (batch, channels, N))
-    require_like(state, state_name, u, (dtype,))
+    state = checked_state(initial_state, state_name, u, (channels, N), dtype)
     with no_autocast(u.device):
         x, step = u.to(dtype), delta.to(dtype)[..., None]  # [B, T, D], [B, T, D, 1]
         decay, exact = discretise(step, A.to(dtype), "zoh")  # [B, T, D, N]

@@ -8,7 +8,8 @@ with a decay rate ``w >= 0`` and a bonus ``u``, both learned. The recurrence car
 relative to ``e^m``, where m is the largest exponent so far; without it e^k overflows.
 
 Arguments: ``k, v [B, T, D]``, ``w, u [D]``, ``initial_state`` a ``WKVState`` of ``[B, D]`` in float32 at
-least; None is nothing read. Source: Peng et al. 2023 (arXiv 2305.13048, section 3 and appendix D).
+least; None is nothing read. Source: Peng et al. 2023 (arXiv 2305.13048, published
+version, section 3 and appendix D).
 """
 
 from functools import partial
@@ -76,9 +77,12 @@ def chunk_wkv(
     u: Float[Tensor, " D"],
     *,
     initial_state: WKVState | None = None,
-    chunk_size: int = 64,
+    chunk_size: int = 16,
 ) -> WKVResult:
-    """Chunk form: the parallel form chunk after chunk, from the state before; memory T C per channel."""
+    """Chunk form: the parallel form chunk after chunk, from the state before.
+
+    Work and memory T C per channel and no matrix products, hence the small chunks.
+    """
     check_chunk_size(chunk_size)
     return _run(partial(_chunk, chunk_size=chunk_size), k, v, w, u, initial_state)
 

@@ -15,9 +15,10 @@ from linattn_ref.oracle.attention import (
     softmax_attention_restart,
 )
 from linattn_ref.oracle.memory import delta_rule, delta_rule_parallel, recurrence, rwkv6
-from linattn_ref.oracle.ssm import discretise, lti_ssm, lti_ssm_convolution, selective_scan, wkv
+from linattn_ref.oracle.ssm import compose, discretise, lti_ssm, lti_ssm_convolution, selective_scan, wkv
 
 __all__ = [
+    "compose",
     "delta_rule",
     "delta_rule_parallel",
     "discretise",

@@ -62,25 +62,42 @@ def selective_scan(
     return np.array(y), h
 
 
+def compose(first: tuple[Array, Array], then: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Two steps h -> a h + b as one. It is associative: that is all a parallel scan needs."""
+    (a, b), (a2, b2) = first, then
+    return a2 * a, a2 * b + b2
+
+
+def largest(exponents: list) -> float:
+    """By its real part: derivatives are taken with complex steps."""
+    return max(exponents, key=np.real)
+
+
 def wkv(
-    k: Array, v: Array, w: float, u: float, state: tuple = (0, 0, 0), exp: Callable = np.exp
+    k: Array,
+    v: Array,
+    w: float,
+    u: float,
+    state: tuple = (0, 0, 0),
+    exp: Callable = np.exp,
+    reference: Callable = largest,
 ) -> tuple[Array, Array]:
     """A mean of values with weights e^(-(t-1-i) w + k_i), e^(u + k_t) for the token itself; one channel.
 
     The state (a, b, m) has read a numerator a e^m and a denominator b e^m. Given back with m the largest
-    exponent, which is a convention: a, b and m are three numbers for two.
+    exponent, which is a convention: a, b and m are three numbers for two, and any ``reference`` will do.
     """
     a, b, m = state
     T = len(k)
     o = []
     for t in range(T):
         x = [m - t * w, *(k[i] - (t - 1 - i) * w for i in range(t)), u + k[t]]
-        top = max(x, key=np.real)
+        top = reference(x)
         p = [exp(y - top) for y in x]
         num = p[0] * a + sum(p[1 + i] * v[i] for i in range(t + 1))
         o.append(num / (p[0] * b + sum(p[1:])))
     x = [m - T * w, *(k[i] - (T - 1 - i) * w for i in range(T))]
-    top = max(x, key=np.real)
+    top = reference(x)
     p = [exp(y - top) for y in x]
     a = p[0] * a + sum(p[1 + i] * v[i] for i in range(T))
     return np.array(o), np.array([a, p[0] * b + sum(p[1:]), top])

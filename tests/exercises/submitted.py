@@ -9,7 +9,8 @@ from pathlib import Path
 
 from linattn_exercises import SETS
 from linattn_exercises.grading.marks import questions
-from linattn_exercises.questions import Planted, Question
+from linattn_exercises.planted import Planted
+from linattn_exercises.questions import Question
 
 FOLDER = Path(__file__).parents[2] / "exercises"
 QUESTIONS: list[Question] = [question for name in SETS for question in questions(name).values()]

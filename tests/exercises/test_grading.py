@@ -1,52 +1,23 @@
-"""What a teacher gives and gets: files, folders, seeds, tables, feedback; what is said about bad input."""
-
-import csv
-import json
-import os
-import stat
-from pathlib import Path
+"""What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
 import pytest
+from gradebook import TOTAL, graded, messages, points, write
 from submitted import answer_cell, handed_in, notebook, source_of
 
-from linattn_exercises.grading import Grader, Limits, tables
-from linattn_exercises.grading.marks import Graded, Mark, entries, questions
+from linattn_exercises.grading import Grader, Limits
+from linattn_exercises.grading.marks import questions
 from linattn_exercises.grading.submissions import Unreadable, read
-from linattn_ref.cli import main
 
 NAMES = {
     name: {key: q.about.id for q in questions(name).values() for key in q.reference}
     for name in ("ch01_softmax", "ch02_linear")
 }
-TOTAL = sum(question.about.points for question in questions("ch01_softmax").values())
 
 
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     return Grader(out, seed="s", limits=Limits(cpu=2, wall=20), jobs=1)
-
-
-def write(path: Path, content: dict) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
-def graded(grader: Grader, *paths: Path) -> dict[str, Graded]:
-    every, _ = entries(paths)
-    return {one.name: one for one in grader.grade(every, lambda one, kept: None)}
-
-
-def points(one: Graded) -> dict[str, int]:
-    return {mark.question: mark.points for mark in one.marks}
-
-
-def messages(one: Graded) -> dict[str, str]:
-    return {mark.question: mark.message for mark in one.marks}
-
-
-# --- notebooks as they come ------------------------------------------------------------------------------
 
 
 def test_all_right(grader, tmp_path):
@@ -233,187 +204,3 @@ def test_with_a_set_given_a_damaged_file_gets_a_row_for_every_question(tmp_path)
     grader = Grader(tmp_path / "out", seed="s", jobs=1, default="ch01_softmax")
     one = graded(grader, tmp_path / "essay.docx")["essay.docx"]
     assert points(one) == dict.fromkeys(questions("ch01_softmax"), 0)
-
-
-def test_a_file_that_cannot_be_read_is_said(grader, tmp_path):
-    (tmp_path / "a.ipynb").symlink_to(tmp_path / "nowhere")
-    found, _ = entries([tmp_path])
-    assert found == []
-    with pytest.raises(ValueError, match="does not exist"):
-        entries([tmp_path / "a.ipynb"])
-
-
-# --- names -------------------------------------------------------------------------------------------------
-
-
-def test_submissions_go_by_their_path_in_the_folder(tmp_path):
-    for name in ("x/a.ipynb", "y/a.ipynb", "y/.ipynb_checkpoints/a.ipynb", "y/notes.pdf", ".hidden.ipynb"):
-        write(tmp_path / name, {})
-    every, left_out = entries([tmp_path])
-    assert [entry.name for entry in every] == ["x/a.ipynb", "y/a.ipynb"]
-    assert [path.name for path in left_out] == ["notes.pdf"]
-    alike, _ = entries([tmp_path / "x/a.ipynb", tmp_path / "y/a.ipynb"])
-    assert len({entry.name for entry in alike}) == 2
-
-
-def test_pages_have_safe_names_no_two_alike():
-    names = ["a/b.ipynb", "a_b.ipynb", "A_B.ipynb", "../../etc/passwd", "ü\n<b>.ipynb", "." * 300]
-    found = tables.pages(names)
-    assert len({name.lower() for name in found}) == len(names)
-    assert not any("/" in name or name.startswith(".") or len(name) > 100 for name in found)
-
-
-# --- seeds, runs, tables -----------------------------------------------------------------------------------
-
-
-def test_a_seed_is_drawn_once_and_kept(tmp_path):
-    first = Grader(tmp_path / "out", jobs=1)
-    assert Grader(tmp_path / "out", jobs=1).seed == first.seed
-    assert Grader(tmp_path / "other", jobs=1).seed != first.seed
-    assert "chosen" not in (tmp_path / "out" / "run.json").read_text()
-    assert Grader(tmp_path / "out", seed="chosen", jobs=1).seed == "chosen"
-
-
-def test_only_what_changed_is_graded_again(tmp_path):
-    a = write(tmp_path / "in/a.ipynb", notebook("ch01_softmax", "student"))
-    write(tmp_path / "in/b.ipynb", notebook("ch02_linear", "student"))
-    told: list[tuple[str, bool]] = []
-
-    def run(seed="s"):
-        told.clear()
-        grader = Grader(tmp_path / "out", seed=seed, jobs=2, limits=Limits(cpu=2))
-        grader.grade(entries([tmp_path / "in"])[0], lambda one, kept: told.append((one.name, kept)))
-        return sorted(told)
-
-    assert run() == [("a.ipynb", False), ("b.ipynb", False)]
-    assert run() == [("a.ipynb", True), ("b.ipynb", True)]
-    write(a, notebook("ch01_softmax"))
-    assert run() == [("a.ipynb", False), ("b.ipynb", True)]
-    for path in (tmp_path / "out" / "kept").glob("*.json"):
-        path.write_text("{")  # as a full disk might leave it
-    assert run() == [("a.ipynb", False), ("b.ipynb", False)]
-    assert run("another") == [("a.ipynb", False), ("b.ipynb", False)]
-
-
-def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
-    grader = Grader(tmp_path / "out", seed="s", jobs=1)
-    monkeypatch.setattr(grader, "_verdict", lambda *_: 1 / 0)
-    one = graded(grader, path)["a.ipynb"]
-    assert one.fault
-    assert "Could not be graded" in one.marks[0].message
-    assert not list((tmp_path / "out" / "kept").glob("*.json"))
-
-
-def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
-    for number in range(3):
-        write(tmp_path / f"in/{number}.ipynb", notebook("ch01_softmax"))
-    every, _ = entries([tmp_path / "in"])
-
-    def interrupt(one: Graded, kept: bool) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Grader(tmp_path / "out", seed="s", jobs=2).grade(every, interrupt)
-    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every, lambda one, kept: None)
-    assert [sum(points(one).values()) for one in results] == [TOTAL] * 3
-
-
-def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
-    content = handed_in("ch01_softmax", {"q5": "def merge(a, b):\n    raise ValueError('\\ud800')"})
-    content["metadata"]["linattn"]["version"] = "\ud800"
-    folder = tmp_path / "in"
-    folder.mkdir()
-    name = os.fsdecode(b"L\xf6sung.ipynb")
-    (folder / name).write_text(json.dumps(content))
-    write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "student"))
-    every, _ = entries([folder])
-    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every, lambda one, kept: None)
-    tables.write(tmp_path / "out", results)
-    assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
-    assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
-
-
-def test_nobody_gets_the_marks_of_another_of_the_same_name(tmp_path):
-    for name in ("d1/a.ipynb", "d1/d2/a.ipynb", "d2/a.ipynb"):
-        write(tmp_path / name, {})
-    every, _ = entries([tmp_path / "d1", tmp_path / "d2", tmp_path / "d1/d2"])
-    assert len({entry.name for entry in every}) == len(every)
-    assert {entry.path for entry in every} == set(tmp_path.rglob("*.ipynb"))
-
-
-MARKS = [
-    Graded("=cmd()|x.ipynb", [Mark("=cmd()|x.ipynb", "ch01_softmax", "q1", 3, 3, "fine\nindeed")]),
-    Graded(
-        "b.ipynb", [Mark("b.ipynb", "ch01_softmax", "q2", 0, 3, "<script>alert(1)</script> & more")], "old"
-    ),
-]
-
-
-def test_tables_open_in_a_spreadsheet_and_run_nothing(tmp_path):
-    tables.write(tmp_path, MARKS)
-    rows = list(csv.reader((tmp_path / "marks.csv").read_text().splitlines()))
-    assert rows[0] == ["submission", "chapter", "question", "points", "max_points", "message"]
-    assert rows[1] == ["'=cmd()|x.ipynb", "ch01_softmax", "q1", "3", "3", "fine indeed"]
-    assert json.loads((tmp_path / "marks.json").read_text())[1]["message"].startswith("<script>")
-    totals = list(csv.reader((tmp_path / "totals.csv").read_text().splitlines()))
-    assert totals[1:] == [
-        ["'=cmd()|x.ipynb", "ch01_softmax", "3", "3"],
-        ["b.ipynb", "ch01_softmax", "0", "3"],
-    ]
-
-
-def test_feedback_shows_what_a_submission_says_and_runs_nothing(tmp_path):
-    tables.write(tmp_path, MARKS)
-    page = (tmp_path / "feedback" / "b.html").read_text()
-    assert "<script>" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
-    assert "0 of 3 points" in page
-    assert "old" in page
-
-
-# --- the command -----------------------------------------------------------------------------------------
-
-
-def test_the_command_grades_a_folder(tmp_path, capsys):
-    write(tmp_path / "in/a.ipynb", notebook("ch02_linear"))
-    (tmp_path / "in/notes.txt").write_text("x")
-    (tmp_path / "seed").write_text("a secret\n")
-    out = str(tmp_path / "out")
-    assert main(["grade", str(tmp_path / "in"), "--out", out, "--seed-file", str(tmp_path / "seed")]) == 0
-    said = capsys.readouterr().out
-    assert "1 graded, 0 as before" in said
-    assert "left out, no notebook" in said
-    for path in (tmp_path / "out").rglob("*"):
-        assert "a secret" not in (path.read_text() if path.is_file() else "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["{nowhere}"], "does not exist"),
-        (["{empty}"], "no notebook"),
-        (["{empty}", "--set", "ch99"], "no notebook"),
-        (["{one}", "--set", "ch99"], "set: got 'ch99', expected one of ch01_softmax, ch02_linear"),
-        (["{one}", "--jobs", "-1"], "jobs: got -1"),
-        (["{one}", "--cpu", "0"], "cpu: got 0"),
-        (["{one}", "--seed-file", "{nowhere}"], "nowhere"),
-        (["{one}", "--seed-file", "{blank}"], "empty first line"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, says, tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "blank").write_text("\n")
-    one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
-    names = {name: tmp_path / name for name in ("nowhere", "empty", "blank")} | {"one": one}
-    words = [word.format(**names) for word in arguments]
-    assert main(["grade", *words, "--out", str(tmp_path / "out")]) == 2
-    assert says in capsys.readouterr().err
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
-    one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
-    (tmp_path / "out").mkdir(mode=stat.S_IRUSR)
-    assert main(["grade", str(one), "--out", str(tmp_path / "out")]) == 2
-    assert "out" in capsys.readouterr().err

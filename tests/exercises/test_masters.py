@@ -1,18 +1,19 @@
 """Every set is whole, and everything generated from its master is as the master says."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from submitted import QUESTIONS, answer_cell, name_of, notebook
 
-from linattn_book import exercises
+from linattn_book import exercises, masters
 from linattn_exercises import SETS
 from linattn_exercises.grading.marks import questions
 from linattn_exercises.questions import KINDS
 
 ROOT = Path(__file__).parents[2]
-MASTERS = [exercises.read_master(path) for path in exercises.masters(ROOT)]
+MASTERS = masters.read_masters(ROOT)
 
 pytestmark = pytest.mark.check
 
@@ -52,7 +53,7 @@ def test_a_question_has_five_mistakes_with_a_hint_each(question):
 def test_the_notebook_asks_for_what_the_check_takes(master):
     for one in master.questions:
         reference = questions(master.name)[one.id].reference
-        assert exercises.asked(master.text("answer", one.id)) == list(reference)
+        assert masters.asked(master.text("answer", one.id)) == list(reference)
 
 
 def test_the_student_gets_no_solution(master):
@@ -61,8 +62,8 @@ def test_the_student_gets_no_solution(master):
     for one in master.questions:
         cell = answer_cell(notebook(master.name, "student"), one.id)["source"]
         assert cell.startswith(f"# Question {one.id[1:]}: your answer")
-        solved = exercises.solved(master.text("answer", one.id))
-        kept = exercises.stub(master.text("answer", one.id)).splitlines()
+        solved = masters.solved(master.text("answer", one.id))
+        kept = masters.stub(master.text("answer", one.id)).splitlines()
         cut = [line.strip() for line in solved.splitlines() if line not in kept and line.strip()]
         assert cut, "the stub is the solution"
         assert not [line for line in cut if line in cell], "a line of the solution is in the stub"
@@ -70,7 +71,7 @@ def test_the_student_gets_no_solution(master):
 
 def test_code_of_the_notebooks_fits_the_page(master):
     for one in master.questions:
-        code = exercises.solved(master.text("answer", one.id)) + "\n" + master.text("given", one.id)
+        code = masters.solved(master.text("answer", one.id)) + "\n" + master.text("given", one.id)
         assert [line for line in code.splitlines() if len(line) > 76] == []
 
 
@@ -81,15 +82,14 @@ def test_notebooks_say_which_set_they_are(master):
 
 
 def test_a_change_of_the_master_is_noticed(master, tmp_path):
-    folder = tmp_path / "exercises" / master.name
-    folder.mkdir(parents=True)
+    folder = tmp_path / "exercises" / master.name / "master"
+    shutil.copytree(ROOT / "exercises" / master.name / "master", folder)
     (tmp_path / "chapters").mkdir()
     (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
-    source = (ROOT / "exercises" / master.name / "master.py").read_text()
-    (folder / "master.py").write_text(source)
     exercises.write(tmp_path)
     assert not [fault for fault in exercises.check(tmp_path) if "differs" in fault]
-    (folder / "master.py").write_text(source.replace("return", "return  ", 1))
+    source = (folder / "q1.py").read_text()
+    (folder / "q1.py").write_text(source.replace("return", "return  ", 1))
     stale = [fault for fault in exercises.check(tmp_path) if "differs" in fault]
     assert {Path(fault.split(":")[0]).name for fault in stale} >= {
         "check.py",
@@ -107,10 +107,12 @@ def test_a_change_of_the_master_is_noticed(master, tmp_path):
     ],
 )
 def test_a_master_that_is_not_whole_is_refused(source, says, tmp_path):
-    (tmp_path / "ch09_x").mkdir()
-    (tmp_path / "ch09_x" / "master.py").write_text(source)
+    folder = tmp_path / "ch09_x" / "master"
+    folder.mkdir(parents=True)
+    (folder / "intro.py").write_text("")
+    (folder / "q1.py").write_text(source)
     with pytest.raises(ValueError, match=re.escape(says)):
-        exercises.read_master(tmp_path / "ch09_x" / "master.py")
+        masters.read_master(folder)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +127,12 @@ def test_a_master_that_is_not_whole_is_refused(source, says, tmp_path):
     ],
 )
 def test_paragraphs_become_one_line_and_the_rest_stays(text, want):
-    assert exercises.unwrapped(text) == want
+    assert masters.unwrapped(text) == want
 
 
 def test_a_stub_keeps_signature_and_docstring():
     answer = 'x = None\n# BEGIN SOLUTION\nx = 3\n# END SOLUTION\n\n\ndef f(a):\n    """D."""\n'
     answer += "    # BEGIN SOLUTION\n    b = a\n\n    return b\n    # END SOLUTION\n"
-    assert exercises.stub(answer) == 'x = None\n\n\ndef f(a):\n    """D."""\n    raise NotImplementedError'
-    assert exercises.solved(answer) == 'x = 3\n\n\ndef f(a):\n    """D."""\n    b = a\n\n    return b'
-    assert exercises.asked(answer) == ["x", "f"]
+    assert masters.stub(answer) == 'x = None\n\n\ndef f(a):\n    """D."""\n    raise NotImplementedError'
+    assert masters.solved(answer) == 'x = 3\n\n\ndef f(a):\n    """D."""\n    b = a\n\n    return b'
+    assert masters.asked(answer) == ["x", "f"]

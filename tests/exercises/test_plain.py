@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from linattn_exercises import plain
-from linattn_exercises.questions import decoded
+from linattn_exercises.cases import decoded
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import torch
 from submitted import QUESTIONS, name_of
 
 from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.questions import PUBLIC_SEED, About, Case, Planted, Question, asks
+from linattn_exercises.planted import Planted
+from linattn_exercises.questions import PUBLIC_SEED, About, Case, Question, asks
 
 SEEDS = (PUBLIC_SEED, "a secret", "another")
 PLANTED = [(question, planted) for question in QUESTIONS for planted in question.planted()]

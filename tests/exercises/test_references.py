@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import assert_close
 
-from linattn_book.exercises import read_master
+from linattn_book.masters import read_master
 from linattn_exercises.ch01_softmax import check as softmax
 from linattn_exercises.ch02_linear import check as linear
 from linattn_ref import accounting, ops, results
@@ -141,7 +141,7 @@ def test_the_solution_of_the_leak_quotes_the_saved_measurement():
         for model in ("right", "late mask")
     }
     prefix = {f"{rows['late mask', seed]['prefix_bits']:.1f}" for seed in (0, 1)}
-    text = read_master(ROOT / "exercises" / "ch01_softmax" / "master.py").text("solution", "q2")
+    text = read_master(ROOT / "exercises" / "ch01_softmax" / "master").text("solution", "q2")
     assert " and ".join(full["late mask"]) in text
     assert " and ".join(full["right"]) in text
     assert prefix == {"4.2"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, err
-from test_laws import build, inputs
+from mixer_cases import build, inputs
 from torch import Tensor
 
 from linattn_ref import oracle

@@ -1,9 +1,6 @@
 """The language model: one call trains, prefills and decodes; what its docstring says is read back."""
 
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -262,7 +259,7 @@ def test_a_model_can_be_laid_out_without_memory(name: str, overrides: dict[str, 
     assert shapes == {key: value.shape for key, value in real.state_dict().items()}
 
 
-# --- learning and compiling --------------------------------------------------------------------------------
+# --- learning ----------------------------------------------------------------------------------------------
 
 
 @every_case
@@ -280,37 +277,3 @@ def test_a_tiny_model_learns_a_sequence_by_heart(name: str, overrides: dict[str,
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.02
-
-
-COMPILED = """
-import sys
-import torch
-from linattn_ref.model import LanguageModel, ModelConfig
-
-for name in sys.argv[1:]:
-    torch.manual_seed(0)
-    size = {"d_model": 16, "n_heads": 2, "n_layers": 1, "vocab_size": 16, "max_length": 80}
-    model = LanguageModel(ModelConfig(name, **size)).double()
-    tokens = torch.randint(16, (2, 70))
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    with torch.no_grad():
-        print(name, (compiled(tokens)[0] - model(tokens)[0]).abs().max().item())
-    if name == "cosformer":
-        try:
-            torch.compile(model, backend="aot_eager")(torch.zeros(1, 81, dtype=torch.int64))
-        except ValueError as error:
-            print(error)
-"""
-
-
-def test_a_compiled_model_is_one_graph_and_equals_the_eager_one() -> None:
-    """Without the annotation checks of the tests, which torch.compile does not trace."""
-    environment = {key: value for key, value in os.environ.items() if key != "LINATTN_CHECK_SHAPES"}
-    command = [sys.executable, "-c", COMPILED, *MIXERS]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    errors = {line.split()[0]: float(line.split()[1]) for line in lines if line.split()[0] in MIXERS}
-    assert errors.keys() == MIXERS.keys()
-    assert max(errors.values()) < 1e-10
-    assert "max_length: got 81 tokens, expected at most 80" in lines

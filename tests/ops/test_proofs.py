@@ -9,33 +9,23 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import sympy
+from algebra import (
+    Array,
+    all_zero,
+    fresh_references,
+    is_zero,
+    symbols,
+    with_symbols_for_exponentials,
+)
 
 from linattn_ref import oracle
 
 K = V = 2
-Array = np.ndarray
 Result = tuple[Array, Array]
-
-
-def symbols(name: str, *shape: int) -> Array:
-    """An array of independent symbols."""
-    made = np.empty(shape, dtype=object)
-    for i in np.ndindex(*shape):
-        made[i] = sympy.Symbol("_".join([name, *map(str, i)]))
-    return made
 
 
 def qkv(T: int) -> tuple[Array, Array, Array]:
     return symbols("q", T, K), symbols("k", T, K), symbols("v", T, V)
-
-
-def is_zero(expression: sympy.Expr) -> bool:
-    """Exact: a quotient is 0 if its numerator, multiplied out, is."""
-    return sympy.expand(sympy.numer(sympy.together(expression))) == 0
-
-
-def all_zero(difference: Array) -> bool:
-    return all(is_zero(entry) for entry in np.ravel(difference))
 
 
 # --- linear attention: polynomials -----------------------------------------------------------------------
@@ -109,12 +99,6 @@ def test_planted_wrong_linear_form_does_not_simplify_to_zero(wrong: Callable[...
 # --- softmax attention: rational functions of exponentials -----------------------------------------------
 
 
-def fresh_references() -> Callable[[list], sympy.Symbol]:
-    """In place of the largest score, a new symbol every time: any reference gives the same output."""
-    counter = itertools.count()
-    return lambda scores: sympy.Symbol(f"m_{next(counter)}")
-
-
 def softmax_forms(T: int, S: int) -> dict[str, Array]:
     """The three forms of T queries after S cached tokens."""
     q, k, v = symbols("q", T, K), symbols("k", S + T, K), symbols("v", S + T, V)
@@ -128,16 +112,6 @@ def softmax_forms(T: int, S: int) -> dict[str, Array]:
             q, k, v, tile, scale, sympy.exp, fresh_references()
         )
     return forms
-
-
-def with_symbols_for_exponentials(expression: sympy.Expr) -> sympy.Expr:
-    """exp(a - b + c) becomes E_a / E_b E_c: nothing but exp(x + y) = exp(x) exp(y) and exp(0) = 1 is used."""
-
-    def product(exponent: sympy.Expr) -> sympy.Expr:
-        terms = sympy.expand(exponent).as_coefficients_dict()
-        return sympy.prod(sympy.Symbol(f"E[{monomial}]") ** n for monomial, n in terms.items())
-
-    return expression.replace(sympy.exp, product)
 
 
 @pytest.mark.theorem("thm-softmax-forms")

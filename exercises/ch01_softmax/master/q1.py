@@ -1,0 +1,60 @@
+# %% [markdown] q1 measure, 3 points, 15 minutes, level 2
+# ## What the square root assumes
+#
+# The scale $1/\sqrt K$ makes scores of size 1 if query and key are *independent*. A trained head has
+# queries that look for their keys. Take a key with independent entries of mean 0 and variance 1, normally
+# distributed, and a query
+#
+# $$
+# q = \rho\,k + \sqrt{1 - \rho^2}\; \varepsilon,
+# $$
+#
+# where $\varepsilon$ is another such vector, independent of $k$. Each entry of $q$ still has variance 1,
+# whatever $\rho \in [0, 1]$; its correlation with the entry of $k$ is $\rho$.
+#
+# Predict the size $\sqrt{\mathbb E[(q\cdot k)^2]}$ of the unscaled score, as a formula in $K$ and $\rho$.
+# Then measure it over `samples` random pairs. The check allows 3 % on the prediction and 5 % on the
+# measurement. From about which $\rho$ on does the mean of the score outweigh the rest?
+
+# %% answer q1
+def predicted_size(K, rho):
+    """The root of the mean square of q . k, as a formula."""
+    # BEGIN SOLUTION
+    mean, variance = rho * K, K * (1 + rho**2)
+    return math.sqrt(mean**2 + variance)
+    # END SOLUTION
+
+
+def measured_size(K, rho, samples, seed):
+    """The same, over `samples` random pairs of q and k."""
+    gen = torch.Generator().manual_seed(seed)
+    # BEGIN SOLUTION
+    k, noise = torch.randn(2, samples, K, generator=gen)
+    q = rho * k + math.sqrt(1 - rho**2) * noise
+    return (q * k).sum(-1).square().mean().sqrt().item()
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# One term is $q_c k_c = \rho k_c^2 + \sqrt{1-\rho^2}\, \varepsilon_c k_c$, of mean $\rho$ and variance
+# $2\rho^2 + (1 - \rho^2) = 1 + \rho^2$. The $K$ terms are independent, so the score has mean $\rho K$ and
+# variance $K(1+\rho^2)$, and the mean square is $\rho^2K^2 + K(1 + \rho^2)$. Independent vectors give the
+# $\sqrt K$ of the chapter. From about $\rho = 1/\sqrt K$ on the first term is the larger one and the score
+# grows like $K$: at $K = 128$ a correlation of 0.09 is enough. So $1/\sqrt K$ is right at initialisation,
+# and a head that has learnt to align $q$ with $k$ gets sharper the wider it is. That is the argument for a
+# scale of $1/K$ when a width is to be changed without tuning again ([Yang et al.
+# 2022](https://arxiv.org/abs/2203.03466)).
+
+# %% checks q1
+@asks(ABOUT["q1"], predicted_size=predicted_size, measured_size=measured_size)
+def q1(rng):
+    pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
+    cases = []
+    for K, rho in pairs:
+        says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
+        samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
+        measured = ("measured_size", (K, rho, 4 * samples, seed))
+        cases.append(Case(*formula, says, Within(1.03), measured, entries=16))
+        cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
+        few = f"{says}, 50 samples"
+        cases.append(Case("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
+    return cases

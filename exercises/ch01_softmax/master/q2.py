@@ -1,0 +1,85 @@
+# %% [markdown] q2 diagnose, 3 points, 10 minutes, level 1
+# ## A loss that is too good
+#
+# A colleague trains a language model with the attention below. Its loss falls far below that of the
+# reference; its generated text is much worse. Every weight of a hidden key is zero; she has checked that.
+#
+# Find the fault and say which it is:
+#
+# - `"A"`: the scores have the wrong scale;
+# - `"B"`: the softmax runs over queries instead of keys;
+# - `"C"`: the denominator counts keys that it should not;
+# - `"D"`: the mask hides the token itself;
+# - `"E"`: large scores overflow;
+# - `"F"`: the mask is transposed.
+#
+# Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
+# ones of about $-1000$.
+
+# %% given q2
+def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
+    score = q @ k.T * q.shape[-1] ** -0.5      # [T, T], row = query
+    weight = score.softmax(-1).tril()
+    return weight @ v
+
+# %% answer q2
+fault = None
+# BEGIN SOLUTION
+fault = "C"
+# END SOLUTION
+
+
+def repaired(q, k, v):
+    """Causal softmax attention of one head: [T, K], [T, K], [T, V]."""
+    # BEGIN SOLUTION
+    score = q @ k.T * q.shape[-1] ** -0.5
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# C. The mask removes future *values*, but the softmax has already divided by a sum over all keys, future
+# ones too. The output shrinks where much is to come: row $t$ is multiplied by the share of weight that lies
+# in the past, a number computed from the future. One number per head is enough. The score of the next
+# token's key is part of that sum, so a model can learn to read from it which token comes next. In our runs
+# chapter 1's small model, trained with this fault, has 0.13 and 0.16 bits per byte in full passes, where
+# the right one has 2.94 and 2.97; given the prefix alone, as in generation, it needs 4.2 (two seeds, 240
+# steps on a CPU; `python -m linattn_ref.benchmarks late_mask --out DIR` measures it again). Changing the
+# future and watching the past, as in the chapter, finds the fault at once; looking at the weights of hidden
+# keys does not.
+#
+# Dividing each row by its sum afterwards repairs it on paper. In floating point it divides 0 by 0 where a
+# future key has all the weight.
+
+# %% checks q2
+def _two_futures(rng, T, size):
+    """q, k, v with a future key whose score is about `size` for all queries before it."""
+    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, 3))
+    q[:, 0], k[:, 0] = 1.0, 0.0
+    k[-2, 0] = 2.0 * size
+    return q, k, v
+
+
+@asks(
+    ABOUT["q2"],
+    fault=fault,
+    repaired=repaired,
+    wrong_values={
+        "fault": {
+            "A": "The scale is 1/sqrt K, as it should be. Change a future key and look at an earlier output.",
+            "B": "softmax(-1) runs along a row, over the keys of one query. Look at what a row adds up to instead.",
+            "D": "tril() keeps the diagonal, so each token sees itself. What do the rows of `weight` add up to?",
+            "E": "torch's softmax subtracts the maximum; it does not overflow. What do the rows add up to?",
+            "F": "Row = query, and tril() keeps earlier keys: not transposed. What do the rows add up to?",
+        }
+    },
+)
+def q2(rng):
+    small = _two_futures(rng, 6, 1.0)
+    cases = [Case("fault", (), "", Exactly())]
+    cases.append(Case("repaired", small, "T = 6"))
+    cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    low = _two_futures(rng, 9, 0.0)
+    low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
+    cases.append(Case("repaired", low, "T = 9, visible scores near -1000"))
+    return cases

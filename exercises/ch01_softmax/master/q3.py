@@ -1,0 +1,107 @@
+# %% [markdown] q3 derive, 4 points, 20 minutes, level 2
+# ## The cache of a real model
+#
+# How many bytes of KV cache does a published model need? Its configuration says so, if one knows how to
+# read it. The fields are named as in Hugging Face's `config.json`; those in brackets may be missing or
+# `None`. The rules are slightly simplified.
+#
+# - `num_hidden_layers`, `num_attention_heads`, `hidden_size`;
+# - [`num_key_value_heads`]: heads that keys and values have; as many as queries have, if missing;
+# - [`head_dim`]: width of a head; `hidden_size` over the query heads, if missing;
+# - `torch_dtype`: `"float32"`, `"bfloat16"`, `"float16"` or `"float8_e4m3fn"`, for cache entries too;
+# - [`sliding_window`]: a layer with a window keeps at most that many of the latest tokens;
+# - [`layer_types`]: one of `"full_attention"` or `"sliding_attention"` for each layer; if missing, all
+#   layers have the window, where there is one.
+#
+# | model | layers | query heads | KV heads | head width | window |
+# | --- | --- | --- | --- | --- | --- |
+# | [Llama 2 7B](https://arxiv.org/abs/2307.09288) | 32 | 32 | 32 | 128 | none |
+# | [Llama 3 8B](https://arxiv.org/abs/2407.21783) | 32 | 32 | 8 | 128 | none |
+# | [Mistral 7B v0.1](https://arxiv.org/abs/2310.06825) | 32 | 32 | 8 | 128 | 4096, all layers |
+# | [Gemma 2 9B](https://arxiv.org/abs/2408.00118) | 42 | 16 | 8 | 256 | 4096, every other layer |
+#
+# Write the bytes after `tokens` tokens in each of `batch` sequences. Then the other way round: the most
+# tokens per sequence that `free_bytes` have room for (`math.inf`, if there is no limit). Before you run the
+# check, rank the four models by their cache at 32,768 tokens.
+
+# %% answer q3
+def cache_bytes(config, tokens, batch):
+    """Bytes of keys and values, of all layers and sequences."""
+    # BEGIN SOLUTION
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
+    window = config.get("sliding_window") or math.inf
+    layers = config["num_hidden_layers"]
+    kinds = config.get("layer_types") or ["sliding_attention"] * layers
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window)
+               for kind in kinds)
+    numbers = 2 * kept * kv_heads * width
+    return batch * numbers * size[config["torch_dtype"]]
+    # END SOLUTION
+
+
+def most_tokens(config, free_bytes, batch):
+    """The largest number of tokens whose cache fits; math.inf if all do."""
+    # BEGIN SOLUTION
+    high = 1
+    while cache_bytes(config, high, batch) <= free_bytes:
+        high *= 2
+        if high > 10**15:
+            return math.inf
+    low = high // 2                 # low fits (0 does), high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = cache_bytes(config, middle, batch) <= free_bytes
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# A layer that keeps $n$ tokens holds $2n$ vectors of KV heads times head width numbers: two, for keys and
+# values. Query heads do not count, which is the point of grouped queries: they divide the cache by four in
+# Llama 3. At 32,768 tokens and two bytes a number the four need 17.2, 4.3, 0.5 and 6.3 GB. Gemma writes 2.6
+# times as many numbers per token as Llama 3: more layers, and heads twice as wide. Half of its layers stop
+# at 4,096 tokens; at 32,768 that saves 4.9 of 11.3 GB. Mistral's cache stops growing altogether. A window
+# is a state of fixed size: what leaves it can be reached only through what later layers passed on. (A
+# bisection is enough for the other direction, since the cache never shrinks with the number of tokens.)
+
+# %% checks q3
+def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtype="bfloat16"):
+    config = {"num_hidden_layers": layers, "num_attention_heads": heads, "torch_dtype": dtype}
+    config |= {"hidden_size": heads * width, "num_key_value_heads": kv_heads, "head_dim": width}
+    if window:
+        config["sliding_window"] = window
+    if every_other:
+        kinds = ("sliding_attention", "full_attention")
+        config["layer_types"] = [kinds[layer % 2] for layer in range(layers)]
+    return config
+
+
+@asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
+def q3(rng):
+    old = _config(32, 32, 32, 128, dtype="float16")
+    del old["num_key_value_heads"]
+    old |= {"head_dim": None, "sliding_window": None}
+    gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
+    layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
+    drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
+    exact = Close(1e-12)
+    models = {
+        "Llama 2 7B": old,
+        "Llama 3 8B": _config(32, 32, 8, 128),
+        "Mistral 7B v0.1": _config(32, 32, 8, 128, 4096),
+        "Gemma 2 9B": gemma,
+        "a model in 8 bits with a window of 100": drawn,
+    }
+    tokens = int(rng.integers(5000, 100_000))
+    cases = []
+    for name, config in models.items():
+        cases.append(Case("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
+        cases.append(Case("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+    room = int(rng.integers(4 * 10**9, 20 * 10**9))
+    for name, config in models.items():
+        says = f"{name}, {room:,} bytes, batch 2"
+        cases.append(Case("most_tokens", (config, room, 2), says, Close(1e-12)))
+    return cases

@@ -1,0 +1,52 @@
+# %% [markdown] q5 derive, 3 points, 15 minutes, level 2
+# ## Two readers of one book
+#
+# A key-value cache is split between two processors. Each goes through its part for the same query and ends
+# with three things: $m$, the largest score it met, $d = \sum_j e^{x_j - m}$ and
+# $u = \sum_j e^{x_j - m} v_j$ over its keys. Derive how two such triples are merged into the one for both
+# parts, with $m$ the larger of the two maxima.
+#
+# A processor may have got no keys at all: its triple is $(-\infty, 0, 0)$. Both may. If your `merge` is
+# right, the parts may be merged in any order and any grouping; the chapter reads from left to right only
+# because a reader must start somewhere.
+
+# %% answer q5
+def merge(a, b):
+    """Two triples (m, d, u): number, number, tensor [V] -> one triple."""
+    # BEGIN SOLUTION
+    m = max(a[0], b[0])
+    if m == -math.inf:                       # nothing was read by either
+        return a
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# Each part is measured against its own $m$; bringing both to the larger one multiplies its $d$ and its $u$
+# by $e^{m_\text{own} - m}$. One of the two factors is always 1. The empty triple is neutral:
+# $e^{-\infty} = 0$, and two empty ones must be caught, because $-\infty - (-\infty)$ is no number. In exact
+# arithmetic the merge is associative and commutative, which is what lets decoding kernels split a long
+# cache over a whole GPU and join the parts in a tree.
+
+# %% checks q5
+def _triple(rng, n, at=0.0):
+    """What a reader of n keys ends with, scores near `at`."""
+    x = at + 2 * rng.normal(size=n)
+    m = float(x.max()) if n else -math.inf
+    w = torch.from_numpy(x).sub(m).exp() if n else torch.zeros(0, dtype=torch.float64)
+    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
+
+
+@asks(ABOUT["q5"], merge=merge)
+def q5(rng):
+    cases = []
+    for left, right, says in (
+        ((5, 0.0), (8, 0.0), "5 and 8 keys"),
+        ((5, 3.0), (2, -3.0), "the larger maximum first"),
+        ((3, -400.0), (4, 500.0), "maxima 900 apart"),
+        ((6, 0.0), (0, 0.0), "the second has no keys"),
+        ((0, 0.0), (6, 0.0), "the first has no keys"),
+        ((0, 0.0), (0, 0.0), "neither has keys"),
+    ):
+        cases.append(Case("merge", (_triple(rng, *left), _triple(rng, *right)), says))
+    return cases

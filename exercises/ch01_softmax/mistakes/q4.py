@@ -1,0 +1,240 @@
+"""Planted answers to question 4: causal online softmax, over tiles."""
+
+import math
+
+import torch
+
+from linattn_exercises.planted import also_right, mistake
+
+
+@mistake("There is no causal mask: every query saw all keys.")
+def sees_the_future(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = q @ k[now].T * K**-0.5
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("Your mask hides the token itself. Key t is visible to query t.")
+def hides_itself(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now >= torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("What was gathered before a larger maximum came was not rescaled: neither d nor u.")
+def never_rescaled(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ v[now]
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("The denominator is rescaled, the numerator u is not. Both were measured against the old maximum.")
+def numerator_not_rescaled(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("The last tile is dropped when it is shorter than the others.")
+def drops_the_last_tile(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T - T % tile).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("The scale 1/sqrt K is missing.")
+def without_scale(q, k, v, tile):
+    T = len(q)
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("The scale is applied twice: that is 1/K.")
+def scaled_twice(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T / K).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "The maximum was taken over hidden keys too. A large hidden score then makes all visible exponentials 0. "
+    "Mask before you take the maximum.",
+)
+def maximum_of_the_hidden(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = q @ k[now].T * K**-0.5
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp() * (now <= torch.arange(T)[:, None])
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("Every tile has the mask of the first. Key c of a tile stands at start + c: mask by position.")
+def mask_of_the_first_tile(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for start in range(0, T, tile):
+        x = q @ k[start : start + tile].T * K**-0.5
+        x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[start : start + tile], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("u is rescaled, the denominator d is not. Both were measured against the old maximum.")
+def denominator_not_rescaled(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "You take the maximum of each tile as the new reference. Where it is minus infinity or smaller than before, "
+    "nothing is left to measure against: keep the larger of the two.",
+)
+def maximum_of_the_tile(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = x.amax(1, keepdim=True)
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("The running maximum starts at 0. Where all scores are near -1000, all exponentials are then 0.")
+def starts_at_zero(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.zeros(T, 1).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("No maximum is subtracted, so large scores overflow and small ones vanish.")
+def plain_exponentials(q, k, v, tile):
+    T, K = q.shape
+    d, u = torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        w = (q @ k[now].T * K**-0.5).exp().masked_fill(now > torch.arange(T)[:, None], 0)
+        d, u = d + w.sum(1, keepdim=True), u + w @ v[now]
+    return u / d, d.log().flatten()
+
+
+@mistake("The output is right. The log-sum-exp lacks the maximum that was subtracted.")
+def maximum_not_given_back(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, d.log().flatten()
+
+
+@mistake("You returned u and d as they are. The output is u / d.")
+def not_divided(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u, (m + d.log()).flatten()
+
+
+@mistake(
+    "The numbers are right, but a tensor is too large: the table of scores, a T x T mask, or a product [T, tile, V].",
+)
+def whole_table(q, k, v, tile):
+    x = q @ k.T * q.shape[1] ** -0.5
+    x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
+    m = x.amax(1, keepdim=True)
+    w = (x - m).exp()
+    d = w.sum(1, keepdim=True)
+    return w @ v / d, (m + d.log()).flatten()
+
+
+@also_right()
+def query_by_query(q, k, v, tile):
+    outputs, sums = [], []
+    for t in range(len(q)):
+        m, d, u = -math.inf, 0.0, torch.zeros_like(v[0])
+        for start in range(0, t + 1, tile):
+            keys = slice(start, min(start + tile, t + 1))
+            x = k[keys] @ q[t] / math.sqrt(q.shape[1])
+            new = max(m, x.max().item())
+            shrink, w = math.exp(m - new), (x - new).exp()
+            d, u, m = shrink * d + w.sum().item(), shrink * u + w @ v[keys], new
+        outputs.append(u / d)
+        sums.append(m + math.log(d))
+    return torch.stack(outputs), sums
+
+
+@also_right()
+def running_mean(q, k, v, tile):
+    T, K = q.shape
+    log_sum = torch.full((T,), -torch.inf, dtype=q.dtype)
+    mean = torch.zeros_like(v)
+    for start in range(0, T, tile):
+        late = torch.arange(T)[start:]  # earlier queries see nothing of this tile
+        x = q[start:] @ k[start : start + tile].T / K**0.5
+        x[late[:, None] < torch.arange(start, start + x.shape[1])] = -torch.inf
+        top = x.max(1).values
+        w = torch.exp(x - top[:, None])
+        tile_sum = top + w.sum(1).log()
+        new = torch.logaddexp(log_sum[start:], tile_sum)
+        tile_mean = w @ v[start : start + tile] / w.sum(1, keepdim=True)
+        keep = torch.exp(log_sum[start:] - new)[:, None]
+        mean[start:] = keep * mean[start:] + (1 - keep) * tile_mean
+        log_sum[start:] = new
+    return mean, log_sum

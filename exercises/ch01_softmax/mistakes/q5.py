@@ -1,0 +1,61 @@
+"""Planted answers to question 5: two readers of one book."""
+
+import math
+
+import torch
+
+from linattn_exercises.planted import also_right, mistake
+
+
+@mistake("Added as they are: the two were measured against different maxima.")
+def added(a, b):
+    return max(a[0], b[0]), a[1] + b[1], a[2] + b[2]
+
+
+@mistake("d is rescaled, u is not. Both are sums of exp(x - m).")
+def only_d_rescaled(a, b):
+    m = max(a[0], b[0])
+    f, g = (math.exp(x - m) if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    return m, f * a[1] + g * b[1], a[2] + b[2]
+
+
+@mistake("The reference must be the larger maximum; with the smaller one exponentials overflow.")
+def smaller_maximum(a, b):
+    m = min(a[0], b[0])
+    f, g = (torch.tensor(x - m).exp().item() if x > m else 1.0 for x in (a[0], b[0]))
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake("The factor is upside down: what has the smaller maximum must shrink, by exp(m_own - m).")
+def factor_upside_down(a, b):
+    m = max(a[0], b[0])
+    f, g = (torch.tensor(m - x).exp().item() for x in (a[0], b[0]))
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake("Right while somebody has read a key. For two empty triples -inf - (-inf) is not a number.")
+def nothing_and_nothing(a, b):
+    m = max(a[0], b[0])
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake("That is the triple of the reader with the larger maximum. The other's keys count too.")
+def larger_wins(a, b):
+    return a if a[0] >= b[0] else b
+
+
+@mistake("u is a sum, not a mean: you merged the outputs u / d, and returned the mean in place of u.")
+def merged_means(a, b):
+    m = max(a[0], b[0])
+    f, g = (math.exp(x - m) if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    d = f * a[1] + g * b[1]
+    return m, d, (f * a[2] + g * b[2]) / max(d, 1e-300)
+
+
+@also_right()
+def in_logarithms(a, b):
+    pair = torch.tensor([a[0], b[0]], dtype=torch.float64)
+    m = pair.max()
+    f = torch.where(pair == -torch.inf, torch.zeros(2, dtype=torch.float64), (pair - m).exp())
+    return m, f[0] * a[1] + f[1] * b[1], f[0] * a[2] + f[1] * b[2]

@@ -1,0 +1,61 @@
+# %% [markdown] q1 derive, 4 points, 20 minutes, level 2
+# ## From a step to a table
+#
+# RWKV-5 and RWKV-6 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892)) read *before* they write, and let
+# the token itself take part with weights of its own. Simplified to one decay $\alpha_t$ for all channels,
+# and with a vector $w \in \mathbb R^K$ (their $u$), the step is
+#
+# $$
+# o_t = q_t\bigl(S_{t-1} + (w \odot k_t)^\top v_t\bigr), \qquad S_t = \alpha_t S_{t-1} + k_t^\top v_t ,
+# \qquad S_0 = 0 .
+# $$
+#
+# Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
+# forget within a few tokens: $\log\alpha_t = -40$ is among the inputs.
+
+# %% given q1
+def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]
+    S, o = torch.zeros(q.shape[1], v.shape[1], dtype=q.dtype), []
+    for t in range(len(q)):
+        write = torch.outer(k[t], v[t])
+        o.append(q[t] @ (S + w[:, None] * write))
+        S = log_decay[t].exp() * S + write
+    return torch.stack(o)
+
+# %% answer q1
+def table(q, k, log_decay, w):
+    """A [T, T] with step_by_step(q, k, v, log_decay, w) = A @ v."""
+    # BEGIN SOLUTION
+    c = log_decay.cumsum(0)
+    gap = (c - log_decay)[:, None] - c        # log of alpha_{j+1..t-1}
+    past = torch.ones_like(gap).tril(-1).bool()
+    decay = gap.masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# Token $j$ writes at $j$ and is read at $t > j$ out of $S_{t-1}$, so it has been through the decays of
+# $j+1, \dots, t-1$: not that of $t$, which comes after the reading, and not its own. With
+# $c_t = \sum_{i\le t}\log \alpha_i$ the factor is $e^{c_{t-1} - c_j}$, and on the diagonal stands
+# $\sum_c q_{tc}\,w_c\,k_{tc}$. The *difference* must be formed before the exponential. Written as
+# $e^{c_{t-1}}\cdot e^{-c_j}$ it is a product of two numbers of which one overflows and the other vanishes,
+# after three tokens with $\log\alpha = -40$ in float32. Models differ in whether they read before they
+# write; when you port one, check that first.
+
+# %% checks q1
+def _sequence(rng, T, K, V):
+    return [torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V)]
+
+
+@asks(ABOUT["q1"], table=table)
+def q1(rng):
+    cases = []
+    for T, strength, says in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
+        q, k, u = _sequence(rng, T, 3, 3)
+        log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
+        cases.append(Case("table", (q, k, log_decay, u[0]), says))
+    q, k, u = _sequence(rng, 30, 3, 3)
+    log_decay = torch.full((30,), -40.0, dtype=torch.float64)
+    log_decay[::3] = -0.1
+    cases.append(Case("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
+    return cases

@@ -1,0 +1,58 @@
+# %% [markdown] q2 implement, 5 points, 30 minutes, level 3
+# ## A chunk form that forgets
+#
+# Retention ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) multiplies the state by one constant
+# $\gamma = e^{g}$ at every step, before it writes. Turn the recurrent form into the chunk form: within a
+# chunk of `chunk` tokens a table, between chunks the state, and no loop over tokens. The last chunk may be
+# shorter, the sequence goes on from a state that is given, and $\gamma$ may be as small as $e^{-20}$.
+#
+# One of the checks counts: at $T = 512$ in chunks of 64, no tensor may have more entries than
+# $512\cdot 64$, and 480 torch operations must do. No library function with `linear_attention` or
+# `retention` in its name may be used.
+
+# %% given q2
+def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]
+    S, o = state, []
+    for t in range(len(q)):
+        S = math.exp(g) * S + torch.outer(k[t], v[t])
+        o.append(q[t] @ S)
+    return torch.stack(o), S
+
+# %% answer q2
+def chunked(q, k, v, g, state, chunk):
+    """The output [T, V] and the last state [K, V] of `recurrent`."""
+    # BEGIN SOLUTION
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        i = torch.arange(len(Q), dtype=q.dtype)       # 0 ... C - 1
+        gap = i[:, None] - i
+        D = (g * gap.clamp(min=0)).exp().tril()       # [C, C]
+        since = (g * (i + 1)).exp()[:, None]          # S was handed on
+        left = (g * (len(Q) - 1 - i)).exp()[:, None]  # until the end
+        o.append(since * (Q @ S) + (D * (Q @ K.T)) @ V)
+        S = math.exp(g * len(Q)) * S + (left * K).T @ V
+    return torch.cat(o), S
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# Count decays. Token $i$ of a chunk (from 0) reads the old state after its own decay and those before it in
+# the chunk: $\gamma^{i+1}$. It reads token $j \le i$ through $\gamma^{i-j}$. At the end of a chunk of $C$
+# tokens the old state has been multiplied $C$ times and what token $i$ wrote $C - 1 - i$ times. For the
+# shorter last chunk $C$ is *its* length. Most wrong chunk forms are wrong by one power of $\gamma$ at the
+# edge of a chunk, so they agree with the right one wherever $\gamma$ is near 1 or there is only one chunk.
+# Test with small $\gamma$, a start state and a ragged end.
+
+# %% checks q2
+@asks(ABOUT["q2"], banned=("linear_attention", "retention"), chunked=chunked)
+def q2(rng):
+    cases = []
+    for T, chunk, g in ((8, 4, -0.7), (11, 4, -0.7), (5, 8, -2.0), (6, 1, -0.3), (512, 64, -0.05)):
+        q, k, v = _sequence(rng, T, 3, 4)
+        state = torch.from_numpy(rng.normal(size=(3, 4)))
+        bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
+        says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
+        cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+    q, k, v = _sequence(rng, 70, 3, 4)
+    says = "T = 70, chunks of 40, gamma = 2e-09"
+    cases.append(Case("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), says))
+    return cases

@@ -1,0 +1,99 @@
+# %% [markdown] q3 diagnose, 4 points, 25 minutes, level 3
+# ## The denominator that vanishes
+#
+# A model with the attention below trains for a while and then returns NaN, in float32 as in bfloat16. All
+# features of `elu(x) + 1` are positive on paper, so the denominator cannot be zero, on paper. Find the
+# fault:
+#
+# - `"A"`: terms of both signs cancel in the denominator;
+# - `"B"`: rounding makes `elu(x) + 1` exactly zero for every $x$ below some number;
+# - `"C"`: the features overflow;
+# - `"D"`: the causal mask leaves a query without any key;
+# - `"E"`: the sum of the denominator is taken over queries instead of keys.
+#
+# Below which $x$ does it strike, if numbers have `bits` significant bits (24 in float32, 11 in float16, 8
+# in bfloat16)? And repair it, so that entries of $q$ and $k$ between $-60$ and $5$ give the right output in
+# float32, to four digits. Think about what may be multiplied into numerator and denominator without
+# changing the output.
+
+# %% given q3
+def suspect(q, k, v):                  # [T, K], [T, K], [T, V], float32
+    a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+# %% answer q3
+fault = None
+# BEGIN SOLUTION
+fault = "B"
+# END SOLUTION
+
+
+def zero_below(bits):
+    """The x at and below which elu(x) + 1 comes out as exactly 0."""
+    # BEGIN SOLUTION
+    return -(bits + 1) * math.log(2)
+    # END SOLUTION
+
+
+def repaired(q, k, v):
+    """Causal normalised linear attention with the map elu(x) + 1."""
+    # BEGIN SOLUTION
+    def log_feature(x):
+        return torch.where(x > 0, x.clamp(min=0).log1p(), x)
+
+    a, b = log_feature(q), log_feature(k)
+    a = (a - a.amax(-1, keepdim=True)).exp()   # cancels in the fraction
+    weight = (a @ b.exp().T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# B. For $x < 0$ the code rounds $e^x - 1$. Numbers just above $-1$ are $2^{-p}$ apart if there are $p$
+# significant bits, so everything with $e^x \le 2^{-(p+1)}$ becomes $-1$: below $-17.3$ in float32, $-8.3$
+# in float16 and $-6.2$ in bfloat16. Evaluating $e^x$ itself moves the fault from $-17$ to where *products*
+# of features vanish: for $q$ and $k$ near $-60$ each term is $e^{-120}$, and float32 ends near $e^{-103}$.
+# There the freedom of the fraction helps. Multiplying all features of one query by the same number changes
+# numerator and denominator alike; taking $e^{-\max}$ makes its largest feature 1. (A common factor for all
+# keys cancels as well, but a key can be near $-60$ while a later one is near 5. A factor for each key does
+# not cancel: it is a weight.)
+#
+# An added $\varepsilon$ turns NaN into 0, which is no repair: the output should be a mean of values. Two
+# branches in float64 are right here too, and cost what float64 costs.
+
+# %% checks q3
+def _entries(rng, T, low, high):
+    q, k = (torch.from_numpy(rng.uniform(low, high, (T, 4))).float() for _ in range(2))
+    return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
+
+
+def _two_levels(rng, part):
+    """All entries near -60, but those of every second query, or of the later keys, near 5."""
+    q, k, v = _entries(rng, 12, -60, -58)
+    (q[1::2] if part == "queries" else k[6:]).add_(63.0)
+    return q, k, v
+
+
+@asks(
+    ABOUT["q3"],
+    fault=fault,
+    zero_below=zero_below,
+    repaired=repaired,
+    wrong_values={
+        "fault": {
+            "A": "No feature is negative, so nothing cancels. Print the features of x = -20.",
+            "C": "Features grow like x, and entries stay below 5. Print the features of x = -20.",
+            "D": "tril() keeps the diagonal: every query has at least itself. Print the features of x = -20.",
+            "E": "Row = query, and sum(-1) runs over keys, as it should. Print the features of x = -20.",
+        }
+    },
+)
+def q3(rng):
+    cases = [Case("fault", (), "", Exactly())]
+    cases += [Case("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
+    for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
+        says = f"entries from {low} to {high}"
+        cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
+    for part, says in (("queries", "some queries near -60, all keys"), ("keys", "queries and early keys near -60")):
+        cases.append(Case("repaired", _two_levels(rng, part), says, Close(1e-4)))
+    return cases

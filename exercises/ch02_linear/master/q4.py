@@ -1,0 +1,87 @@
+# %% [markdown] q4 measure, 4 points, 35 minutes, level 3
+# ## When must a state start to err?
+#
+# $H$ heads store the same $n$ pairs. Each has keys of its own, independent and uniform on the unit sphere
+# in $\mathbb R^K$, and a state $S = \sum_j k_j^\top v_j$; the values have entries $\pm 1$. A pair is read
+# with its keys, and the answers of the heads are averaged. The sign of each entry is what counts.
+#
+# 1. Predict the number of pairs at which the share of right signs has fallen to `accuracy` (between 0.7 and
+#    0.97).
+# 2. Measure it, to about 5 %. The width of the values is yours to choose, and a fraction may be returned.
+# 3. That was the plain sum with random keys. Now let each head write by any rule that is linear in the
+#    values, and read pair $i$ as $q_i S$ with any $q_i$; neither may depend on the values. From how many
+#    pairs on is exact recall of all possible values impossible?
+#
+# Prediction and measurement must agree up to a factor of 1.15. Which is better: one head with $K = 64$, or
+# four heads with $K = 16$?
+
+# %% answer q4
+def predicted_pairs(K, H, accuracy):
+    """Pairs at which the share of right signs is `accuracy`, a formula."""
+    # BEGIN SOLUTION
+    z = NormalDist().inv_cdf(accuracy)     # signal over noise
+    return 1 + H * K / z**2
+    # END SOLUTION
+
+
+def measured_pairs(K, H, accuracy, seed):
+    """The same, measured: the n at which the share falls to `accuracy`."""
+    gen = torch.Generator().manual_seed(seed)
+    # BEGIN SOLUTION
+    def share(n, V=32):                    # of right signs, many trials
+        trials = max(4, 2000 // n)
+        k = torch.randn(trials, H, n, K, generator=gen)
+        k = k / k.norm(dim=-1, keepdim=True)
+        v = torch.randn(trials, 1, n, V, generator=gen).sign()
+        read = (k @ (k.mT @ v)).mean(1, keepdim=True)
+        return (read.sign() == v).double().mean().item()
+
+    low, high = 2, 2
+    while share(high) > accuracy:
+        low, high = high, 2 * high
+    while high / low > 1.02 and high - low > 1:
+        middle = (low + high) // 2
+        above = share(middle) > accuracy
+        low, high = (middle, high) if above else (low, middle)
+    return (low + high) / 2
+    # END SOLUTION
+
+
+def must_err(K, H):
+    """The smallest n at which exact recall of all values is impossible."""
+    # BEGIN SOLUTION
+    return H * K + 1
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# A head returns $v_i$ plus noise of variance $(n-1)/K$. The noises of heads with independent keys are
+# uncorrelated, so their average has $(n-1)/(HK)$, and a sign is right with probability
+# $\Phi\bigl(\sqrt{HK/(n-1)}\bigr)$. Solved for $n$: $n = 1 + HK/z^2$ with $\Phi(z)$ the accuracy. At 95 %
+# that is $1 + 0.37\,HK$: a state of 64 entries per value component starts to err visibly at 25 pairs.
+#
+# Recall of all heads together is $AX$ with $A = \sum_h Q_h W_h$ of rank at most $HK$. For $n = HK + 1$ no
+# such $A$ is the identity, so some values are not recalled. For $n = HK$ one is: give each head $K$ of the
+# pairs, with orthonormal keys for those and zero for the rest, and read with $H$ times the key, because the
+# answers are averaged. Four heads of 16 and one of 64 are the same in both counts. What matters is the
+# number of state entries per value component.
+
+# %% checks q4
+@asks(
+    ABOUT["q4"],
+    predicted_pairs=predicted_pairs,
+    measured_pairs=measured_pairs,
+    must_err=must_err,
+)
+def q4(rng):
+    cases = []
+    for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95)):
+        says, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
+        measured = ("measured_pairs", (K, H, accuracy, seed))
+        formula = ("predicted_pairs", (K, H, accuracy))
+        cases.append(Case(*formula, says, Within(1.15), measured, entries=16))
+        again = ("measured_pairs", (K, H, accuracy, seed + 1))
+        cases.append(Case(*again, says, Within(1.15), measured))
+    cases.append(Case(*again, says, Close(1e-12), formula, NO_NOISE))
+    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
+        cases.append(Case("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
+    return cases

@@ -1,0 +1,45 @@
+# %% [markdown] q5 derive, 3 points, 15 minutes, level 1
+# ## From which length on is a state the smaller memory?
+#
+# A Taylor map to order $p$ has as its features all products of at most $p$ entries of $x\in\mathbb R^K$; an
+# entry may occur several times, and the empty product 1 counts. The package's map lists mixed products
+# twice, $x_1x_2$ and $x_2x_1$. Keep each once, with a suitable factor: how many features are there, for any
+# $K$ and $p$?
+#
+# With that map, and a denominator, one head's state is compared with its KV cache. State entries take
+# `state_bytes` each, cache entries `cache_bytes`. From how many tokens on is the cache the larger of the
+# two?
+
+# %% answer q5
+def feature_width(K, order):
+    """Features of the Taylor map to `order`, every product once."""
+    # BEGIN SOLUTION
+    return math.comb(K + order, order)
+    # END SOLUTION
+
+
+def break_even(K, V, order, state_bytes, cache_bytes):
+    """The smallest number of tokens whose cache exceeds the state."""
+    # BEGIN SOLUTION
+    state = feature_width(K, order) * (V + 1) * state_bytes
+    return state // ((K + V) * cache_bytes) + 1
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# A product of at most $p$ of $K$ entries is a way to hand out $p$ places to $K$ entries and a 1 that fills
+# what is left: $\binom{K+p}{p}$. For $p = 2$ that is $1 + K + K(K+1)/2$; a product $x_c x_d$ with $c\ne d$
+# stands for two and gets the factor $\sqrt2$. At $K = V = 64$, a float32 state and a bfloat16 cache, the
+# orders 1, 2 and 3 break even after 67, 2,179 and 48,654 tokens. A better similarity is paid for with a
+# longer text before it saves anything. [Based](https://arxiv.org/abs/2402.18668) uses order 2 with
+# $K = 16$: 153 features if each product is kept once, 273 as its code keeps them.
+
+# %% checks q5
+@asks(ABOUT["q5"], feature_width=feature_width, break_even=break_even)
+def q5(rng):
+    exact, cases = Close(1e-12), []
+    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
+        cases.append(Case("feature_width", (K, order), f"K = {K}, order {order}", exact))
+    for K, V, order, state, cache in ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4)):
+        says = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
+        cases.append(Case("break_even", (K, V, order, state, cache), says, exact))
+    return cases

@@ -1,0 +1,96 @@
+"""Planted answers to question 1: from a step to a table."""
+
+import torch
+
+from linattn_exercises.planted import also_right, mistake
+
+
+@mistake("The diagonal lacks w: the token reads itself with the weights w, not with 1.")
+def no_bonus(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * k).sum(-1))
+
+
+@mistake("The diagonal is 0. Reading comes before writing, but the token takes part by way of w.")
+def no_diagonal(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    return ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp() * (q @ k.T)
+
+
+@mistake("One decay too many: that of token t itself. It reads S_{t-1}, which has not been through it.")
+def own_decay_included(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = (c[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("The decays are shifted: what j writes goes through those of j + 1 ... t - 1, not of j ... t - 1.")
+def writer_decays(q, k, log_decay, w):
+    before = log_decay.cumsum(0) - log_decay
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = (before[:, None] - before).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("w belongs to the token itself alone. You gave it to the past as well.")
+def bonus_everywhere(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return decay * ((q * w) @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("Right on paper. exp(c_t) exp(-c_j) is 0 times infinity under strong decay: subtract first.")
+def two_factors(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    inner = (q * (c - log_decay).exp()[:, None]) @ (k * (-c).exp()[:, None]).T
+    return inner.tril(-1) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake(
+    "Right on paper. Products of decays vanish, and their ratio is 0/0: divide by subtracting logarithms.",
+)
+def ratio_of_products(q, k, log_decay, w):
+    product = log_decay.exp().cumprod(0)
+    before = product / log_decay.exp()
+    return (before[:, None] / product * (q @ k.T)).tril(-1) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake(
+    "Above the diagonal the exponent is positive and exp overflows; infinity times 0 is not a number. Mask first.",
+)
+def masked_after_exp(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).double()
+    return ((c - log_decay)[:, None] - c).exp() * past * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("There is no decay in your table.")
+def no_decay(q, k, log_decay, w):
+    return (q @ k.T).tril(-1) + torch.diag((q * w * k).sum(-1))
+
+
+@also_right()
+def pushed_through(q, k, log_decay, w):
+    T, K = q.shape
+    eye = torch.eye(T, dtype=q.dtype)  # values that name their token: the outputs are the rows of A
+    S, rows = torch.zeros(K, T, dtype=q.dtype), []
+    for t in range(T):
+        write = k[t][:, None] * eye[t]
+        rows.append(q[t] @ (S + w[:, None] * write))
+        S = log_decay[t].exp() * S + write
+    return torch.stack(rows)
+
+
+@also_right()
+def entry_by_entry(q, k, log_decay, w):
+    A = torch.zeros(len(q), len(q), dtype=q.dtype)
+    for t in range(len(q)):
+        A[t, t] = (q[t] * w * k[t]).sum()
+        for j in range(t):
+            A[t, j] = torch.exp(log_decay[j + 1 : t].sum()) * (q[t] @ k[j])
+    return A

@@ -1,0 +1,138 @@
+"""Planted answers to question 3: the denominator that vanishes."""
+
+import math
+
+import torch
+
+from linattn_exercises.planted import also_right, mistake
+
+
+@mistake(
+    "Numbers just above -1 are 2^-bits apart. Half of that, 2^-(bits + 1), already rounds to -1.",
+    of="zero_below",
+)
+def without_the_half(bits):
+    return -bits * math.log(2)
+
+
+@mistake("That is in powers of two. e^x = 2^y means x = y log 2.", of="zero_below")
+def in_powers_of_two(bits):
+    return -(bits + 1.0)
+
+
+@mistake("The size is right. x is negative.", of="zero_below")
+def wrong_sign(bits):
+    return (bits + 1) * math.log(2)
+
+
+@mistake(
+    "That is the spacing of numbers at 1. Just above -1, on the side of 0, they are twice as dense.",
+    of="zero_below",
+)
+def spacing_above_one(bits):
+    return -(bits - 1) * math.log(2)
+
+
+@mistake(
+    "The features are still 0, as in the suspect: they are rounded before anything else can help.",
+    of="repaired",
+)
+def unchanged(q, k, v):
+    a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake(
+    "An epsilon turns NaN into 0. The output is a mean of values, and 0 is not that mean.",
+    of="repaired",
+)
+def epsilon(q, k, v):
+    a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / (weight.sum(-1, keepdim=True) + 1e-6)
+
+
+@mistake(
+    "A floor under the features makes small ones all alike: the weights are no longer right.",
+    of="repaired",
+)
+def floor(q, k, v):
+    a, b = ((torch.nn.functional.elu(x) + 1).clamp(min=1e-6) for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake("NaN replaced by 0 is still the wrong output, only harder to notice.", of="repaired")
+def nan_hidden(q, k, v):
+    a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return (weight @ v / weight.sum(-1, keepdim=True)).nan_to_num(0.0)
+
+
+@mistake(
+    "The features are right now. Near -60 their products still vanish: e^-120 is no float32. "
+    "What can be multiplied into numerator and denominator?",
+    of="repaired",
+)
+def two_branches(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake("float64 moves the limit from -17 to -37. It does not remove it.", of="repaired")
+def suspect_in_double(q, k, v):
+    a, b = (torch.nn.functional.elu(x.double()) + 1 for x in (q, k))
+    weight = (a @ b.T).tril()
+    return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
+
+
+@mistake("A floor under the denominator turns NaN into 0, which is not the mean either.", of="repaired")
+def floor_under_the_denominator(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+@mistake(
+    "One maximum for all queries cancels, but it does not lift a query that is small beside another.",
+    of="repaired",
+)
+def one_maximum_for_all_queries(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    weight = ((a - a.max()).exp() @ b.exp().T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake(
+    "One maximum for all keys cancels, but early keys are then lost beside a later, larger one.",
+    of="repaired",
+)
+def one_maximum_for_all_keys(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    weight = (a.exp() @ (b - b.max()).exp().T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@mistake("A factor for each key does not cancel: it changes how much that key counts.", of="repaired")
+def every_key_rescaled(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    a, b = ((x - x.amax(-1, keepdim=True)).exp() for x in (a, b))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
+@also_right(of="repaired")
+def in_double(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q.double(), k.double()))
+    weight = (a @ b.T).tril()
+    return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
+
+
+@also_right(of="repaired")
+def as_a_softmax(q, k, v):
+    a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
+    score = (a[:, None] + b).logsumexp(-1)  # the logarithm of the weight
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v

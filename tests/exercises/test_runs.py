@@ -1,0 +1,110 @@
+"""A run into a folder: its seed, what it keeps for the next, and the command that a teacher types."""
+
+import os
+import stat
+
+import pytest
+from gradebook import TOTAL, graded, points, write
+from submitted import notebook
+
+from linattn_exercises.grading import Grader, Limits
+from linattn_exercises.grading.entries import entries
+from linattn_exercises.grading.marks import Graded
+from linattn_ref.cli import main
+
+
+def test_a_seed_is_drawn_once_and_kept(tmp_path):
+    first = Grader(tmp_path / "out", jobs=1)
+    assert Grader(tmp_path / "out", jobs=1).seed == first.seed
+    assert Grader(tmp_path / "other", jobs=1).seed != first.seed
+    assert "chosen" not in (tmp_path / "out" / "run.json").read_text()
+    assert Grader(tmp_path / "out", seed="chosen", jobs=1).seed == "chosen"
+
+
+def test_only_what_changed_is_graded_again(tmp_path):
+    a = write(tmp_path / "in/a.ipynb", notebook("ch01_softmax", "student"))
+    write(tmp_path / "in/b.ipynb", notebook("ch02_linear", "student"))
+    told: list[tuple[str, bool]] = []
+
+    def run(seed="s"):
+        told.clear()
+        grader = Grader(tmp_path / "out", seed=seed, jobs=2, limits=Limits(cpu=2))
+        grader.grade(entries([tmp_path / "in"])[0], lambda one, kept: told.append((one.name, kept)))
+        return sorted(told)
+
+    assert run() == [("a.ipynb", False), ("b.ipynb", False)]
+    assert run() == [("a.ipynb", True), ("b.ipynb", True)]
+    write(a, notebook("ch01_softmax"))
+    assert run() == [("a.ipynb", False), ("b.ipynb", True)]
+    for path in (tmp_path / "out" / "kept").glob("*.json"):
+        path.write_text("{")  # as a full disk might leave it
+    assert run() == [("a.ipynb", False), ("b.ipynb", False)]
+    assert run("another") == [("a.ipynb", False), ("b.ipynb", False)]
+
+
+def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
+    grader = Grader(tmp_path / "out", seed="s", jobs=1)
+    monkeypatch.setattr(grader, "_verdict", lambda *_: 1 / 0)
+    one = graded(grader, path)["a.ipynb"]
+    assert one.fault
+    assert "Could not be graded" in one.marks[0].message
+    assert not list((tmp_path / "out" / "kept").glob("*.json"))
+
+
+def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
+    for number in range(3):
+        write(tmp_path / f"in/{number}.ipynb", notebook("ch01_softmax"))
+    every, _ = entries([tmp_path / "in"])
+
+    def interrupt(one: Graded, kept: bool) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Grader(tmp_path / "out", seed="s", jobs=2).grade(every, interrupt)
+    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every, lambda one, kept: None)
+    assert [sum(points(one).values()) for one in results] == [TOTAL] * 3
+
+
+def test_the_command_grades_a_folder(tmp_path, capsys):
+    write(tmp_path / "in/a.ipynb", notebook("ch02_linear"))
+    (tmp_path / "in/notes.txt").write_text("x")
+    (tmp_path / "seed").write_text("a secret\n")
+    out = str(tmp_path / "out")
+    assert main(["grade", str(tmp_path / "in"), "--out", out, "--seed-file", str(tmp_path / "seed")]) == 0
+    said = capsys.readouterr().out
+    assert "1 graded, 0 as before" in said
+    assert "left out, no notebook" in said
+    for path in (tmp_path / "out").rglob("*"):
+        assert "a secret" not in (path.read_text() if path.is_file() else "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["{nowhere}"], "does not exist"),
+        (["{empty}"], "no notebook"),
+        (["{empty}", "--set", "ch99"], "no notebook"),
+        (["{one}", "--set", "ch99"], "set: got 'ch99', expected one of ch01_softmax, ch02_linear"),
+        (["{one}", "--jobs", "-1"], "jobs: got -1"),
+        (["{one}", "--cpu", "0"], "cpu: got 0"),
+        (["{one}", "--seed-file", "{nowhere}"], "nowhere"),
+        (["{one}", "--seed-file", "{blank}"], "empty first line"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, says, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").write_text("\n")
+    one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
+    names = {name: tmp_path / name for name in ("nowhere", "empty", "blank")} | {"one": one}
+    words = [word.format(**names) for word in arguments]
+    assert main(["grade", *words, "--out", str(tmp_path / "out")]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
+    (tmp_path / "out").mkdir(mode=stat.S_IRUSR)
+    assert main(["grade", str(one), "--out", str(tmp_path / "out")]) == 2
+    assert "out" in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""What a teacher and a student read: tables and pages that can be opened anywhere and run nothing."""
+
+import csv
+import json
+import os
+
+from gradebook import TOTAL, write
+from submitted import handed_in, notebook
+
+from linattn_exercises.grading import Grader, tables
+from linattn_exercises.grading.entries import entries
+from linattn_exercises.grading.marks import Graded, Mark
+
+
+def test_pages_have_safe_names_no_two_alike():
+    names = ["a/b.ipynb", "a_b.ipynb", "A_B.ipynb", "../../etc/passwd", "ü\n<b>.ipynb", "." * 300]
+    found = tables.pages(names)
+    assert len({name.lower() for name in found}) == len(names)
+    assert not any("/" in name or name.startswith(".") or len(name) > 100 for name in found)
+
+
+def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
+    content = handed_in("ch01_softmax", {"q5": "def merge(a, b):\n    raise ValueError('\\ud800')"})
+    content["metadata"]["linattn"]["version"] = "\ud800"
+    folder = tmp_path / "in"
+    folder.mkdir()
+    name = os.fsdecode(b"L\xf6sung.ipynb")
+    (folder / name).write_text(json.dumps(content))
+    write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "student"))
+    every, _ = entries([folder])
+    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every, lambda one, kept: None)
+    tables.write(tmp_path / "out", results)
+    assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
+    assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
+
+
+MARKS = [
+    Graded("=cmd()|x.ipynb", [Mark("=cmd()|x.ipynb", "ch01_softmax", "q1", 3, 3, "fine\nindeed")]),
+    Graded(
+        "b.ipynb", [Mark("b.ipynb", "ch01_softmax", "q2", 0, 3, "<script>alert(1)</script> & more")], "old"
+    ),
+]
+
+
+def test_tables_open_in_a_spreadsheet_and_run_nothing(tmp_path):
+    tables.write(tmp_path, MARKS)
+    rows = list(csv.reader((tmp_path / "marks.csv").read_text().splitlines()))
+    assert rows[0] == ["submission", "chapter", "question", "points", "max_points", "message"]
+    assert rows[1] == ["'=cmd()|x.ipynb", "ch01_softmax", "q1", "3", "3", "fine indeed"]
+    assert json.loads((tmp_path / "marks.json").read_text())[1]["message"].startswith("<script>")
+    totals = list(csv.reader((tmp_path / "totals.csv").read_text().splitlines()))
+    assert totals[1:] == [
+        ["'=cmd()|x.ipynb", "ch01_softmax", "3", "3"],
+        ["b.ipynb", "ch01_softmax", "0", "3"],
+    ]
+
+
+def test_feedback_shows_what_a_submission_says_and_runs_nothing(tmp_path):
+    tables.write(tmp_path, MARKS)
+    page = (tmp_path / "feedback" / "b.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert "0 of 3 points" in page
+    assert "old" in page

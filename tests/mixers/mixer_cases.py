@@ -1,0 +1,93 @@
+"""Mixers and settings that the laws are tried on, and what the tests of mixers share."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from helpers import assert_close
+from torch import Tensor
+
+from linattn_ref.mixers import MIXERS, Mixer
+from linattn_ref.mixers.base import State
+from linattn_ref.model import ModelConfig
+from linattn_ref.ops.feature_maps import FEATURE_MAPS
+
+BASE: dict[str, Any] = {"d_model": 12, "n_layers": 3, "n_heads": 2, "vocab_size": 16, "max_length": 160}
+B, T, EXACT = 3, 70, 1e-10  # T is more than one chunk of 64, and no multiple
+
+LINEAR = [
+    {"feature_map": phi, "normaliser": normaliser, "positions": where}
+    for phi, normaliser, where in product(
+        FEATURE_MAPS, ("denominator", "norm"), ("none", "sinusoidal", "rope")
+    )
+]
+
+
+def rotates(overrides: dict[str, Any]) -> bool:
+    """A linear mixer rotates features of even width, and only where nothing divides by their sum."""
+    width = FEATURE_MAPS[overrides["feature_map"]].width(BASE["d_model"] // BASE["n_heads"])
+    return overrides["normaliser"] == "norm" and width % 2 == 0
+
+
+ALLOWED = [o for o in LINEAR if o["positions"] != "rope" or rotates(o)]
+FORBIDDEN = [o for o in LINEAR if o not in ALLOWED]
+
+# Settings to try per mixer; a mixer that is not named here is tried as it comes.
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "softmax": [{"positions": where} for where in ("rope", "sinusoidal", "none")],
+    "linear": ALLOWED,
+    "cosformer": [{"positions": where} for where in ("sinusoidal", "none")],
+    "retnet": [{"positions": where} for where in ("rope", "none")],
+    "gated_retnet": [{"positions": where} for where in ("rope", "none")],
+    "s4d": [{"ssm_init": init, "state_size": 8} for init in ("lin", "inv", "real")],
+    "h3": [{"ssm_init": init, "state_size": 8} for init in ("lin", "real")],
+}
+
+
+def cases() -> Iterator[Any]:
+    for name in MIXERS:
+        for overrides in SETTINGS.get(name, [{}]):
+            yield pytest.param(name, overrides, id="-".join([name, *map(str, overrides.values())]))
+
+
+every_case = pytest.mark.parametrize(("name", "overrides"), list(cases()))
+every_mixer = pytest.mark.parametrize("name", MIXERS)
+
+
+def build(name: str, overrides: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
+    """A mixer whose weights are large enough for every nonlinearity to be felt."""
+    mixer = MIXERS[name](ModelConfig(name, **BASE | overrides), 1).to(dtype)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            if parameter.ndim >= 2:
+                parameter.normal_(std=0.3, generator=generator)
+    return mixer
+
+
+def inputs(length: int = T, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(B, length, BASE["d_model"], generator=generator, dtype=dtype)
+
+
+def tensors(state: State) -> list[Tensor]:
+    parts = [tensors(part) if isinstance(part, tuple) else [part] for part in state]
+    return [part for several in parts for part in several if isinstance(part, Tensor)]
+
+
+def in_segments(mixer: Mixer, x: Tensor, lengths: list[int]) -> tuple[Tensor, State]:
+    outputs, state = [], None
+    for segment in x.split(lengths, 1):
+        y, state = mixer(segment, state)
+        outputs.append(y)
+    assert state is not None
+    return torch.cat(outputs, 1), state
+
+
+def assert_same_states(got: State, want: State, bound: float) -> None:
+    counts = [[x for x in state if isinstance(x, int)] for state in (got, want)]
+    assert counts[0] == counts[1]
+    for number, (a, b) in enumerate(zip(tensors(got), tensors(want), strict=True)):
+        assert_close(f"state {number}", a, b, bound)

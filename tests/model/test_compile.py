@@ -1,0 +1,40 @@
+"""A compiled model equals the eager one."""
+
+import os
+import subprocess
+import sys
+
+from linattn_ref.mixers import MIXERS
+
+COMPILED = """
+import sys
+import torch
+from linattn_ref.model import LanguageModel, ModelConfig
+
+for name in sys.argv[1:]:
+    torch.manual_seed(0)
+    size = {"d_model": 16, "n_heads": 2, "n_layers": 1, "vocab_size": 16, "max_length": 80}
+    model = LanguageModel(ModelConfig(name, **size)).double()
+    tokens = torch.randint(16, (2, 70))
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        print(name, (compiled(tokens)[0] - model(tokens)[0]).abs().max().item())
+    if name == "cosformer":
+        try:
+            torch.compile(model, backend="aot_eager")(torch.zeros(1, 81, dtype=torch.int64))
+        except ValueError as error:
+            print(error)
+"""
+
+
+def test_a_compiled_model_is_one_graph_and_equals_the_eager_one() -> None:
+    """Without the annotation checks of the tests, which torch.compile does not trace."""
+    environment = {key: value for key, value in os.environ.items() if key != "LINATTN_CHECK_SHAPES"}
+    command = [sys.executable, "-c", COMPILED, *MIXERS]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    errors = {line.split()[0]: float(line.split()[1]) for line in lines if line.split()[0] in MIXERS}
+    assert errors.keys() == MIXERS.keys()
+    assert max(errors.values()) < 1e-10
+    assert "max_length: got 81 tokens, expected at most 80" in lines
