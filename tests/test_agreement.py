@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from linattn_ref import agreement, ops, results
+from linattn_ref import ops, results
+from linattn_ref.agreement import __main__ as command
+from linattn_ref.agreement import ops as agreement
 from linattn_ref.rosetta import FLA, from_fla
 
 
@@ -59,13 +61,10 @@ def test_the_command_saves_and_names_what_fails(
         return stand_in(function)
 
     monkeypatch.setattr(agreement, "their_op", their_op)
-    command = ["agreement", "chunk_linear_attn", "chunk_gla", "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", command)
-    agreement.main()
-    assert (
-        "chunk_gla, decay [B, T, H, K], torch.float32: RuntimeError: no such kernel"
-        in capsys.readouterr().out
-    )
+    arguments = ["agreement", "chunk_linear_attn", "chunk_gla", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    command.main()
+    assert "chunk_gla, decay [B, T, H, K], float32: RuntimeError: no such kernel" in capsys.readouterr().out
     rows = results.load("fla_agreement", directory=tmp_path / "out")
     assert {row["function"] for row in rows} == {"chunk_linear_attn"}
     assert {row["dtype"] for row in rows} == {"float32", "bfloat16"}
