@@ -1,15 +1,17 @@
 # Every target is a line or two; `make` alone lists them. The logic is in book/_ext (python -m linattn_book....).
 PYTHON ?= python3
+OUT ?= build
+MINUTES ?= 60
 BIN := .venv/bin
-SOURCES := linattn_ref exercises book/_ext tests chapters
+SOURCES := linattn_ref kernels exercises book/_ext tests chapters
 PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format lint test execute exercises book clean repository
+.PHONY: help venv check format lint test execute exercises book bench test-gpu clean repository
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/.ok  ## build .venv with the pinned set; TORCH_INDEX=https://... chooses a CPU-only torch
 .venv/.ok: pyproject.toml constraints.txt
@@ -53,6 +55,12 @@ book:  ## build the pages anew and serve them on a free port; SERVE=0 builds onl
 
 _build/.ok: .venv/.ok $(PAGES)
 	rm -rf _build && $(BUILD) && touch $@
+
+bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch and Triton; OUT=DIR MINUTES=9
+	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m benchmarks --out $(OUT)/bench --minutes $(MINUTES)
+
+test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
+	PYTHONPATH=.:kernels:tests:tests/ops:tests/kernels:$(PYTHONPATH) $(PYTHON) tests/kernels/gpu_ladder.py --out $(OUT)/ladder
 
 clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,5 @@
 """The test run is stricter than real life: annotations enforced, warnings errors, fresh memory NaN."""
 
-import functools
 import os
 import random
 
@@ -9,6 +8,10 @@ os.environ["LINATTN_CHECK_SHAPES"] = "1"  # read when linattn_ref is imported, s
 import numpy as np
 import pytest
 import torch
+from poison import poisoned_allocators
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, which torch leaves for later
 
 POISONED_FOLDERS = {"ops", "kernels"}
 
@@ -31,27 +34,12 @@ def generator() -> torch.Generator:
 
 @pytest.fixture
 def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that nobody has written holds NaN, so that reading it cannot go unnoticed."""
-    for owner, name in (
-        (torch, "empty"),
-        (torch, "empty_like"),
-        (torch, "empty_strided"),
-        (torch.Tensor, "new_empty"),
-    ):
-        monkeypatch.setattr(owner, name, _poisoned(getattr(owner, name)))
+    """Memory that nobody has written holds NaN."""
+    for owner, name, poisoned in poisoned_allocators():
+        monkeypatch.setattr(owner, name, poisoned)
 
 
 @pytest.fixture(autouse=True)
 def _poisoned_for_ops(request: pytest.FixtureRequest) -> None:
     if request.node.path.parent.name in POISONED_FOLDERS:
         request.getfixturevalue("poisoned_memory")
-
-
-def _poisoned(allocate):
-    @functools.wraps(allocate)
-    def poisoned(*args, **kwargs):
-        x = allocate(*args, **kwargs)
-        with torch.no_grad():
-            return x.fill_(torch.nan) if x.is_floating_point() or x.is_complex() else x
-
-    return poisoned

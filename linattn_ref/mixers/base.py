@@ -41,6 +41,7 @@ class Mixer(nn.Module):
     row: ClassVar[Row | None] = None
     default_positions = "none"  # where the configuration names none
     state_in_float32 = True  # else the state has the dtype of the activations
+    needs: ClassVar[str] = "chunk_linear_attention"  # the op that a backend must have
     out: nn.Linear
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -50,7 +51,11 @@ class Mixer(nn.Module):
         self.config, self.layer = config, layer
         if config.positions == "rope" and not self.rotates(config):
             raise ValueError(f"positions: got 'rope' with {config.mixer}, which does not rotate")
-        ops_of(config.backend)  # a backend that is not there fails here, not in the first forward pass
+        if not hasattr(ops_of(config.backend), self.needs):  # fails here, not in the first forward pass
+            raise ValueError(
+                f"backend: got {config.backend!r}, which has no {self.needs}, expected 'reference' "
+                f"for {config.mixer!r}"
+            )
 
     @property
     def ops(self) -> ModuleType:

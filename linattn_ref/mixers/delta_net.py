@@ -23,6 +23,7 @@ class DeltaNetMixer(Mixer):
     behind undoes it.
     """
 
+    needs = "chunk_delta_rule"
     row = Row(
         gate="eye - beta * outer(k, k)",
         write="beta * outer(k, v)",
@@ -68,6 +69,7 @@ class GatedDeltaNetMixer(Mixer):
     ``Diag(alpha) - beta k^T k`` is another.
     """
 
+    needs = "chunk_delta_rule"
     row = Row(
         gate="alpha * (eye - beta * outer(k, k))",
         write="beta * outer(k, v)",

@@ -24,6 +24,7 @@ class MambaMixer(Mixer):
     not matter.
     """
 
+    needs = "associative_selective_scan"
     row = Row(
         gate="exp(delta * A)",
         write="outer(B, delta * u)",

@@ -22,6 +22,7 @@ class RWKV4Mixer(Mixer):
     starts spread from 1/200 to 2 over the channels and u at 0; the paper's channel mixing is our gated MLP.
     """
 
+    needs = "chunk_wkv"
     row = Row(
         gate="exp(-w)",
         write="outer(exp(k), v1)",
@@ -73,6 +74,7 @@ class RWKV6Mixer(Mixer):
     which the norm undoes.
     """
 
+    needs = "chunk_rwkv6"
     row = Row(
         gate="exp(-exp(d))",
         write="outer(k, v)",

@@ -70,6 +70,7 @@ class S4DMixer(Mixer):
     "real"; zero-order hold; then GELU and W_o. Simplified: a plain W_o where the released layer has a gate.
     """
 
+    needs = "convolution_lti_ssm"
     row = Row(
         gate="exp(delta * A)",
         write="outer((G - 1) / A, u)",
@@ -109,6 +110,7 @@ class H3Mixer(Mixer):
     its state, 64); the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
     """
 
+    needs = "convolution_lti_ssm"
     row = Row(
         gate="exp(delta * A)",
         write="outer((G - 1) / A, k * v)",

@@ -15,6 +15,7 @@ class SoftmaxMixer(Mixer):
     its keys already rotated. No biases, no grouped heads.
     """
 
+    needs = "chunk_softmax_attention"
     default_positions = "rope"
     state_in_float32 = False
 
@@ -32,7 +33,10 @@ class SoftmaxMixer(Mixer):
             t = positions(x, 0 if state is None else state[0].shape[1])
             q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
         v = v.contiguous()  # else the cache would keep the whole of qkv alive
-        o, cache = self.ops.parallel_softmax_attention(q, k, v, initial_state=state)
+        # on a CPU one large product is faster than many tiles, which is what kernels are made of
+        tiled = self.config.backend == "triton"
+        op = self.ops.chunk_softmax_attention if tiled else self.ops.parallel_softmax_attention
+        o, cache = op(q, k, v, initial_state=state)
         return self.out(merge_heads(o)), cache
 
     @classmethod

@@ -28,7 +28,7 @@ held to it in a random direction, and to the other forms' in full.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,8 @@ FLOAT64 = 1e-10
 BACKWARD = 4  # twice what was measured
 ROUNDINGS = 2
 STEP = 1e-30  # of the complex derivative
+EPS = torch.finfo(torch.float32).eps
+HALF = (torch.bfloat16, torch.float16)
 
 OPS: dict[str, Op] = HEADS | CHANNELS
 
@@ -81,9 +83,13 @@ def truth_of(case: Case) -> Tensors:
 
 @functools.cache
 def upstream_of(case: Case) -> Tensors:
+    return upstream_like(case, truth_of(case))
+
+
+def upstream_like(case: Case, results: Tensors) -> Tensors:
     """A random upstream gradient for every result, representable in the case's dtype."""
     generator = case.generator("upstream")
-    return {name: normal(generator, *y.shape).to(case.dtype).double() for name, y in truth_of(case).items()}
+    return {name: normal(generator, *y.shape).to(case.dtype).double() for name, y in results.items()}
 
 
 @functools.cache
@@ -122,14 +128,15 @@ def call_of(form: Form, case: Case) -> Call:
     return call
 
 
-def step_call_of(case: Case) -> Call:
-    """The one-token step as a function from leaves to named results."""
+def step_call_of(case: Case, step: Callable[..., Any] | None = None) -> Call:
+    """The one-token step (None: the reference) as a function from leaves to named results."""
     op = OPS[case.op]
+    step = step or op.step
 
     def call(x: Tensors) -> Tensors:
         arguments = op.arguments(case, x)
         arguments["state"] = arguments.pop("initial_state", None)
-        output, state = op.step(**arguments)
+        output, state = step(**arguments)
         return {"output": output, **op.state(state)}
 
     return call
@@ -180,7 +187,7 @@ def check_against_oracle(case: Case, call: Call, label: str) -> None:
 def check_equal(case: Case, one: Call, other: Call, label: str) -> None:
     """float64: outputs, states and every number of every gradient."""
     got, want = (run(call, inputs_of(case), upstream_of(case)) for call in (one, other))
-    for name, a, b in _pairs(got, want):
+    for name, a, b in pairs(got, want):
         assert_close(f"{label}: {name}", a, b, FLOAT64)
 
 
@@ -193,25 +200,32 @@ def check_refusal(case: Case, form: Form) -> None:
     raise AssertionError(f"{form.op} {form.form} does not support {case}, but returned")
 
 
+Moves = tuple[Tensors, Tensors, dict[str, float]]  # results, gradients, how far each moves
+
+
 @functools.cache
-def sensitivities(case: Case, draws: int = 4) -> tuple[Tensors, Tensors, dict[str, float]]:
+def sensitivities(case: Case) -> Moves:
     """Results and gradients in float64, and how far each moves if every input moves by eps."""
-    exact = replace(case, dtype=torch.float64)
-    call = call_of(forms_of(case.op)[0], exact)
-    leaves = {name: x.double() for name, x in inputs_of(case).items()}
-    results, gradients = run(call, leaves, upstream_of(case))
-    eps = torch.finfo(torch.float32).eps
+    call = call_of(forms_of(case.op)[0], replace(case, dtype=torch.float64))
+    return moves_of(case, call, inputs_of(case), upstream_of(case), lambda name: EPS)
+
+
+def moves_of(
+    case: Case, call: Call, leaves: Tensors, upstream: Tensors, eps: Callable[[str], float], draws: int = 4
+) -> Moves:
+    """The same for any call in float64, where the numbers x of a leaf or upstream move by eps(its name) x."""
+    leaves = {name: x.double() for name, x in leaves.items()}
+    exact = run(call, leaves, upstream)
     generator, moves = case.generator("rounding"), dict[str, float]()
     for _ in range(draws):
-        moved = {name: _rounded(x, eps, generator) for name, x in leaves.items()}
-        moved = OPS[case.op].nudge(moved, eps)
-        upstream = {name: _rounded(x, eps, generator) for name, x in upstream_of(case).items()}
-        for name, got, want in _pairs(run(call, moved, upstream), (results, gradients)):
+        moved = {name: _rounded(x, eps(name), generator) for name, x in leaves.items()}
+        weights = {name: _rounded(x, eps(name), generator) for name, x in upstream.items()}
+        for name, got, want in pairs(run(call, OPS[case.op].nudge(moved, EPS), weights), exact):
             moves[name] = max(moves.get(name, 0.0), err(got, want))
-    return results, gradients, moves
+    return *exact, moves
 
 
-def _pairs(got: Run, want: Run) -> Iterable[tuple[str, Tensor, Tensor]]:
+def pairs(got: Run, want: Run) -> Iterable[tuple[str, Tensor, Tensor]]:
     """Every result and every gradient of two runs: its name, and both."""
     for what, a, b in zip(("", "gradient of "), got, want, strict=True):
         assert a.keys() == b.keys()
@@ -221,29 +235,30 @@ def _pairs(got: Run, want: Run) -> Iterable[tuple[str, Tensor, Tensor]]:
 def _rounded(x: Tensor, eps: float, generator: Generator) -> Tensor:
     """x (1 +- eps), signs at random."""
     signs = torch.randint(2, x.shape, generator=generator) * 2 - 1
-    return x * (1 + eps * signs)
+    return x * (1 + eps * signs.to(x.device))
 
 
 def precision_bounds(case: Case) -> dict[str, float]:
     """The bound of the table above for every result and gradient."""
-    moves = sensitivities(case)[2]
-    eps = torch.finfo(torch.float32).eps
-    rounding = ROUNDINGS * torch.finfo(case.dtype).eps / 2
-    bounds = {}
+    return bounds_from(case, sensitivities(case)[2])
+
+
+def bounds_from(case: Case, moves: dict[str, float]) -> dict[str, float]:
+    rounding, bounds = ROUNDINGS * torch.finfo(case.dtype).eps / 2, {}
     for name, move in moves.items():
-        half = dtype_of(case, name.removeprefix("gradient of ")) in (torch.bfloat16, torch.float16)
-        bounds[name] = BACKWARD * (move + eps) + (rounding if half else 0.0)
+        half = dtype_of(case, name.removeprefix("gradient of ")) in HALF
+        bounds[name] = BACKWARD * (move + EPS) + (rounding if half else 0.0)
     return bounds
 
 
 def low_precision(case: Case, call: Call) -> Iterable[tuple[str, Tensor, Tensor]]:
     """Name, what the form gives, and what float64 gives, for every result and gradient."""
-    yield from _pairs(run(call, inputs_of(case), upstream_of(case)), sensitivities(case)[:2])
+    yield from pairs(run(call, inputs_of(case), upstream_of(case)), sensitivities(case)[:2])
 
 
-def check_precision(case: Case, call: Call, label: str) -> None:
-    """Below float64: right dtype, and within the stated bound of the float64 result."""
-    bounds, truth = precision_bounds(case), truth_of(case)
+def check_precision(case: Case, call: Call, label: str, bounds: dict[str, float] | None = None) -> None:
+    """Below float64: right dtype, and within the bound (None: the table's) of the float64 result."""
+    bounds, truth = bounds or precision_bounds(case), truth_of(case)
     for name, got, want in low_precision(case, call):
         assert got.dtype == dtype_of(case, name.removeprefix("gradient of "))
         assert_close(f"{label}: {name}", got, want, bounds[name])
@@ -257,7 +272,6 @@ def check_precision(case: Case, call: Call, label: str) -> None:
 LENGTHS = (1, 2, 63, 64, 65, 200)
 CHUNKS = (1, 7, 16, 64, 256)
 SIZES = ({"B": 1, "H": 3, "K": 5, "V": 3}, {"B": 3, "H": 1, "K": 4, "V": 7}, {"B": 2, "H": 2, "K": 1, "V": 6})
-HALF = (torch.bfloat16, torch.float16)
 
 
 def _case(row: dict[str, Any]) -> Case:
@@ -269,16 +283,18 @@ def chunked(op: str) -> bool:
     return any(form.chunked for form in forms_of(op))
 
 
-def _cases(op: str, chunks: tuple[int, ...], **factors: Iterable[Any]) -> list[Case]:
+def cases_of(
+    op: str, chunks: tuple[int, ...], sizes: Sequence[dict[str, int]] = SIZES, **factors: Iterable[Any]
+) -> list[Case]:
     """Chunk sizes and scales are factors only where a form of the op has them."""
     factors["decays"] = OPS[op].variants
     if chunked(op):
         factors["chunk_size"] = chunks
     if op in HEADS:
         factors["scale"] = (None, 0.3)
-    shared = {"sizes": SIZES, "start": (False, True), "zeros": (False, True)}
+    shared = {"sizes": sizes, "start": (False, True), "zeros": (False, True)}
     return [_case(row | {"op": op}) for row in pairwise(**factors, **shared)]
 
 
-EXACT_CASES = {op: _cases(op, CHUNKS, T=LENGTHS) for op in OPS}
-LOW_CASES = {op: _cases(op, (7, 64), T=(1, 65, 200), dtype=(torch.float32, *HALF)) for op in OPS}
+EXACT_CASES = {op: cases_of(op, CHUNKS, T=LENGTHS) for op in OPS}
+LOW_CASES = {op: cases_of(op, (7, 64), T=(1, 65, 200), dtype=(torch.float32, *HALF)) for op in OPS}

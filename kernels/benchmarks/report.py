@@ -1,0 +1,64 @@
+"""What the rows say together."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def geometric_mean(numbers: Iterable[float]) -> float | None:
+    logs = [math.log(x) for x in numbers]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def quotients(rows: Iterable[Row], over: str, under: str) -> list[float]:
+    """Of the rows that have both."""
+    return [row[over] / row[under] for row in rows if row[over] is not None and row[under] is not None]
+
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """For every op and mode, geometric means over its shapes.
+
+    ``fla_ratio`` is fla_ms / ms, above 1 where ours is faster, and ``compared`` the number of rows that have
+    both; ``sdpa_ratio`` is sdpa_ms / ms, ``floors`` is ms / floor_ms. None where no row has both.
+    """
+    groups = dict.fromkeys((row["op"], row["mode"]) for row in rows)
+    found = []
+    for op, mode in groups:
+        mine = [row for row in rows if (row["op"], row["mode"]) == (op, mode)]
+        ratios = quotients(mine, "fla_ms", "ms")
+        means = {"fla_ratio": geometric_mean(ratios), "compared": len(ratios)}
+        means["sdpa_ratio"] = geometric_mean(quotients(mine, "sdpa_ms", "ms"))
+        means["floors"] = geometric_mean(quotients(mine, "ms", "floor_ms"))
+        found.append({"op": op, "mode": mode, "rows": len(mine)} | means)
+    return found
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Columns as wide as they must be; numbers with four digits, nothing as a dash."""
+    cells = [list(header)] + [[written(cell) for cell in line] for line in lines]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
+
+
+def written(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def report(rows: Sequence[Row]) -> str:
+    """All rows, then the means."""
+    lines = []
+    for row in rows:
+        ratio, floors = quotients([row], "fla_ms", "ms"), quotients([row], "ms", "floor_ms")
+        shape = "x".join(str(row[name]) for name in "BTHK")
+        times = [row["ms"], row["fla_ms"], ratio[0] if ratio else None, row["sdpa_ms"]]
+        lines.append([row["op"], row["mode"], shape, *times, floors[0] if floors else None, row["fla_op"]])
+    header = ("op", "mode", "BxTxHxD", "ms", "fla ms", "fla/ours", "sdpa ms", "floors", "fla op")
+    means = [list(line.values()) for line in summary(rows)]
+    names = ("op", "mode", "rows", "fla/ours", "compared", "sdpa/ours", "floors")
+    return f"{table(header, lines)}\n\nGeometric means\n{table(names, means)}"

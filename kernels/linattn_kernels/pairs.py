@@ -1,0 +1,150 @@
+"""Scores of a chunk with a decay per channel: what a pair of tokens is worth, without a state.
+
+A_ij = sum_c q_ic k_jc exp(G_ic - G_jc) for j <= i is no product of matrices, since the weight depends on i, j
+and the channel. Split in two, exp(G_i) exp(-G_j), it is one, but overflows under hard decays. What a kernel
+may do is split at a token n between the two, exp(G_i - G_n) exp(G_n - G_j): both exponents are <= 0.
+
+So halve the chunk. All pairs with j in the first half and i in the second share the border between the halves
+as their n, and are one product. Each half is halved in its turn, down to pairs of neighbours: log2(C) levels.
+At every level a token is either in an odd half, as i, or in an even one, as j, so that one tile holds both::
+
+    X_i = q_i exp(G_i - G_n) in odd halves,   X_j = k_j exp(G_n - G_j) in even ones,   A_ij = X_i . X_j
+
+Most decays are not hard. A block of 2^L tokens that forgets no more than exp(-MILD) cannot overflow when it
+is split at a place inside it, so it needs no further halving: its pairs are one product. L is chosen for each
+chunk and tile of channels from their decays: at best it is the whole chunk, at worst single tokens.
+
+Source: the halving is derived here. Yang et al. 2023 (arXiv 2312.06635, section 4) split between sub-chunks
+of 16 tokens and sum over the pairs inside them one by one.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
+from linattn_kernels.states import Cut, Decay, Launch
+from linattn_kernels.tiles import CHANNEL, causal, exp, head_of, load_tile, store_tile
+
+SCORES = Launch(32, 4, 1)
+
+# --- pairs of tokens, level by level ----------------------------------------------------------------------
+
+
+@triton.jit
+def is_odd(level, C: tl.constexpr):
+    """[C, 1]: whether a token is in an odd half (later tokens) at this level; halves are 2^level long."""
+    return ((tl.arange(0, C) >> level) & 1 == 1)[:, None]
+
+
+@triton.jit
+def apart(level, C: tl.constexpr):
+    """[C, C]: whether i and j are in the two halves of one block of this level, either way round."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return (i ^ j) >> level == 1
+
+
+@triton.jit
+def together(level, C: tl.constexpr):
+    """[C, C]: whether i and j are in one block of 2^level tokens."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return (i ^ j) >> level == 0
+
+
+@triton.jit
+def row_of(G, rows, C: tl.constexpr, BK: tl.constexpr):
+    """[C, BK]: row ``rows[i]`` of G at every i."""
+    return tl.gather(G, tl.broadcast_to(rows[:, None], [C, BK]), 0)
+
+
+@triton.jit
+def to_middle(G, level, C: tl.constexpr, BK: tl.constexpr):
+    """[C, BK]: exp of the sum of log decays between a token and the border of its two halves; at most 1."""
+    i = tl.arange(0, C)
+    last_even = (i >> (level + 1) << (level + 1)) + (1 << level) - 1
+    return exp(-tl.abs(G - row_of(G, last_even, C, BK)))
+
+
+@triton.jit
+def from_inside(G, end, level, C: tl.constexpr, BK: tl.constexpr, LEVELS: tl.constexpr):
+    """[C, BK]: sum of log decays from a place inside the block of 2^level tokens to a token; of any sign."""
+    i = tl.arange(0, C)
+    if level == LEVELS:
+        inside = G - end[None, :] / 2
+    else:
+        inside = G - row_of(G, (i >> level << level) + (1 << level) // 2, C, BK)
+    return inside.to(tl.float32)
+
+
+@triton.jit
+def mild_level(gs, G_end, C: tl.constexpr, LEVELS: tl.constexpr, MILD: tl.constexpr):
+    """The highest level whose blocks forget no more than exp(-MILD), as far as two simple bounds can tell."""
+    steepest = tl.maximum(tl.max(tl.max(-gs, 1), 0), MILD / C)
+    level = tl.maximum(tl.floor(-tl.log2((steepest / MILD).to(tl.float32))), 0.0).to(tl.int32)
+    return tl.where(tl.max(-G_end, 0) <= MILD, LEVELS, level)
+
+
+# --- all scores of a chunk --------------------------------------------------------------------------------
+
+
+@triton.jit
+def scores_kernel(
+    q, k, g,  # [B, T, H, K]
+    scores,  # [B, T, H, C], written: row i is A_ij of its chunk, scaled
+    from_past,  # [B, T, H, K], written: scale q_i exp(G_i)
+    to_future,  # [B, T, H, K], written: k_j exp(G_C - G_j)
+    whole,  # [B, M, H, K], written: G_C
+    scale, T, H, M,
+    K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr,
+    STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """All of one chunk of one head that needs no state."""
+    m, bh = tl.program_id(0) % M, tl.program_id(0) // M
+    b, h = bh // H, bh % H
+    q, k, g = head_of(q, b, h, T, H, K), head_of(k, b, h, T, H, K), head_of(g, b, h, T, H, K)
+    from_past, to_future = head_of(from_past, b, h, T, H, K), head_of(to_future, b, h, T, H, K)
+    whole = head_of(whole, b, h, M, H, K) + m.to(tl.int64) * H * K
+    A = tl.zeros([C, C], tl.float32)
+    for channel in range(0, K, BK):
+        qs = load_tile(q, m * C, T, H * K, channel, C, BK)  # [C, BK]
+        ks = load_tile(k, m * C, T, H * K, channel, C, BK)  # [C, BK]
+        gs = load_tile(g, m * C, T, H * K, channel, C, BK).to(WIDE)  # [C, BK]
+        G, end = tl.cumsum(gs, 0), tl.sum(gs, 0)  # [C, BK], [BK]
+        store_tile(from_past, scale * qs * exp(G), m * C, T, H * K, channel, C, BK)
+        store_tile(to_future, ks * exp(end[None, :] - G), m * C, T, H * K, channel, C, BK)
+        tl.store(whole + channel + tl.arange(0, BK), end.to(tl.float32))
+        mild = mild_level(gs, end, C, LEVELS, MILD)
+        inside = from_inside(G, end, mild, C, BK, LEVELS)
+        Xq, Xk = (qs * tl.exp(inside)).to(STATE), (ks * tl.exp(-inside)).to(STATE)
+        A += tl.where(together(mild, C), tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
+        for level in range(mild, LEVELS):
+            X = (tl.where(is_odd(level, C), qs, ks) * to_middle(G, level, C, BK)).to(STATE)
+            A += tl.where(apart(level, C), tl.dot(X, tl.trans(X), input_precision=PRECISION), 0.0)
+    A = causal(A, C) * scale
+    store_tile(head_of(scores, b, h, T, H, C), A, m * C, T, H * C, 0, C, C)
+
+
+class Weighted(NamedTuple):
+    """What ``scores_kernel`` makes."""
+
+    scores: Tensor
+    from_past: Tensor
+    to_future: Tensor
+    decay: Decay
+
+
+def weighted(q: Tensor, k: Tensor, g: Tensor, scale: float, c: Cut) -> Weighted:
+    """Scores and weighted queries and keys of all chunks."""
+    B, T, H, K = q.shape
+    scores = q.new_empty(B, T, H, c.C)
+    from_past, to_future = torch.empty_like(q), torch.empty_like(k)
+    whole = q.new_empty(B, c.M, H, K, dtype=torch.float32)
+    scores_kernel[(c.M * B * H,)](
+        q, k, g, scores, from_past, to_future, whole, scale, T, H, c.M,
+        K, min(K, SCORES.columns), c.C, c.C.bit_length() - 1,
+        state_dtype(q), decay_dtype(q), mildness(q), precision(q), **SCORES.options,
+    )  # fmt: skip
+    return Weighted(scores, from_past, to_future, Decay(whole, CHANNEL.value))

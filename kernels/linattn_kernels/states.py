@@ -1,0 +1,287 @@
+"""States: the recurrence of the chunk form, one chunk a step, forwards or backwards in time.
+
+Over the chunks of C tokens, with G_i the sum of log decays in a chunk up to token i, and G_C over all of it::
+
+    S_{m+1} = exp(G_C) S_m + sum_i exp(G_C - G_i) k_i^T v_i                 states, in the direction of time
+    D_m = exp(G_C) D_{m+1} + scale sum_i exp(G_i) q_i^T do_i                their gradients, against it
+
+So one kernel makes both: x is k or q, y is v or do, and the weights count from the chunk's end or its start.
+
+A single sequence has few heads and many chunks, too few programs for a GPU. So the chunks are cut into N
+segments that run side by side. That takes two more steps before: each segment's own contribution, from an
+empty state, and then the N states that the segments start with, by the same recurrence with a segment a step.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from linattn_kernels.door import decay_dtype, multiprocessors, precision, state_dtype
+from linattn_kernels.tiles import (
+    CHANNEL,
+    HEAD,
+    NONE,
+    exp,
+    head_of,
+    last_of,
+    load_tile,
+    square,
+    sums_of_decays,
+)
+
+FEWEST = 4  # chunks that a segment has at least
+
+
+class Launch(NamedTuple):
+    """How a kernel is launched; measured, see NOTES.md.
+
+    Columns of a tile at most, warps of a program, stages of the pipeline that loads ahead, programs that a
+    multiprocessor holds at a time, and registers of a thread at most (None leaves that to the compiler).
+    """
+
+    columns: int
+    warps: int
+    stages: int
+    resident: int = 1
+    registers: int | None = None
+
+    @property
+    def options(self) -> dict[str, int | None]:
+        """What Triton takes."""
+        options = {"num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers}
+        return {name: n for name, n in options.items() if n is not None}
+
+
+WALK = Launch(64, 4, 2, resident=4)
+
+
+def by_dtype(x: Tensor, half: Launch, full: Launch) -> Launch:
+    """Float32 takes twice the memory, and no matrix unit is exact."""
+    return full if x.dtype == torch.float32 else half
+
+
+class Decay(NamedTuple):
+    """Log decays as kernels take them.
+
+    ``g`` is ``[H]``, ``[B, T, H]``, or None. For decays per channel, whose weights are already in x, it is
+    their sums over each chunk, ``[B, M, H, K]``.
+    """
+
+    g: Tensor | None
+    kind: int
+
+
+class Cut(NamedTuple):
+    """M chunks of C tokens in N segments of ``per`` chunks."""
+
+    C: int
+    M: int
+    N: int
+    per: int
+
+
+def cut(T: int, chunk_size: int, programs: int, launch: Launch, x: Tensor) -> Cut:
+    """As many segments as fill the GPU, if one segment is ``programs`` programs."""
+    C = min(chunk_size, max(16, triton.next_power_of_2(T)))
+    M = triton.cdiv(T, C)
+    wanted = launch.resident * multiprocessors(x) // programs
+    per = triton.cdiv(M, max(1, min(wanted, M // FEWEST)))
+    return Cut(C, M, triton.cdiv(M, per), per)
+
+
+def states_cut(x: Tensor, y: Tensor, chunk_size: int) -> Cut:
+    """Chunks and segments for walks that keep their states: programs are blocks of 64 x 64."""
+    B, T, H, K = x.shape
+    blocks = (K // min(K, WALK.columns)) * (y.shape[-1] // min(y.shape[-1], WALK.columns))
+    return cut(T, chunk_size, B * H * blocks, WALK, x)
+
+
+# --- the kernels ------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def walk_kernel(
+    x,  # [B, T, H, K]
+    y,  # [B, T, H, V]
+    g,
+    starts,  # [B H, N, K, V], or nothing for an empty state
+    states,  # [B H, M, K, V]: what each chunk starts with, in the direction of the walk
+    ends,  # [B H, N, K, V], or [B H, 1, K, V] of the last segment alone
+    spans,  # [B H, N, K] or [B H, N, 1]: log decay over each segment
+    factor,  # of every write
+    T,
+    H,
+    M,
+    N,
+    PER,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    C: tl.constexpr,
+    KIND: tl.constexpr,
+    BACKWARD: tl.constexpr,  # against time
+    HAS_START: tl.constexpr,
+    STORE: tl.constexpr,  # all states of all segments; else only what each segment ends with
+    STATE: tl.constexpr,
+    WIDE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """A block [BK, BV] of the states of one head, through one segment."""
+    bh, segment = tl.program_id(0), tl.program_id(1)
+    row, column = tl.program_id(2) // (V // BV) * BK, tl.program_id(2) % (V // BV) * BV
+    b, h = bh // H, bh % H
+    last_segment = 0 if BACKWARD else N - 1
+    if not STORE and segment == last_segment:
+        return  # nobody starts with what it ends with
+    x, y = head_of(x, b, h, T, H, K), head_of(y, b, h, T, H, V)
+    if KIND == CHANNEL:
+        g = head_of(g, b, h, M, H, K) + row + tl.arange(0, BK)
+        span = tl.zeros([BK], tl.float32)
+    elif KIND != NONE:
+        g = g + h if KIND == HEAD else g + b.to(tl.int64) * T * H + h
+        span = tl.zeros([1], tl.float32)
+    block = square(row, column, V, BK, BV)
+    S = tl.zeros([BK, BV], tl.float32)
+    if HAS_START:
+        S += tl.load(starts + (bh.to(tl.int64) * N + segment) * K * V + block)
+    states += bh.to(tl.int64) * M * K * V
+    begin, end = segment * PER, min(segment * PER + PER, M)
+    for n in range(begin, end):
+        m = begin + end - 1 - n if BACKWARD else n
+        if STORE:
+            tl.store(states + tl.cast(m, tl.int64) * K * V + block, S.to(states.dtype.element_ty))
+        xs = load_tile(x, m * C, T, H * K, row, C, BK)  # [C, BK]
+        ys = load_tile(y, m * C, T, H * V, column, C, BV)  # [C, BV]
+        if KIND == CHANNEL:
+            whole = tl.load(g + tl.cast(m, tl.int64) * H * K)  # [BK]
+            S *= exp(whole)[:, None]
+            span += whole
+        elif KIND != NONE:
+            G = sums_of_decays(g, m * C, T, H, KIND, C, WIDE)  # [C]
+            whole = last_of(G, C)
+            ys = (ys * exp(G if BACKWARD else whole - G)[:, None]).to(ys.dtype)
+            S *= exp(whole)
+            span += whole.to(tl.float32)
+        S += factor * tl.dot(tl.trans(xs), ys, input_precision=PRECISION)
+    if STORE:
+        if segment == last_segment:
+            tl.store(ends + bh.to(tl.int64) * K * V + block, S)
+    else:
+        at = bh.to(tl.int64) * N + segment
+        tl.store(ends + at * K * V + block, S)
+        if KIND == CHANNEL:
+            tl.store(spans + at * K + row + tl.arange(0, BK), span)
+        elif KIND != NONE:
+            tl.store(spans + at + tl.arange(0, 1), span)
+
+
+@triton.jit
+def between_segments_kernel(
+    start,  # [B H, K, V], or nothing
+    ends,  # [B H, N, K, V]
+    spans,  # [B H, N, K] or [B H, N, 1]
+    starts,  # [B H, N, K, V], written
+    N,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    KIND: tl.constexpr,
+    BACKWARD: tl.constexpr,
+    HAS_START: tl.constexpr,
+):
+    """The recurrence again, with a segment a step."""
+    bh, row = tl.program_id(0).to(tl.int64), tl.program_id(1) * BK
+    block = square(row, 0, V, BK, V)
+    S = tl.zeros([BK, V], tl.float32)
+    if HAS_START:
+        S += tl.load(start + bh * K * V + block)
+    for n in range(N):
+        at = bh * N + (N - 1 - n if BACKWARD else n)
+        tl.store(starts + at * K * V + block, S)
+        if n < N - 1:
+            if KIND == CHANNEL:
+                S *= exp(tl.load(spans + at * K + row + tl.arange(0, BK)))[:, None]
+            elif KIND != NONE:
+                S *= exp(tl.load(spans + at))
+            S += tl.load(ends + at * K * V + block)
+
+
+# --- their launchers --------------------------------------------------------------------------------------
+
+
+def starts_of_segments(
+    x: Tensor,
+    y: Tensor,
+    decay: Decay,
+    start: Tensor | None,
+    c: Cut,
+    factor: float = 1.0,
+    backward: bool = False,
+) -> Tensor | None:
+    """``[B, H, N, K, V]``: the state that each segment begins with, in the direction of the walk."""
+    if c.N == 1:
+        return start
+    B, _, H, K = x.shape
+    V = y.shape[-1]
+    ends = x.new_empty(B, H, c.N, K, V, dtype=torch.float32)
+    spans = x.new_empty(B, H, c.N, K if decay.kind == CHANNEL.value else 1, dtype=torch.float32)
+    _walk(x, y, decay, None, ends, ends, spans, c, factor, backward, store=False)
+    starts = torch.empty_like(ends)
+    BK = min(K, 32)
+    between_segments_kernel[(B * H, K // BK)](
+        start, ends, spans, starts, c.N, K, V, BK, decay.kind, backward, start is not None
+    )  # fmt: skip
+    return starts
+
+
+def states_of_chunks(
+    x: Tensor,
+    y: Tensor,
+    decay: Decay,
+    start: Tensor | None,
+    c: Cut,
+    factor: float = 1.0,
+    backward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``[B, H, M, K, V]``, the state that each chunk begins with, and ``[B, H, K, V]``, the last one's end.
+
+    Args:
+        x, y: ``[B, T, H, K]`` and ``[B, T, H, V]``, what is written; contiguous.
+        start: ``[B, H, K, V]`` in float32, or None.
+        backward: against time: a chunk then begins at its last token.
+    """
+    B, _, H, K = x.shape
+    V = y.shape[-1]
+    starts = starts_of_segments(x, y, decay, start, c, factor, backward)
+    dtype = x.dtype if x.dtype == torch.bfloat16 else torch.float32
+    states = x.new_empty(B, H, c.M, K, V, dtype=dtype)
+    end = x.new_empty(B, H, K, V, dtype=torch.float32)
+    _walk(x, y, decay, starts, states, end, end, c, factor, backward, store=True)
+    return states, end
+
+
+def _walk(
+    x: Tensor,
+    y: Tensor,
+    decay: Decay,
+    starts: Tensor | None,
+    states: Tensor,
+    ends: Tensor,
+    spans: Tensor,
+    c: Cut,
+    factor: float,
+    backward: bool,
+    store: bool,
+) -> None:
+    B, T, H, K = x.shape
+    V = y.shape[-1]
+    BK, BV = min(K, WALK.columns), min(V, WALK.columns)
+    walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
+        x, y, decay.g, starts, states, ends, spans, factor, T, H, c.M, c.N, c.per,
+        K, V, BK, BV, c.C, decay.kind, backward, starts is not None, store,
+        state_dtype(x), decay_dtype(x), precision(x), **WALK.options,
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""The parts that all kernels are made of. A tile is C rows (tokens) of one head, and some of its columns.
+
+Sequences ``[B, T, H, W]`` lie in memory token by token, so a row of one head is W numbers, and the next
+token's row is ``stride = H * W`` further on. Rows beyond T read as zeros: zeros write nothing into a state,
+and a log decay of 0 forgets nothing, so a chunk that is cut off needs no case of its own.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+# what ``log_decay`` is: None, [H], [B, T, H] or [B, T, H, K]
+NONE, HEAD, TOKEN, CHANNEL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+
+
+def described(x: Tensor, C: int, W: int) -> TensorDescriptor:
+    """x ``[B, T, H, W']`` for a kernel that loads ``[C, W]`` of a head at a time, without pointers.
+
+    The copy engine of a Hopper GPU does that, and registers are free for numbers instead of addresses and
+    masks. Rows beyond T come as zeros, and are not written.
+    """
+    B, T, H, width = x.shape
+    return TensorDescriptor(x, [B, T, H * width], [T * H * width, H * width, 1], [1, C, W])
+
+
+@triton.jit
+def head_of(x, b, h, T, H, W: tl.constexpr):
+    """The first number of head h of sequence b in x [B, T, H, W]."""
+    return x + (b.to(tl.int64) * T * H + h) * W
+
+
+@triton.jit
+def load_tile(x, first, T, stride, column, C: tl.constexpr, W: tl.constexpr):
+    """[C, W]: rows first, first + 1, ... of a head, W columns from ``column`` on."""
+    i, c = tl.arange(0, C), tl.arange(0, W)
+    at = x + tl.cast(first, tl.int64) * stride + column
+    return tl.load(at + i[:, None] * stride + c[None, :], mask=(first + i < T)[:, None], other=0.0)
+
+
+@triton.jit
+def store_tile(x, values, first, T, stride, column, C: tl.constexpr, W: tl.constexpr):
+    """The same place, written; rows beyond T are not there."""
+    i, c = tl.arange(0, C), tl.arange(0, W)
+    at = x + tl.cast(first, tl.int64) * stride + column
+    values = values.to(x.dtype.element_ty)
+    tl.store(at + i[:, None] * stride + c[None, :], values, mask=(first + i < T)[:, None])
+
+
+@triton.jit
+def square(row, column, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr):
+    """[BK, BV]: offsets of a block of a state [K, V]."""
+    return (row + tl.arange(0, BK))[:, None] * V + (column + tl.arange(0, BV))[None, :]
+
+
+@triton.jit
+def sums_of_decays(g, first, T, H, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.constexpr):
+    """[C]: G_i = g_first + ... + g_{first + i}, in the dtype ``WIDE``; g is HEAD or TOKEN."""
+    i = tl.arange(0, C)
+    if KIND == HEAD:
+        return tl.minimum(i + 1, T - first).to(WIDE) * tl.load(g).to(WIDE)
+    return tl.cumsum(tl.load(g + tl.cast(first + i, tl.int64) * H, mask=first + i < T, other=0.0).to(WIDE), 0)
+
+
+@triton.jit
+def last_of(G, C: tl.constexpr):
+    """The sum over the whole chunk."""
+    return tl.sum(tl.where(tl.arange(0, C) == C - 1, G, 0.0), 0)
+
+
+@triton.jit
+def last_row(G, C: tl.constexpr):
+    """The same for every column of G [C, W]."""
+    return tl.sum(tl.where((tl.arange(0, C) == C - 1)[:, None], G, 0.0), 0)
+
+
+@triton.jit
+def exp(x):
+    """In float32, whatever sums were made in."""
+    return tl.exp(x.to(tl.float32))
+
+
+@triton.jit
+def decay_between(G, C: tl.constexpr):
+    """[C, C]: what is left at token i of what token j wrote: exp(G_i - G_j) for j <= i, else 0."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return exp(tl.where(j <= i, G[:, None] - G[None, :], float("-inf")))
+
+
+@triton.jit
+def causal(x, C: tl.constexpr):
+    """x_ij for j <= i, else 0."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return tl.where(j <= i, x, 0.0)

@@ -1,0 +1,109 @@
+"""The cases of the kernels' ladder: pairwise covers by the ladder's own generator, at sizes kernels take."""
+
+from dataclasses import replace
+
+import torch
+from ladder import LENGTHS, OPS, cases_of
+from ladder_cases import Case
+
+from linattn_kernels.door import DTYPES, WIDTHS
+from linattn_kernels.forms import FORMS
+
+KERNEL_OPS = tuple(dict.fromkeys(form.op for form in FORMS))
+
+# --- for the CPU: Triton's interpreter is exact in float32 and float16, and slow ---------------------------
+
+SMALL = ({"B": 1, "H": 2, "K": 16, "V": 32}, {"B": 2, "H": 1, "K": 32, "V": 16})
+CPU_LENGTHS = tuple(T for T in LENGTHS if T != 63)  # 65 leaves a chunk unfilled as well
+CPU_CASES = {
+    op: cases_of(op, (32, 64, 16), SMALL, T=CPU_LENGTHS, dtype=(torch.float32, torch.float16))
+    for op in KERNEL_OPS
+}
+
+
+def example(op: str, decay: str | None = None, **fields: object) -> Case:
+    """A small case with a start state, three chunks, and one of them not full."""
+    sizes = {"T": 40, "B": 1, "H": 2, "K": 16, "V": 32, "chunk_size": 16, "dtype": torch.float32}
+    return Case(op, **sizes | {"decay": decay, "start": True} | fields)  # type: ignore[arg-type]
+
+
+def examples(**fields: object) -> list[Case]:
+    """One for every kind of decay of every op that has a kernel."""
+    decays = {op: dict.fromkeys(decay for decay, _ in OPS[op].variants) for op in KERNEL_OPS}
+    return [example(op, decay, **fields) for op in KERNEL_OPS for decay in decays[op]]
+
+
+def chunks_of(op: str) -> tuple[int, ...]:
+    """The chunk sizes that the kernels of an op take."""
+    (form,) = (form for form in FORMS if form.op == op)
+    return tuple(size for size in (16, 32, 64, 128) if form.supports(replace(example(op), chunk_size=size)))
+
+
+# --- for the GPU -------------------------------------------------------------------------------------------
+
+GPU_CASES = {
+    op: cases_of(
+        op,
+        chunks_of(op),
+        ({"B": 1, "H": 3}, {"B": 2, "H": 2}),
+        K=WIDTHS,
+        V=WIDTHS,
+        T=(*LENGTHS, 1000),
+        dtype=DTYPES,
+    )
+    for op in KERNEL_OPS
+}
+
+
+def _long(op: str, dtype: torch.dtype, **fields: object) -> Case:
+    sizes = {"T": 65_537, "B": 1, "H": 2, "K": 64, "V": 32, "chunk_size": 64, "start": True}
+    return Case(op, dtype=dtype, **sizes | fields)  # type: ignore[arg-type]
+
+
+LONG_CASES = [
+    _long("linear_attention", torch.bfloat16),
+    _long("linear_attention", torch.float32, decay="head"),
+    _long("linear_attention", torch.bfloat16, decay="token"),
+    _long("linear_attention", torch.float16, decay="token", strength="hard"),
+    _long("linear_attention", torch.bfloat16, decay="channel"),
+    _long("linear_attention", torch.float32, decay="channel", strength="hard"),
+    _long("linear_attention", torch.float16, decay="head", B=16, T=65_536, H=1, K=16, V=16),
+    _long("linear_attention", torch.bfloat16, decay="token", B=1024, T=1024, H=1, K=16, V=16),
+    _long("softmax_attention", torch.bfloat16, H=1),
+    _long("softmax_attention", torch.float32, H=1, K=32),
+]
+LAW_CASES = [
+    case for dtype in DTYPES for case in examples(T=1000, B=2, H=3, K=64, V=32, chunk_size=64, dtype=dtype)
+]
+ANY_V = [
+    example("linear_attention", decay, T=200, B=2, H=3, K=64, V=V, chunk_size=64, dtype=dtype)
+    for decay, V, dtype in zip((None, "head", "token", "channel"), (65, 5, 129, 33), DTYPES * 2, strict=False)
+]
+CLIFFS = [
+    example("linear_attention", decay, T=200, strength="cliff", chunk_size=64, K=32, dtype=dtype)
+    for decay in ("token", "channel")
+    for dtype in DTYPES
+]
+STEP_CASES = {
+    op: cases_of(op, (16,), ({"B": 3, "H": 2}, {"B": 1, "H": 5}), K=WIDTHS, V=WIDTHS, T=(6,), dtype=DTYPES)
+    for op in KERNEL_OPS
+}
+# more numbers in a tensor than 2^31: 2^20 tokens of 34 heads of 64, or of 17 of 128; 2^14 times 34 states
+_many = {"dtype": torch.bfloat16, "start": False, "chunk_size": 64, "T": 2**20, "H": 34, "K": 64, "V": 64}
+LARGE_CASES = [
+    example("linear_attention", None, **_many),
+    example("linear_attention", "token", **_many),
+    example("linear_attention", "channel", **_many | {"H": 17, "K": 128, "V": 16}),
+    example("softmax_attention", None, **_many | {"B": 64, "T": 2**14}),
+]
+LARGE_STEPS = [
+    example("linear_attention", "token", **_many | {"B": 2**14, "T": 1, "start": True}),
+    example("softmax_attention", None, **_many | {"T": 1, "start": True}),
+]
+LARGE_CACHE = 2**20 - 1  # tokens, in the last of these
+
+# --- the same for a dry run on the CPU ---------------------------------------------------------------------
+
+DRY_CASES = [example("linear_attention", "channel", T=33), example("softmax_attention", T=20)]
+DRY_LAWS = [example("linear_attention", "token", T=20)]
+DRY_LARGE = [example("linear_attention", "token", T=70, H=3, start=False)]

@@ -1,0 +1,231 @@
+"""What has gone wrong in other kernels, as laws that ours must obey; and what torch asks of an op."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from every_form import assert_equal_runs
+from helpers import assert_close
+from kernel_bounds import check_kernel
+from kernel_calls import KERNELS, compiled, kernel_call, on_strided_memory, under_autocast
+from kernel_cases import KERNEL_OPS, example, examples
+from ladder import OPS, Call, Run, call_of, inputs_of, run, upstream_of
+from ladder_cases import Case, Tensors
+from torch._dynamo.testing import CompileCounterWithBackend
+
+every_example = pytest.mark.parametrize("case", examples(T=20), ids=str)
+every_op = pytest.mark.parametrize("op", KERNEL_OPS)
+
+
+def assert_same(case: Case, got: Run, want: Run) -> None:
+    """Bit for bit."""
+    for a, b in zip(got, want, strict=True):
+        assert_equal_runs(KERNELS[case.op], case, a, b, 0.0)
+
+
+def run_of(case: Case, call: Call) -> Run:
+    return run(call, inputs_of(case), upstream_of(case))
+
+
+# --- exponents, scale, dtypes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decay", ["token", "channel"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_hard_decays_followed_by_tiny_ones_stay_accurate(dtype: torch.dtype, decay: str) -> None:
+    """fla#77, fla#122: exp(-50) for 100 tokens, then hardly any decay for 100 tokens."""
+    case = example("linear_attention", decay, T=200, strength="cliff", chunk_size=64, dtype=dtype)
+    check_kernel(case, kernel_call(case), "cliff")
+
+
+@every_op
+def test_default_scale_is_one_over_root_k(op: str) -> None:
+    case = example(op)
+    given = call_of(KERNELS[op], replace(case, scale=case.K**-0.5))(inputs_of(case))
+    default = kernel_call(case)(inputs_of(case))
+    other = call_of(KERNELS[op], replace(case, scale=1.0))(inputs_of(case))
+    assert_equal_runs(KERNELS[op], case, given, default, 0.0)
+    assert not torch.allclose(other["output"], default["output"])
+
+
+@every_op
+def test_negative_scale(op: str) -> None:
+    case = example(op, "token" if op == "linear_attention" else None, scale=-1.0)
+    check_kernel(case, kernel_call(case), "scale -1")
+
+
+def test_linear_state_is_float32_under_half_precision() -> None:
+    case = example("linear_attention", "token", dtype=torch.float16)
+    x = inputs_of(case)
+    output, state = KERNELS[case.op].function(**x)
+    assert (output.dtype, state.dtype) == (torch.float16, torch.float32)
+    with pytest.raises(ValueError, match=r"initial_state: got torch\.float16, expected torch\.float32"):
+        KERNELS[case.op].function(**{**x, "initial_state": state.half()})
+
+
+@pytest.mark.parametrize("decay", ["head", "token", "channel"])
+def test_half_precision_decay_beside_half_precision_inputs(decay: str) -> None:
+    """It is carried in float32; its gradient comes back in its own dtype."""
+    case = example("linear_attention", decay, T=20, dtype=torch.float16)
+    x = inputs_of(case)
+    narrow = {**x, "log_decay": x["log_decay"].half()}
+    wide = {**x, "log_decay": narrow["log_decay"].float()}
+    got, want = (run(kernel_call(case), leaves, upstream_of(case)) for leaves in (narrow, wide))
+    assert got[1]["log_decay"].dtype == torch.float16
+    want[1]["log_decay"] = want[1]["log_decay"].half()
+    assert_same(case, got, want)
+
+
+@every_op
+def test_large_numbers_in_half_precision_do_not_overflow(op: str) -> None:
+    """Keys and values near 100: a state beyond the range of float16 is carried in float32."""
+    case = example(op, dtype=torch.float16, start=False, scale=1e-4)
+    x = inputs_of(case)
+    x = {**x, "k": 100 + x["k"], "v": 100 + x["v"]}
+    output, state = KERNELS[op].function(**OPS[op].arguments(case, x))
+    assert output.isfinite().all()
+    assert all(y.isfinite().all() for y in OPS[op].state(state).values())
+
+
+# --- gradients that are wanted, and those that are not -----------------------------------------------------
+
+
+def part_of(case: Case, results: set[str], leaves: set[str]) -> tuple[Tensors, Tensors]:
+    """Gradients of some leaves where only some results are used; and the same from a full run."""
+    x = {name: y.clone().requires_grad_(name in leaves) for name, y in inputs_of(case).items()}
+    y = kernel_call(case)(x)
+    upstream = {name: w * (name in results) for name, w in upstream_of(case).items()}
+    wanted = [x[name] for name in sorted(leaves)]
+    weights = [upstream[name].to(y[name].dtype) for name in sorted(results)]
+    got = torch.autograd.grad([y[name] for name in sorted(results)], wanted, weights)
+    full = run(kernel_call(case), inputs_of(case), upstream)[1]
+    return dict(zip(sorted(leaves), got, strict=True)), {name: full[name] for name in leaves}
+
+
+@pytest.mark.parametrize(
+    ("results", "leaves"),
+    [
+        ({"output"}, {"q", "k", "v", "log_decay"}),
+        ({"output", "state"}, {"q", "k", "v", "initial_state"}),
+        ({"state"}, {"k", "v", "log_decay", "initial_state"}),
+        ({"output"}, {"v"}),
+        ({"output", "state"}, {"log_decay"}),
+    ],
+    ids=lambda names: "+".join(sorted(names)),
+)
+@pytest.mark.parametrize("decay", ["head", "token", "channel"])
+def test_gradients_do_not_depend_on_what_else_is_wanted(
+    decay: str, results: set[str], leaves: set[str]
+) -> None:
+    case = example("linear_attention", decay, T=3)
+    got, want = part_of(case, results, leaves)
+    assert_equal_runs(KERNELS[case.op], case, got, want, 0.0)
+
+
+def test_softmax_gradients_do_not_depend_on_what_else_is_wanted() -> None:
+    case = example("softmax_attention", T=3)
+    for results, leaves in (({"output"}, {"q"}), ({"state.k", "state.v"}, {"k", "v", "initial_state.k"})):
+        got, want = part_of(case, results, leaves)
+        assert_equal_runs(KERNELS[case.op], case, got, want, 0.0)
+
+
+@every_example
+def test_gradient_of_a_sum(case: Case) -> None:
+    """Its upstream gradient is one number, expanded: strides of 0."""
+    ones = {name: torch.ones_like(y) for name, y in upstream_of(case).items()}
+    want = run(kernel_call(case), inputs_of(case), ones)[1]
+    x = {name: leaf.clone().requires_grad_() for name, leaf in inputs_of(case).items()}
+    sum(y.sum() for y in kernel_call(case)(x).values()).backward()  # type: ignore[union-attr]
+    for name, leaf in x.items():
+        assert leaf.grad is not None
+        assert_close(name, leaf.grad, want[name], 0.0)
+
+
+@every_op
+def test_second_derivative_is_refused(op: str) -> None:
+    """Not silently zero."""
+    case = example(op, T=3)
+    x = {name: leaf.clone().requires_grad_() for name, leaf in inputs_of(case).items()}
+    y = kernel_call(case)(x)["output"]
+    (dq,) = torch.autograd.grad(y.square().sum(), x["q"], create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(dq.square().sum(), x["k"])
+
+
+# --- memory and order --------------------------------------------------------------------------------------
+
+
+@every_example
+def test_inputs_and_gradients_may_lie_anywhere_in_memory(case: Case) -> None:
+    x = {name: y.clone() for name, y in inputs_of(case).items()}
+    got = run(on_strided_memory(kernel_call(case)), x, upstream_of(case))
+    assert_same(case, got, run_of(case, kernel_call(case)))
+    assert all(torch.equal(x[name], y) for name, y in inputs_of(case).items())  # nothing was written into
+
+
+def test_strided_memory_is_strided() -> None:
+    seen: Tensors = {}
+    case = example("linear_attention", "head")
+    on_strided_memory(lambda x: seen.update(x) or {})(inputs_of(case))  # type: ignore[func-returns-value]
+    assert seen.keys() == inputs_of(case).keys()
+    for name, x in seen.items():
+        assert not x.is_contiguous()
+        assert x.stride(-1) == 2
+        assert torch.equal(x, inputs_of(case)[name])
+
+
+@pytest.mark.parametrize("case", examples(), ids=str)
+def test_forward_gives_the_same_bits_every_time(case: Case) -> None:
+    with torch.no_grad():
+        first, second = (kernel_call(case)(inputs_of(case)) for _ in range(2))
+    assert_equal_runs(KERNELS[case.op], case, first, second, 0.0)
+
+
+# --- autocast and torch.compile ----------------------------------------------------------------------------
+
+
+@every_example
+def test_autocast_changes_nothing(case: Case) -> None:
+    assert_same(case, run_of(case, under_autocast(kernel_call(case), "cpu")), run_of(case, kernel_call(case)))
+
+
+@every_example
+def test_compiled_kernel_equals_eager(case: Case) -> None:
+    """One graph, no break; results and gradients."""
+    assert_same(case, run_of(case, compiled(kernel_call(case), "aot_eager")), run_of(case, kernel_call(case)))
+
+
+def test_compiled_kernel_is_compiled_once_for_all_lengths() -> None:
+    """Once for the first length and once for any; no length is baked in."""
+    case = example("linear_attention", "token", T=3)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    call = torch.compile(kernel_call(case), backend=counter, fullgraph=True)
+    for T in (3, 20, 33, 16):
+        other = replace(case, T=T)
+        assert_same(other, run_of(other, call), run_of(other, kernel_call(case)))
+    assert counter.frame_count <= 2
+
+
+OPCHECKS: dict[str, Callable[[Tensors], tuple[Any, tuple]]] = {
+    "linear_forward": lambda x: (
+        torch.ops.linattn.linear_forward,
+        (x["q"], x["k"], x["v"], x["log_decay"], x["initial_state"], 0.25, 16),
+    ),
+    "softmax_forward": lambda x: (torch.ops.linattn.softmax_forward, (x["q"], x["k"], x["v"], 0.25, 16)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OPCHECKS)
+def test_torch_finds_the_op_well_registered(name: str) -> None:
+    """Schema, shapes without data, and autograd, by torch's own checker."""
+    x = {
+        n: y.clone().requires_grad_()
+        for n, y in inputs_of(example("linear_attention", "channel", T=5)).items()
+    }
+    op, arguments = OPCHECKS[name](x)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(op.default, arguments, test_utils=checks)

@@ -1,0 +1,31 @@
+"""Memory that nobody has written holds NaN, so that reading it cannot go unnoticed."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ALLOCATORS = (
+    (torch, "empty"),
+    (torch, "empty_like"),
+    (torch, "empty_strided"),
+    (torch.Tensor, "new_empty"),
+)
+
+
+def poisoned_allocators() -> Iterator[tuple[Any, str, Callable[..., Tensor]]]:
+    """Owner and name of every function that allocates, and what to put in its place."""
+    for owner, name in ALLOCATORS:
+        yield owner, name, _poisoned(getattr(owner, name))
+
+
+def _poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(allocate)
+    def poisoned(*args: Any, **kwargs: Any) -> Tensor:
+        x = allocate(*args, **kwargs)
+        with torch.no_grad():
+            return x.fill_(torch.nan) if x.is_floating_point() or x.is_complex() else x
+
+    return poisoned
