@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._device import _device_constructors
 
 ALLOCATORS = (
     (torch, "empty"),
@@ -17,6 +18,7 @@ ALLOCATORS = (
 
 def poisoned_allocators() -> Iterator[tuple[Any, str, Callable[..., Tensor]]]:
     """Owner and name of every function that allocates, and what to put in its place."""
+    _device_constructors()  # torch makes this list once and keeps it: before there is poison in it
     for owner, name in ALLOCATORS:
         yield owner, name, _poisoned(getattr(owner, name))
 

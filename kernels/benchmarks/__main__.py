@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--keep-tuning", action="store_true", help="keep FLA's tuning on disk for the next run: see tuning.py"
     )
+    add("--join", nargs="+", default=[], type=Path, metavar="DIR", help="take the rows of other runs, too")
     add("--warm", action="store_true", help="only compile, several ops at a time; no times are taken")
     add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="processes of --warm")
     add("--dry-run", action="store_true", help="tiny inputs on a CPU, in Triton's interpreter, without FLA")
@@ -90,6 +91,11 @@ def time_all(
     args.out.mkdir(parents=True, exist_ok=True)
     wanted = {keeping.key(facts(case, device)): case for case in cases}
     rows = keeping.kept(args.out, source_hash, device)
+    for directory in args.join:  # of runs on other GPUs of the same kind
+        have = {keeping.key(row) for row in rows}
+        rows += [row for row in keeping.kept(directory, source_hash, device) if keeping.key(row) not in have]
+    if args.join:
+        keeping.save(args.out, rows, source_hash, device, ["--out", "DIR"])
     if args.fresh:
         rows = [row for row in rows if keeping.key(row) not in wanted]
     done = {keeping.key(row) for row in rows} & wanted.keys()

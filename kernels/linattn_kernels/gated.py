@@ -30,7 +30,7 @@ from linattn_kernels.tiles import described, exp, head_of, load_tile, square, st
 
 FORWARD, FORWARD_FULL = Launch(128, 4, 2), Launch(64, 4, 1)
 BACKWARD_V, BACKWARD_V_FULL = Launch(128, 4, 1), Launch(32, 4, 1)
-BACKWARD = Launch(32, 4, 1)
+BACKWARD, HARD_BACKWARD = Launch(32, 4, 1), Launch(32, 4, 1)
 
 # --- forward ----------------------------------------------------------------------------------------------
 
@@ -133,12 +133,16 @@ def backward_kernel(
     dscores,  # [B, T, H, C]
     states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
     dq, dk, dg,  # [B, T, H, K], written
+    hard,  # [B H M, K / BK], written if not HARD, as in ``scores_kernel``
     scale, T, H, M,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    LEVELS: tl.constexpr, STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr,
+    LEVELS: tl.constexpr, HARD: tl.constexpr, STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of q, k and g for some channels of one chunk."""
+    """Gradients of q, k and g for some channels of one chunk; HARD makes those of hard chunks again."""
+    if HARD:  # noqa: SIM102 - as in ``scores_kernel``
+        if tl.load(hard + tl.program_id(0)) == 0:
+            return
     m, bh = tl.program_id(0) // (K // BK) % M, tl.program_id(0) // (K // BK) // M
     channel = tl.program_id(0) % (K // BK) * BK
     b, h = bh // H, bh % H
@@ -161,40 +165,46 @@ def backward_kernel(
     ks = load_tile(head_of(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     gs = load_tile(head_of(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK).to(WIDE)  # [C, BK]
     G, end = tl.cumsum(gs, 0), tl.sum(gs, 0)  # [C, BK], [BK]
+    to_future = exp(end[None, :] - G)
     dqs *= scale * exp(G)
-    dks *= exp(end[None, :] - G)
+    dks *= to_future
     passing = qs * dqs - ks * dks  # [C, BK]
     all_leave = tl.sum(ks * dks, 0)  # [BK]
 
-    # 2. pairs within the chunk: the diagonal, mild blocks, then level by level
+    # 2. pairs within the chunk: the diagonal, blocks, then level by level
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     rows = m * C + i
     same = tl.load(dscores + tl.cast(rows, tl.int64) * H * C + i, mask=rows < T, other=0.0)  # [C, 1]
     B = load_tile(dscores, m * C, T, H * C, 0, C, C)  # [C, C]
     dqs += same * ks
     dks += same * qs
-    mild = mild_level(gs, end, C, LEVELS, MILD)
-    inside = from_inside(G, end, mild, C, BK, LEVELS)
-    weight_q, weight_k = tl.exp(inside), tl.exp(-inside)
+    if HARD:
+        mild = mild_level(gs, end, C, LEVELS, MILD)
+        inside, near = from_inside(G, mild, C, BK), together(mild, C)
+        B = tl.where(near, B, 0.0).to(dscores.dtype.element_ty)
+        weight_q, weight_k = tl.exp(inside), tl.exp(-inside)
+    else:
+        tl.store(hard + tl.program_id(0), (tl.max(-end, 0) > MILD).to(tl.int8))
+        weight_q, weight_k = exp(tl.minimum(G - end[None, :], MILD)), to_future
     Xq, Xk = (qs * weight_q).to(STATE), (ks * weight_k).to(STATE)
-    near = together(mild, C)
-    dXq = tl.dot(tl.where(near & (j < i), B, 0.0).to(STATE), Xk, input_precision=PRECISION)
-    dXk = tl.dot(tl.where(near & (j > i), B, 0.0).to(STATE), Xq, input_precision=PRECISION)
+    dXq = tl.dot(tl.where(j < i, B, 0.0).to(STATE), Xk, input_precision=PRECISION)
+    dXk = tl.dot(tl.where(j > i, B, 0.0).to(STATE), Xq, input_precision=PRECISION)
     passing += Xq * dXq - Xk * dXk
     dqs += dXq * weight_q
     dks += dXk * weight_k
-    for level in range(mild, LEVELS):
-        # loaded again, since registers are full
-        qs = load_tile(head_of(q, b, h, T, H, K), m * C, T, H * K, channel, C, BK)
-        ks = load_tile(head_of(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)
-        B = load_tile(dscores, m * C, T, H * C, 0, C, C)
-        weight, odd = to_middle(G, level, C, BK), is_odd(level, C)
-        X = (tl.where(odd, qs, ks) * weight).to(STATE)
-        dX = tl.dot(tl.where(apart(level, C), B, 0.0).to(STATE), X, input_precision=PRECISION)
-        passing += tl.where(odd, X * dX, -X * dX)
-        dX *= weight
-        dqs += tl.where(odd, dX, 0.0)
-        dks += tl.where(odd, 0.0, dX)
+    if HARD:
+        for level in range(mild, LEVELS):
+            # loaded again, since registers are full
+            qs = load_tile(head_of(q, b, h, T, H, K), m * C, T, H * K, channel, C, BK)
+            ks = load_tile(head_of(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)
+            B = load_tile(dscores, m * C, T, H * C, 0, C, C)
+            weight, odd = to_middle(G, level, C, BK), is_odd(level, C)
+            X = (tl.where(odd, qs, ks) * weight).to(STATE)
+            dX = tl.dot(tl.where(apart(level, C), B, 0.0).to(STATE), X, input_precision=PRECISION)
+            passing += tl.where(odd, X * dX, -X * dX)
+            dX *= weight
+            dqs += tl.where(odd, dX, 0.0)
+            dks += tl.where(odd, 0.0, dX)
     store_tile(head_of(dq, b, h, T, H, K), dqs, m * C, T, H * K, channel, C, BK)
     store_tile(head_of(dk, b, h, T, H, K), dks, m * C, T, H * K, channel, C, BK)
 
@@ -232,8 +242,10 @@ def backward(
         **launch.options,
     )  # fmt: skip
     BK, BV = min(K, BACKWARD.columns), min(V, BACKWARD.columns)
-    backward_kernel[(c.M * B * H * (K // BK),)](
-        q, k, g, v, do, dscores, states, dstates, dq, dk, dg, scale, T, H, c.M, K, V, BK, BV, c.C,
-        c.C.bit_length() - 1, types[0], decay_dtype(q), mildness(q), types[1], **BACKWARD.options,
-    )  # fmt: skip
+    hard = q.new_empty(c.M * B * H * (K // BK), dtype=torch.int8)
+    for launch, is_hard in ((BACKWARD, False), (HARD_BACKWARD, True)):
+        backward_kernel[(c.M * B * H * (K // BK),)](
+            q, k, g, v, do, dscores, states, dstates, dq, dk, dg, hard, scale, T, H, c.M, K, V, BK, BV, c.C,
+            c.C.bit_length() - 1, is_hard, types[0], decay_dtype(q), mildness(q), types[1], **launch.options,
+        )  # fmt: skip
     return dq, dk, dv, dg, dstart

@@ -45,7 +45,7 @@ from linattn_kernels.tiles import (
     sums_of_decays,
 )
 
-FORWARD = Launch(64, 4, 2, resident=2)
+FORWARD, FORWARD_SMALL = Launch(64, 4, 2, resident=2), Launch(64, 4, 3, resident=2)  # K, V <= 64
 BACKWARD, BACKWARD_WITH_DG = Launch(64, 4, 2), Launch(64, 8, 1, registers=128)
 
 # --- forward ----------------------------------------------------------------------------------------------
@@ -108,15 +108,16 @@ def forward(
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    BV = min(V, FORWARD.columns)
-    c = cut(T, tile_of(chunk_size, V), B * H * (V // BV), FORWARD, q)
+    launch = FORWARD if max(K, V) > 64 else FORWARD_SMALL
+    BV = min(V, launch.columns)
+    c = cut(T, tile_of(chunk_size, K, V), B * H * (V // BV), launch, q)
     decay = decay_of(g)
     starts = starts_of_segments(k, v, decay, start, c)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV), (o, BV))),
         g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, starts is not None,
-        state_dtype(q), decay_dtype(q), precision(q), **FORWARD.options,
+        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 
@@ -236,7 +237,7 @@ def backward(
     launch = BACKWARD_WITH_DG if needs_dg else BACKWARD
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     decay = decay_of(g)
-    c = states_cut(q, v, tile_of(chunk_size, V))
+    c = states_cut(q, v, tile_of(chunk_size, K, V))
     states, _ = states_of_chunks(k, v, decay, start, c)
     dstates, dstart = states_of_chunks(q, do, decay, dend, c, factor=scale, backward=True)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
@@ -254,9 +255,9 @@ def backward(
 # --- what launchers share ---------------------------------------------------------------------------------
 
 
-def tile_of(chunk_size: int, V: int) -> int:
+def tile_of(chunk_size: int, K: int, V: int) -> int:
     """Tokens of a tile. Products of 64 rows and 32 columns went wrong on an H200 (NOTES.md)."""
-    return min(chunk_size, 32) if V == 32 else chunk_size
+    return chunk_size if min(K, V) >= 64 else min(chunk_size, 32)
 
 
 def decay_of(g: Tensor | None) -> Decay:

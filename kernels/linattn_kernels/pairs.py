@@ -11,8 +11,10 @@ At every level a token is either in an odd half, as i, or in an even one, as j, 
     X_i = q_i exp(G_i - G_n) in odd halves,   X_j = k_j exp(G_n - G_j) in even ones,   A_ij = X_i . X_j
 
 Most decays are not hard. A block of 2^L tokens that forgets no more than exp(-MILD) cannot overflow when it
-is split at a place inside it, so it needs no further halving: its pairs are one product. L is chosen for each
-chunk and tile of channels from their decays: at best it is the whole chunk, at worst single tokens.
+is split at a place inside it, or at its end, so it needs no further halving: its pairs are one product.
+Nearly all chunks are such blocks, and a first run of the kernel takes every chunk to be one. It marks those
+that are not, and a second run makes them again, with blocks as large as the decays allow, at worst single
+tokens.
 
 Source: the halving is derived here. Yang et al. 2023 (arXiv 2312.06635, section 4) split between sub-chunks
 of 16 tokens and sum over the pairs inside them one by one.
@@ -29,7 +31,7 @@ from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
 from linattn_kernels.states import Cut, Decay, Launch
 from linattn_kernels.tiles import CHANNEL, causal, exp, head_of, load_tile, store_tile
 
-SCORES = Launch(32, 4, 1)
+SCORES, HARD_SCORES = Launch(32, 4, 1, registers=128), Launch(32, 4, 1)
 
 # --- pairs of tokens, level by level ----------------------------------------------------------------------
 
@@ -69,14 +71,10 @@ def to_middle(G, level, C: tl.constexpr, BK: tl.constexpr):
 
 
 @triton.jit
-def from_inside(G, end, level, C: tl.constexpr, BK: tl.constexpr, LEVELS: tl.constexpr):
-    """[C, BK]: sum of log decays from a place inside the block of 2^level tokens to a token; of any sign."""
+def from_inside(G, level, C: tl.constexpr, BK: tl.constexpr):
+    """[C, BK]: sum of log decays from the middle of the block of 2^level tokens to a token; of any sign."""
     i = tl.arange(0, C)
-    if level == LEVELS:
-        inside = G - end[None, :] / 2
-    else:
-        inside = G - row_of(G, (i >> level << level) + (1 << level) // 2, C, BK)
-    return inside.to(tl.float32)
+    return (G - row_of(G, (i >> level << level) + (1 << level) // 2, C, BK)).to(tl.float32)
 
 
 @triton.jit
@@ -97,32 +95,45 @@ def scores_kernel(
     from_past,  # [B, T, H, K], written: scale q_i exp(G_i)
     to_future,  # [B, T, H, K], written: k_j exp(G_C - G_j)
     whole,  # [B, M, H, K], written: G_C
+    hard,  # [B H M], written if not HARD: whether a chunk forgets too much to be one block
     scale, T, H, M,
-    K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr,
+    K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, HARD: tl.constexpr,
     STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """All of one chunk of one head that needs no state."""
+    """All of one chunk of one head that needs no state; HARD makes the scores of hard chunks again."""
+    if HARD:  # noqa: SIM102 - the first is known to the compiler, the second is not
+        if tl.load(hard + tl.program_id(0)) == 0:
+            return
     m, bh = tl.program_id(0) % M, tl.program_id(0) // M
     b, h = bh // H, bh % H
     q, k, g = head_of(q, b, h, T, H, K), head_of(k, b, h, T, H, K), head_of(g, b, h, T, H, K)
     from_past, to_future = head_of(from_past, b, h, T, H, K), head_of(to_future, b, h, T, H, K)
     whole = head_of(whole, b, h, M, H, K) + m.to(tl.int64) * H * K
     A = tl.zeros([C, C], tl.float32)
+    steepest = 0.0
     for channel in range(0, K, BK):
         qs = load_tile(q, m * C, T, H * K, channel, C, BK)  # [C, BK]
         ks = load_tile(k, m * C, T, H * K, channel, C, BK)  # [C, BK]
         gs = load_tile(g, m * C, T, H * K, channel, C, BK).to(WIDE)  # [C, BK]
         G, end = tl.cumsum(gs, 0), tl.sum(gs, 0)  # [C, BK], [BK]
-        store_tile(from_past, scale * qs * exp(G), m * C, T, H * K, channel, C, BK)
-        store_tile(to_future, ks * exp(end[None, :] - G), m * C, T, H * K, channel, C, BK)
-        tl.store(whole + channel + tl.arange(0, BK), end.to(tl.float32))
-        mild = mild_level(gs, end, C, LEVELS, MILD)
-        inside = from_inside(G, end, mild, C, BK, LEVELS)
-        Xq, Xk = (qs * tl.exp(inside)).to(STATE), (ks * tl.exp(-inside)).to(STATE)
-        A += tl.where(together(mild, C), tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
-        for level in range(mild, LEVELS):
-            X = (tl.where(is_odd(level, C), qs, ks) * to_middle(G, level, C, BK)).to(STATE)
-            A += tl.where(apart(level, C), tl.dot(X, tl.trans(X), input_precision=PRECISION), 0.0)
+        if HARD:
+            mild = mild_level(gs, end, C, LEVELS, MILD)
+            inside = from_inside(G, mild, C, BK)
+            Xq, Xk = (qs * tl.exp(inside)).to(STATE), (ks * tl.exp(-inside)).to(STATE)
+            A += tl.where(together(mild, C), tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
+            for level in range(mild, LEVELS):
+                X = (tl.where(is_odd(level, C), qs, ks) * to_middle(G, level, C, BK)).to(STATE)
+                A += tl.where(apart(level, C), tl.dot(X, tl.trans(X), input_precision=PRECISION), 0.0)
+        else:
+            Xq = (qs * exp(tl.minimum(G - end[None, :], MILD))).to(STATE)
+            Xk = ks * exp(end[None, :] - G)
+            A += tl.dot(Xq, tl.trans(Xk.to(STATE)), input_precision=PRECISION)
+            store_tile(from_past, scale * qs * exp(G), m * C, T, H * K, channel, C, BK)
+            store_tile(to_future, Xk, m * C, T, H * K, channel, C, BK)
+            tl.store(whole + channel + tl.arange(0, BK), end.to(tl.float32))
+            steepest = tl.maximum(steepest, tl.max(-end, 0))
+    if not HARD:
+        tl.store(hard + tl.program_id(0), (steepest > MILD).to(tl.int8))
     A = causal(A, C) * scale
     store_tile(head_of(scores, b, h, T, H, C), A, m * C, T, H * C, 0, C, C)
 
@@ -142,9 +153,11 @@ def weighted(q: Tensor, k: Tensor, g: Tensor, scale: float, c: Cut) -> Weighted:
     scores = q.new_empty(B, T, H, c.C)
     from_past, to_future = torch.empty_like(q), torch.empty_like(k)
     whole = q.new_empty(B, c.M, H, K, dtype=torch.float32)
-    scores_kernel[(c.M * B * H,)](
-        q, k, g, scores, from_past, to_future, whole, scale, T, H, c.M,
-        K, min(K, SCORES.columns), c.C, c.C.bit_length() - 1,
-        state_dtype(q), decay_dtype(q), mildness(q), precision(q), **SCORES.options,
-    )  # fmt: skip
+    hard = q.new_empty(c.M * B * H, dtype=torch.int8)
+    for launch, is_hard in ((SCORES, False), (HARD_SCORES, True)):
+        scores_kernel[(c.M * B * H,)](
+            q, k, g, scores, from_past, to_future, whole, hard, scale, T, H, c.M,
+            K, min(K, launch.columns), c.C, c.C.bit_length() - 1, is_hard,
+            state_dtype(q), decay_dtype(q), mildness(q), precision(q), **launch.options,
+        )  # fmt: skip
     return Weighted(scores, from_past, to_future, Decay(whole, CHANNEL.value))

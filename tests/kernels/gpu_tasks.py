@@ -21,6 +21,7 @@ from kernel_cases import (
     LARGE_STEPS,
     LAW_CASES,
     LONG_CASES,
+    PAIR_CASES,
     STEP_CASES,
 )
 from ladder_cases import Case
@@ -52,7 +53,7 @@ def tasks_of(device: str, heavy: bool) -> list[Task]:
         return found + [Task(("large_step",), case) for case in LARGE_STEPS]
     found = [Task(("precision",), case) for case in LONG_CASES]
     found += [Task(tuple(laws_of(case, device)), case) for case in LAW_CASES]
-    found += [Task(("precision",), case) for case in (*CLIFFS, *ANY_V)]
+    found += [Task(("precision",), case) for case in (*CLIFFS, *ANY_V, *PAIR_CASES)]
     found += [Task(("precision",), case) for cases in GPU_CASES.values() for case in cases]
     return found + [Task(("steps",), case) for cases in STEP_CASES.values() for case in cases]
 

@@ -9,8 +9,9 @@ where ``sensitivity`` is how far a result moves, in float64, when every number o
 gradients included, moves by eps / 2 of itself, as if it had been rounded once more to the dtype it came in;
 and all else, log decays above all, by the eps of float32, for it is never rounded. Softmax's queries and keys
 only enter scores, which stay in float32: what a kernel rounds are the weights, and that is like rounding v.
+Its backward reads the output again, rounded (as FlashAttention's does), so that counts as a move as well.
 
-HALF_BACKWARD = 4 counts the roundings on the longest way to a number: a score or a weighted key, a state or a
+HALF_BACKWARD = 2: on an H200 chunk kernels used at most 1.5 of it, at any size and decay.
 gradient of scores, the product's second factor, the result.
 """
 
@@ -30,9 +31,11 @@ from ladder import (
     moves_of,
     upstream_of,
 )
-from ladder_cases import Case
+from ladder_cases import Case, Tensors
+from torch import Tensor
 
-HALF_BACKWARD = 4
+HALF_BACKWARD = 2
+TABLE = 2000  # tokens whose table of scores fits
 ROUNDED = {
     "linear_attention": {"q", "k", "v", "initial_state", "output", "state"},
     "softmax_attention": {"v", "initial_state.v", "output"},
@@ -52,13 +55,46 @@ def kernel_bounds_from(case: Case, moves: dict[str, float]) -> dict[str, float]:
     return {name: HALF_BACKWARD * (move + torch.finfo(case.dtype).eps / 2) for name, move in moves.items()}
 
 
+def kernel_moves(
+    case: Case, call: Call, leaves: Tensors, upstream: Tensors
+) -> tuple[Tensors, Tensors, dict[str, float]]:
+    """``ladder.moves_of`` with all that a kernel rounds."""
+    results, gradients, moves = moves_of(case, call, leaves, upstream, eps_of(case))
+    if case.op == "softmax_attention" and case.dtype in HALF and case.T <= TABLE:
+        for name, move in moves_by_the_output(case, leaves, upstream, results["output"]).items():
+            size = max(1.0, gradients[name].abs().max().item())
+            moves[f"gradient of {name}"] += move / size
+    return results, gradients, moves
+
+
+def moves_by_the_output(case: Case, leaves: Tensors, upstream: Tensors, o: Tensor) -> dict[str, float]:
+    """How far gradients of softmax attention move if the output that their backward reads is rounded.
+
+    The gradient of the scores is p_tj (do_t . v_j - do_t . o_t); with o + d it moves by -p_tj (do_t . d_t).
+    """
+    wide = {name: x.double() for name, x in leaves.items()}
+    q, k = wide["q"], torch.cat([wide.get("initial_state.k", wide["k"][:, :0]), wide["k"]], 1)
+    scale = case.scale or case.K**-0.5
+    late = torch.ones(case.T, k.shape[1], dtype=torch.bool, device=q.device).triu(k.shape[1] - case.T + 1)
+    scores = scale * torch.einsum("bthk,bshk->bhts", q, k)
+    p = scores.masked_fill(late, -torch.inf).softmax(-1)
+    d = o.double() * torch.finfo(case.dtype).eps / 2
+    d = d * (torch.randint(2, d.shape, generator=case.generator("output")) * 2 - 1).to(d.device)
+    dscores = p * (upstream["output"].double() * d).sum(-1).movedim(1, 2)[..., None]
+    dk = scale * torch.einsum("bhts,bthk->bshk", dscores, q)
+    found = {"q": scale * torch.einsum("bhts,bshk->bthk", dscores, k), "k": dk[:, -case.T :]}
+    if "initial_state.k" in leaves:
+        found["initial_state.k"] = dk[:, : -case.T]
+    return {name: x.abs().max().item() for name, x in found.items()}
+
+
 @functools.cache
 def kernel_bounds(case: Case) -> dict[str, float] | None:
     """On the CPU, where the ladder's own are None."""
     if case.dtype not in HALF:
         return None
     call = call_of(forms_of(case.op)[0], case)
-    return kernel_bounds_from(case, moves_of(case, call, inputs_of(case), upstream_of(case), eps_of(case))[2])
+    return kernel_bounds_from(case, kernel_moves(case, call, inputs_of(case), upstream_of(case))[2])
 
 
 def check_kernel(case: Case, call: Call, label: str) -> None:

@@ -75,6 +75,12 @@ LONG_CASES = [
 LAW_CASES = [
     case for dtype in DTYPES for case in examples(T=1000, B=2, H=3, K=64, V=32, chunk_size=64, dtype=dtype)
 ]
+PAIR_CASES = [
+    example("linear_attention", decay, T=300, B=2, H=3, K=K, V=V, chunk_size=64, dtype=torch.bfloat16)
+    for decay in (None, "head", "token", "channel")
+    for K in WIDTHS
+    for V in WIDTHS
+]  # tiles of a matrix unit differ with every pair
 ANY_V = [
     example("linear_attention", decay, T=200, B=2, H=3, K=64, V=V, chunk_size=64, dtype=dtype)
     for decay, V, dtype in zip((None, "head", "token", "channel"), (65, 5, 129, 33), DTYPES * 2, strict=False)
