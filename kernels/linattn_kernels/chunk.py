@@ -112,7 +112,10 @@ def chunk_linear_attention(
     log_decay = decays_of(log_decay, q)
     if initial_state is not None:
         check_state(initial_state, q, v)
-    q, k, number = q.contiguous(), k.contiguous(), scale_or_default(scale, q.shape[-1])
+        initial_state = initial_state.contiguous()
+    q, k, v, number = q.contiguous(), k.contiguous(), v.contiguous(), scale_or_default(scale, q.shape[-1])
+    if v.shape[-1] in WIDTHS:
+        return LinearResult(*linear_forward(q, k, v, log_decay, initial_state, number, chunk_size))
     results, first = [], 0
     for width in widths_of(v.shape[-1]):
         piece = slice(first, first + width)
@@ -120,8 +123,6 @@ def chunk_linear_attention(
         o, state = linear_forward(q, k, _padded(v[..., piece]), log_decay, start, number, chunk_size)
         results.append((o[..., :width], state[..., :width]))
         first += width
-    if len(results) == 1:
-        return LinearResult(*results[0])
     with no_autocast(q.device):  # it has no rule for float16 under a bfloat16 autocast
         return LinearResult(*(torch.cat(parts, -1) for parts in zip(*results, strict=True)))
 
