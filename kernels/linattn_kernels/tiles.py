@@ -21,6 +21,7 @@ def described(x: Tensor, C: int, W: int) -> TensorDescriptor:
     masks. Rows beyond T come as zeros, and are not written.
     """
     B, T, H, width = x.shape
+    x = x if x.data_ptr() % 16 == 0 else x.clone()  # the engine asks for that; results are new, and fit
     return TensorDescriptor(x, [B, T, H * width], [T * H * width, H * width, 1], [1, C, W])
 
 

@@ -143,6 +143,20 @@ def test_gradient_of_a_sum(case: Case) -> None:
         assert_close(name, leaf.grad, want[name], 0.0)
 
 
+@every_example
+def test_inputs_may_begin_anywhere_in_memory(case: Case) -> None:
+    """A copy engine asks for addresses that are multiples of 16 bytes."""
+
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        y = x.new_zeros(x.numel() + 1)[1:].view(x.shape)
+        return y.copy_(x)
+
+    x = inputs_of(case)
+    got, want = (kernel_call(case)(y) for y in ({name: shifted(y) for name, y in x.items()}, x))
+    for name, y in want.items():
+        assert_close(name, got[name], y, 0.0)
+
+
 @every_op
 def test_second_derivative_is_refused(op: str) -> None:
     """Not silently zero."""
