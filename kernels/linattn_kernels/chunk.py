@@ -70,10 +70,13 @@ def _(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg):
 def _keep(ctx, inputs, output) -> None:
     *tensors, ctx.scale, ctx.chunk_size = inputs
     ctx.save_for_backward(*tensors)
+    ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, do: Tensor | None, dend: Tensor | None):
     q, k, v, g, start = ctx.saved_tensors
+    if do is None and dend is None:
+        return (None,) * 7
     do = torch.zeros_like(v) if do is None else do.contiguous()
     dend = None if dend is None else dend.contiguous()
     needs_dg = ctx.needs_input_grad[3]
@@ -102,7 +105,7 @@ def chunk_linear_attention(
             each of the widths that it is made of.
         log_decay: None, ``[H]``, ``[B, T, H]`` or ``[B, T, H, K]``, <= 0.
         initial_state: ``[B, H, K, V]`` in float32.
-        chunk_size: 16, 32 or 64, the tile of the matrix unit.
+        chunk_size: 16, 32 or 64, the tile of the matrix unit; 32 at most where K or V is below 64.
 
     A tensor that is not contiguous is copied. Raises ``ValueError`` for what no kernel takes.
     """

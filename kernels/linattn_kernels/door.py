@@ -1,7 +1,7 @@
 """What every kernel does at its door: the checks of ``linattn_ref.ops``, and what only a kernel must ask.
 
 A kernel takes float32, bfloat16 or float16 on an NVIDIA GPU of compute capability 8.0 or later, K and V in
-``WIDTHS`` and a chunk size in ``CHUNKS`` (softmax attention: 128 as well). For anything else it raises, and
+``WIDTHS`` (linear attention: any V) and a chunk size in ``CHUNKS``. For anything else it raises, and
 says what to call instead: nothing falls back to another path in silence. Values (a log decay above 0, NaN)
 are looked at on the CPU alone, since a look would make the GPU wait; ``LINATTN_CHECK_VALUES=1`` asks for it.
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable)
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 WIDTHS = (16, 32, 64, 128)  # of K and V: a tile is a power of two, and a matrix unit takes 16 at least
-CHUNKS = (16, 32, 64)  # more tokens would need more shared memory than there is, and gain nothing
+CHUNKS = (16, 32, 64)  # of linear attention, which has no room for more beside its states
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -87,8 +87,13 @@ def decays_of(log_decay: Tensor | None, q: Tensor) -> Tensor | None:
 
 
 def state_dtype(x: Tensor) -> tl.dtype:
-    """What a state is rounded to when a matrix unit multiplies with it: float16 has too little range."""
+    """What states and scores are rounded to when a matrix unit takes them: float16 has too little range."""
     return tl.bfloat16 if x.dtype == torch.bfloat16 else tl.float32
+
+
+def wide_dtype(x: Tensor) -> torch.dtype:
+    """The same, for what is kept in memory: states and scores."""
+    return x.dtype if x.dtype == torch.bfloat16 else torch.float32
 
 
 def decay_dtype(x: Tensor) -> tl.dtype:

@@ -1,18 +1,20 @@
 """Linear attention in chunk form with a decay per channel, ``log_decay [B, T, H, K]`` (GLA, HGRN2).
 
-Forward, two kernels. The first makes, for all chunks at once, the scores A of ``pairs.py``, and q and k
-weighted by the way to the chunk's start and end. The second walks with the state, as in ``linear.py``::
+Forward: ``pairs.py`` makes, for all chunks at once, their scores, scale A, and q and k weighted by the way to
+the chunk's start and end. Then a kernel walks with the state, as in ``linear.py``::
 
-    o_i = sum_j A_ij v_j + (scale q_i exp(G_i)) S,     S <- exp(G_C) S + sum_j (k_j exp(G_C - G_j))^T v_j
+    o_i = sum_j scale A_ij v_j + (scale q_i exp(G_i)) S
+    S <- exp(G_C) S + sum_j (k_j exp(G_C - G_j))^T v_j
 
 Backward: all that is made again; then states S and their gradients D, from ``states.py``; then all chunks are
-independent. v has it as easy as in ``linear.py``, with A in place. For q, k and g the scores are taken apart
-again, level by level. With B_ij = scale do_i . v_j, in the terms of ``pairs.py``::
+independent. v has it as easy as in ``linear.py``, with the scores in place. For q, k and g the scores are
+taken apart as they were made: a mild chunk as one product; a hard one, in a second run, in blocks and level
+by level. With B_ij = scale do_i . v_j, in the terms of ``pairs.py``::
 
     dX_i = sum_j B_ij X_j in odd halves,   dX_j = sum_i B_ij X_i in even ones
 
-and X_i dX_i, X_j dX_j are the gradients of the exponents. The diagonal, where nothing decays, is kept out:
-under hard decays the gradient of g is tiny beside it.
+and X_i dX_i, X_j dX_j are the gradients of the exponents. The diagonal, where nothing decays, is kept out of
+them: under hard decays the gradient of g is tiny beside it.
 
 Source: Yang et al. 2023 (arXiv 2312.06635, section 4) for the model and its chunk form; the gradients are
 derived here.
@@ -26,7 +28,7 @@ from torch import Tensor
 from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
 from linattn_kernels.pairs import apart, from_inside, is_odd, mild_level, to_middle, together, weighted
 from linattn_kernels.states import Launch, by_dtype, cut, starts_of_segments, states_cut, states_of_chunks
-from linattn_kernels.tiles import described, exp, head_of, load_tile, square, store_tile
+from linattn_kernels.tiles import bounded, described, exp, head_of, last_row, load_tile, square, store_tile
 
 FORWARD, FORWARD_FULL = Launch(128, 4, 2), Launch(64, 4, 1)
 BACKWARD_V, BACKWARD_V_FULL = Launch(128, 4, 1), Launch(32, 4, 1)
@@ -61,7 +63,7 @@ def forward_kernel(
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
         vs = v.load([b, m * C, h * V + column]).reshape(C, BV)
-        os = tl.dot(A, vs, input_precision=PRECISION)  # [C, BV]
+        os = tl.dot(A, vs.to(STATE), input_precision=PRECISION)  # [C, BV]
         os += tl.dot(qs.to(STATE), S.to(STATE), input_precision=PRECISION)
         o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
         S *= exp(tl.load(whole + tl.cast(m, tl.int64) * H * K))[:, None]
@@ -117,7 +119,7 @@ def backward_v_kernel(
         vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
         dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
         D = tl.load(dstates + tl.program_id(0).to(tl.int64) * K * V + square(0, column, V, K, BV))  # [K, BV]
-        dvs = tl.dot(tl.trans(A), dos, input_precision=PRECISION)
+        dvs = tl.dot(tl.trans(A), dos.to(STATE), input_precision=PRECISION)
         dvs += tl.dot(ks.to(STATE), D, input_precision=PRECISION)
         store_tile(dv, dvs, m * C, T, H * V, column, C, BV)
         B += tl.dot(dos, tl.trans(vs), input_precision=PRECISION)
@@ -163,8 +165,10 @@ def backward_kernel(
         through += tl.sum(S.to(tl.float32) * D.to(tl.float32), 1)
     qs = load_tile(head_of(q, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     ks = load_tile(head_of(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
-    gs = load_tile(head_of(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK).to(WIDE)  # [C, BK]
-    G, end = tl.cumsum(gs, 0), tl.sum(gs, 0)  # [C, BK], [BK]
+    gs = load_tile(head_of(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
+    gs = bounded(gs).to(WIDE)
+    G = tl.cumsum(gs, 0)  # [C, BK]
+    end = last_row(G, C)  # [BK]
     to_future = exp(end[None, :] - G)
     dqs *= scale * exp(G)
     dks *= to_future

@@ -16,8 +16,8 @@ from the same recurrence against time (``states.py``), and then all chunks are i
 
 The gradient of a log decay g_t is the sum of all that passes token t: from the past into this chunk, from
 this chunk into the future, from past to future, and from any j < t to any i >= t of this chunk. Sums begin
-anew in every chunk and leave the diagonal out: rounding does not pile up over the sequence, and the gradient
-of a hard decay, which is tiny, is no difference of large numbers.
+anew in every chunk and leave the diagonal out. So the error of one gradient is a rounding of others in its
+chunk, but not of those of the whole sequence, nor of the diagonal, beside which a hard decay's is tiny.
 
 Source: Yang et al. 2023 (arXiv 2312.06635, section 2) for the chunk form; the gradients are derived here.
 """
@@ -33,6 +33,7 @@ from linattn_kernels.tiles import (
     HEAD,
     NONE,
     TOKEN,
+    bounded,
     causal,
     decay_between,
     described,
@@ -45,7 +46,8 @@ from linattn_kernels.tiles import (
     sums_of_decays,
 )
 
-FORWARD, FORWARD_SMALL = Launch(64, 4, 2, resident=2), Launch(64, 4, 3, resident=2)  # K, V <= 64
+FORWARD = Launch(64, 4, 2, resident=2)
+FORWARD_SMALL = Launch(64, 4, 3, resident=2)  # K, V <= 64
 BACKWARD, BACKWARD_WITH_DG = Launch(64, 4, 2), Launch(64, 8, 1, registers=128)
 
 # --- forward ----------------------------------------------------------------------------------------------
@@ -70,7 +72,7 @@ def forward_kernel(
     if KIND == HEAD:
         g += h
         between = (
-            decay_between(tl.arange(0, C).to(WIDE) * tl.load(g).to(WIDE), C) * scale
+            decay_between(tl.arange(0, C).to(WIDE) * bounded(tl.load(g)).to(WIDE), C) * scale
         )  # [C, C], in all chunks
     if KIND == TOKEN:
         g += b.to(tl.int64) * T * H + h
@@ -86,14 +88,14 @@ def forward_kernel(
         past = tl.dot(qs.to(STATE), S.to(STATE), input_precision=PRECISION) * scale  # [C, BV]
         if KIND == NONE:
             A = causal(A * scale, C)
-            os = past + tl.dot(A.to(vs.dtype), vs, input_precision=PRECISION)
+            os = past + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
         else:
             G = sums_of_decays(g, m * C, T, H, KIND, C, WIDE)  # [C]
             whole = last_of(G, C)
             if KIND == TOKEN:
                 between = decay_between(G, C) * scale
             A *= between
-            os = past * exp(G)[:, None] + tl.dot(A.to(vs.dtype), vs, input_precision=PRECISION)
+            os = past * exp(G)[:, None] + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
             vs = (vs * exp(whole - G)[:, None]).to(vs.dtype)
             S *= exp(whole)
         o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
@@ -171,7 +173,7 @@ def backward_kernel(
             through = tl.zeros([BK], tl.float32)
         A, B = A * between, B * between
         from_past, to_future = exp(G) * scale, exp(last_of(G, C) - G)  # [C]
-    A, B = A.to(do.dtype.element_ty), B.to(k.dtype.element_ty)
+    A, B = A.to(STATE), B.to(STATE)
 
     # 2. queries and keys
     for row in range(0, K, BK):
@@ -195,8 +197,8 @@ def backward_kernel(
         if NEEDS_DG:
             rises += tl.sum(qs * dqs, 1)
             leaves += tl.sum(ks * dks, 1)
-        dqs += tl.dot(B, ks, input_precision=PRECISION)
-        dks += tl.dot(tl.trans(B), qs, input_precision=PRECISION)
+        dqs += tl.dot(B, ks.to(STATE), input_precision=PRECISION)
+        dks += tl.dot(tl.trans(B), qs.to(STATE), input_precision=PRECISION)
         store_tile(dq, dqs, m * C, T, H * K, row, C, BK)
         store_tile(dk, dks, m * C, T, H * K, row, C, BK)
     if NEEDS_DG:
@@ -215,7 +217,7 @@ def backward_kernel(
         dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
         if KIND != NONE:
             dvs *= to_future[:, None]
-        dvs += tl.dot(tl.trans(A), dos, input_precision=PRECISION)
+        dvs += tl.dot(tl.trans(A), dos.to(STATE), input_precision=PRECISION)
         store_tile(dv, dvs, m * C, T, H * V, column, C, BV)
 
 

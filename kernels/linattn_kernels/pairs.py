@@ -10,7 +10,7 @@ At every level a token is either in an odd half, as i, or in an even one, as j, 
 
     X_i = q_i exp(G_i - G_n) in odd halves,   X_j = k_j exp(G_n - G_j) in even ones,   A_ij = X_i . X_j
 
-Most decays are not hard. A block of 2^L tokens that forgets no more than exp(-MILD) cannot overflow when it
+Most decays are not hard. A block of 2^L tokens that keeps at least exp(-MILD) cannot overflow when it
 is split at a place inside it, or at its end, so it needs no further halving: its pairs are one product.
 Nearly all chunks are such blocks, and a first run of the kernel takes every chunk to be one. It marks those
 that are not, and a second run makes them again, with blocks as large as the decays allow, at worst single
@@ -27,9 +27,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
+from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype, wide_dtype
 from linattn_kernels.states import Cut, Decay, Launch
-from linattn_kernels.tiles import CHANNEL, causal, exp, head_of, load_tile, store_tile
+from linattn_kernels.tiles import CHANNEL, bounded, causal, exp, head_of, last_row, load_tile, store_tile
 
 SCORES, HARD_SCORES = Launch(32, 4, 1, registers=128), Launch(32, 4, 1)
 
@@ -79,7 +79,7 @@ def from_inside(G, level, C: tl.constexpr, BK: tl.constexpr):
 
 @triton.jit
 def mild_level(gs, G_end, C: tl.constexpr, LEVELS: tl.constexpr, MILD: tl.constexpr):
-    """The highest level whose blocks forget no more than exp(-MILD), as far as two simple bounds can tell."""
+    """The highest level whose blocks keep at least exp(-MILD), as far as two simple bounds can tell."""
     steepest = tl.maximum(tl.max(tl.max(-gs, 1), 0), MILD / C)
     level = tl.maximum(tl.floor(-tl.log2((steepest / MILD).to(tl.float32))), 0.0).to(tl.int32)
     return tl.where(tl.max(-G_end, 0) <= MILD, LEVELS, level)
@@ -100,7 +100,7 @@ def scores_kernel(
     K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, HARD: tl.constexpr,
     STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """All of one chunk of one head that needs no state; HARD makes the scores of hard chunks again."""
+    """All of one chunk of one head that needs no state; HARD makes but scores again, those of hard chunks."""
     if HARD:  # noqa: SIM102 - the first is known to the compiler, the second is not
         if tl.load(hard + tl.program_id(0)) == 0:
             return
@@ -114,8 +114,9 @@ def scores_kernel(
     for channel in range(0, K, BK):
         qs = load_tile(q, m * C, T, H * K, channel, C, BK)  # [C, BK]
         ks = load_tile(k, m * C, T, H * K, channel, C, BK)  # [C, BK]
-        gs = load_tile(g, m * C, T, H * K, channel, C, BK).to(WIDE)  # [C, BK]
-        G, end = tl.cumsum(gs, 0), tl.sum(gs, 0)  # [C, BK], [BK]
+        gs = bounded(load_tile(g, m * C, T, H * K, channel, C, BK)).to(WIDE)  # [C, BK]
+        G = tl.cumsum(gs, 0)  # [C, BK]
+        end = last_row(G, C)  # [BK]
         if HARD:
             mild = mild_level(gs, end, C, LEVELS, MILD)
             inside = from_inside(G, mild, C, BK)
@@ -150,7 +151,7 @@ class Weighted(NamedTuple):
 def weighted(q: Tensor, k: Tensor, g: Tensor, scale: float, c: Cut) -> Weighted:
     """Scores and weighted queries and keys of all chunks."""
     B, T, H, K = q.shape
-    scores = q.new_empty(B, T, H, c.C)
+    scores = q.new_empty(B, T, H, c.C, dtype=wide_dtype(q))
     from_past, to_future = torch.empty_like(q), torch.empty_like(k)
     whole = q.new_empty(B, c.M, H, K, dtype=torch.float32)
     hard = q.new_empty(c.M * B * H, dtype=torch.int8)

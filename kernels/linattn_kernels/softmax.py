@@ -80,11 +80,11 @@ def forward_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, o,  # [B, L, H, V], [B, T, H, V]
     lse,  # [B, H, T]
-    factor, T, L, H,
+    factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A tile of queries of one head; the tiles with the most keys go first."""
-    bh, first = tl.program_id(0), (tl.num_programs(1) - 1 - tl.program_id(1)) * Q
+    bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
     b, h = bh // H, bh % H
     q, k = head_of(q, b, h, T, H, K), head_of(k, b, h, L, H, K)
     v, o = head_of(v, b, h, L, H, V), head_of(o, b, h, T, H, V)
@@ -118,11 +118,11 @@ def dq_kernel(
     v, o, do,  # [B, L, H, V], [B, T, H, V], [B, T, H, V]
     lse, delta,  # [B, H, T]; delta is written
     dq,  # [B, T, H, K]
-    scale, factor, T, L, H,
+    scale, factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of queries: the walk of the forward again."""
-    bh, first = tl.program_id(0), (tl.num_programs(1) - 1 - tl.program_id(1)) * Q
+    bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
     b, h = bh // H, bh % H
     q, k, v = head_of(q, b, h, T, H, K), head_of(k, b, h, L, H, K), head_of(v, b, h, L, H, V)
     o, do, dq = head_of(o, b, h, T, H, V), head_of(do, b, h, T, H, V), head_of(dq, b, h, T, H, K)
@@ -155,11 +155,11 @@ def dkdv_kernel(
     v, do,  # [B, L, H, V], [B, T, H, V]
     lse, delta,  # [B, H, T]
     dk, dv,  # [B, L, H, K], [B, L, H, V]
-    scale, factor, T, L, H,
+    scale, factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of keys: a walk over the queries that see them. Tables are transposed."""
-    bh, j = tl.program_id(0), tl.program_id(1) * C
+    bh, j = tl.program_id(0) % BH, tl.program_id(0) // BH * C
     b, h = bh // H, bh % H
     q, do = head_of(q, b, h, T, H, K), head_of(do, b, h, T, H, V)
     k, dk = head_of(k, b, h, L, H, K), head_of(dk, b, h, L, H, K)
@@ -200,8 +200,8 @@ def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: i
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     p = plan(q, v, chunk_size, over="keys")
-    forward_kernel[(B * H, triton.cdiv(T, p.Q))](
-        q, k, v, o, lse, scale * LOG2_E, T, L, H, K, V, p.Q, chunk_size, precision(q),
+    forward_kernel[(B * H * triton.cdiv(T, p.Q),)](
+        q, k, v, o, lse, scale * LOG2_E, T, L, H, B * H, K, V, p.Q, chunk_size, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return o, lse
@@ -223,13 +223,15 @@ def softmax_backward(
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
     p = plan(q, v, chunk_size, over="keys")
-    dq_kernel[(B * H, triton.cdiv(T, p.Q))](
-        q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E, T, L, H, K, V, p.Q, chunk_size, precision(q),
+    dq_kernel[(B * H * triton.cdiv(T, p.Q),)](
+        q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E, T, L, H, B * H,
+        K, V, p.Q, chunk_size, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     p = plan(q, v, chunk_size, over="queries")
-    dkdv_kernel[(B * H, triton.cdiv(L, chunk_size))](
-        q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E, T, L, H, K, V, p.Q, chunk_size, precision(q),
+    dkdv_kernel[(B * H * triton.cdiv(L, chunk_size),)](
+        q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E, T, L, H, B * H,
+        K, V, p.Q, chunk_size, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return dq, dk, dv

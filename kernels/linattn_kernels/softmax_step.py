@@ -53,7 +53,7 @@ def slice_kernel(
     bh, n = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     k, v = head_of(k, b, h, R, H, K), head_of(v, b, h, R, H, V)
-    qs = tl.load(q + bh * K + tl.arange(0, K)).to(tl.float32) * factor  # [K]
+    qs = tl.load(q + bh.to(tl.int64) * K + tl.arange(0, K)).to(tl.float32) * factor  # [K]
     o = tl.zeros([V], tl.float32)
     d = tl.zeros([1], tl.float32)
     m = tl.full([1], float("-inf"), tl.float32)
@@ -88,7 +88,7 @@ def join_kernel(
     d = tl.sum(shrink * tl.load(ds + at, mask=n < N, other=0.0), 0)
     parts = tl.load(os + at[:, None] * V + column[None, :], mask=(n < N)[:, None], other=0.0)  # [MOST, V]
     joined = tl.sum(shrink[:, None] * parts, 0) / d  # [V]
-    tl.store(o + bh * V + column, joined.to(o.dtype.element_ty))
+    tl.store(o + bh.to(tl.int64) * V + column, joined.to(o.dtype.element_ty))
 
 
 @torch.library.custom_op("linattn::softmax_step", mutates_args=())
@@ -138,7 +138,8 @@ def grow(cache: KVCache | None, k: Tensor, v: Tensor) -> GrowingCache:
     """
     S = 0 if cache is None else cache[0].shape[1]
     room = getattr(cache, "room", None)
-    if room is None or room.used != S or room.k.shape[1] == S:
+    frozen = room is not None and room.k.is_inference() and not torch.is_inference_mode_enabled()
+    if room is None or frozen or room.used != S or room.k.shape[1] == S:
         capacity = triton.next_power_of_2(max(SMALLEST, S + 1))
         longer = [x.new_empty(x.shape[0], capacity, *x.shape[2:]) for x in (k, v)]
         room = Room(longer[0], longer[1], used=S)

@@ -2,10 +2,12 @@
 
 Over the chunks of C tokens, with G_i the sum of log decays in a chunk up to token i, and G_C over all of it::
 
-    S_{m+1} = exp(G_C) S_m + sum_i exp(G_C - G_i) k_i^T v_i                 states, in the direction of time
-    D_m = exp(G_C) D_{m+1} + scale sum_i exp(G_i) q_i^T do_i                their gradients, against it
+    S_{m+1} = exp(G_C) S_m + sum_i exp(G_C - G_i) k_i^T v_i           states, in the direction of time
+    D_m = exp(G_C) D_{m+1} + scale sum_i exp(G_i) q_i^T do_i          their gradients, against it
 
-So one kernel makes both: x is k or q, y is v or do, and the weights count from the chunk's end or its start.
+A chunk reads the state before it, S_m, and is told by the gradient of the state after it, D_{m+1}: what is
+kept of either walk is what a chunk begins with. One kernel makes both: x is k or q, y is v or do, and the
+weights count from the chunk's end or its start.
 
 A single sequence has few heads and many chunks, too few programs for a GPU. So the chunks are cut into N
 segments that run side by side. That takes two more steps before: each segment's own contribution, from an
@@ -19,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.door import decay_dtype, multiprocessors, precision, state_dtype
+from linattn_kernels.door import decay_dtype, multiprocessors, precision, state_dtype, wide_dtype
 from linattn_kernels.tiles import (
     CHANNEL,
     HEAD,
@@ -32,7 +34,7 @@ from linattn_kernels.tiles import (
     sums_of_decays,
 )
 
-FEWEST = 4  # chunks that a segment has at least
+FEWEST = 4  # chunks in a segment, but for the last
 
 
 class Launch(NamedTuple):
@@ -106,7 +108,7 @@ def states_cut(x: Tensor, y: Tensor, chunk_size: int) -> Cut:
 def walk_kernel(
     x,  # [B, T, H, K]
     y,  # [B, T, H, V]
-    g,
+    g,  # as in ``Decay``
     starts,  # [B H, N, K, V], or nothing for an empty state
     states,  # [B H, M, K, V]: what each chunk starts with, in the direction of the walk
     ends,  # [B H, N, K, V], or [B H, 1, K, V] of the last segment alone
@@ -257,8 +259,7 @@ def states_of_chunks(
     B, _, H, K = x.shape
     V = y.shape[-1]
     starts = starts_of_segments(x, y, decay, start, c, factor, backward)
-    dtype = x.dtype if x.dtype == torch.bfloat16 else torch.float32
-    states = x.new_empty(B, H, c.M, K, V, dtype=dtype)
+    states = x.new_empty(B, H, c.M, K, V, dtype=wide_dtype(x))
     end = x.new_empty(B, H, K, V, dtype=torch.float32)
     _walk(x, y, decay, starts, states, end, end, c, factor, backward, store=True)
     return states, end

@@ -75,16 +75,17 @@ def step_linear_attention(
 ) -> LinearResult:
     """``linattn_ref.ops.step_linear_attention`` on a GPU: same arguments, same result.
 
-    The state that is given is updated in place and returned; who needs the old one clones it first. Where a
+    The state that is given is updated in place and returned; who needs the old one clones it first. (An
+    expanded state, whose numbers share memory, is left alone.) Where a
     gradient is wanted nothing is overwritten: the step is then the chunk form of one token.
     """
     check_one_token(q)
+    check_qkv(q, k, v)
     wanted = [x for x in (q, k, v, log_decay, state) if isinstance(x, Tensor) and x.requires_grad]
     if wanted and torch.is_grad_enabled():
         if state is not None:
             check_state(state, q, v, "state")
         return chunk_linear_attention(q, k, v, log_decay, scale=scale, initial_state=state, chunk_size=16)
-    check_qkv(q, k, v)
     check_kernel(OP, q)
     log_decay = decays_of(log_decay, q)
     if state is None:
@@ -94,4 +95,6 @@ def step_linear_attention(
     o = linear_step(
         q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, scale_or_default(scale, q.shape[-1])
     )
-    return LinearResult(o, state if state is given else given.copy_(state))
+    if state is not given and 0 not in given.stride():
+        state = given.copy_(state)
+    return LinearResult(o, state)

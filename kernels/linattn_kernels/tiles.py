@@ -55,12 +55,19 @@ def square(row, column, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr):
 
 
 @triton.jit
+def bounded(g):
+    """Log decays as low as any difference is seen: exp(-100) is 0, and sums of them keep their digits."""
+    return tl.maximum(g, -100.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def sums_of_decays(g, first, T, H, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.constexpr):
     """[C]: G_i = g_first + ... + g_{first + i}, in the dtype ``WIDE``; g is HEAD or TOKEN."""
     i = tl.arange(0, C)
     if KIND == HEAD:
-        return tl.minimum(i + 1, T - first).to(WIDE) * tl.load(g).to(WIDE)
-    return tl.cumsum(tl.load(g + tl.cast(first + i, tl.int64) * H, mask=first + i < T, other=0.0).to(WIDE), 0)
+        return tl.minimum(i + 1, T - first).to(WIDE) * bounded(tl.load(g)).to(WIDE)
+    gs = tl.load(g + tl.cast(first + i, tl.int64) * H, mask=first + i < T, other=0.0)  # [C]
+    return tl.cumsum(bounded(gs).to(WIDE), 0)
 
 
 @triton.jit

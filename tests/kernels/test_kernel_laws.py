@@ -15,6 +15,8 @@ from ladder import OPS, Call, Run, call_of, inputs_of, run, upstream_of
 from ladder_cases import Case, Tensors
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from linattn_ref.ops import chunk_linear_attention
+
 every_example = pytest.mark.parametrize("case", examples(T=20), ids=str)
 every_op = pytest.mark.parametrize("op", KERNEL_OPS)
 
@@ -87,6 +89,32 @@ def test_large_numbers_in_half_precision_do_not_overflow(op: str) -> None:
     output, state = KERNELS[op].function(**OPS[op].arguments(case, x))
     assert output.isfinite().all()
     assert all(y.isfinite().all() for y in OPS[op].state(state).values())
+
+
+def test_scores_beyond_float16_do_not_overflow() -> None:
+    """Scores of 80,000 and values near 0.01: an output of 800."""
+    for decay in (None, "token", "channel"):
+        case = example("linear_attention", decay, T=5, dtype=torch.float16, start=False, scale=1.0)
+        x = inputs_of(case)
+        x |= {"q": 70 + 0 * x["q"], "k": 70 + 0 * x["k"], "v": 0.01 + 0 * x["v"]}
+        output, _ = KERNELS[case.op].function(**x, scale=1.0)
+        want, _ = chunk_linear_attention(**{name: y.double() for name, y in x.items()}, scale=1.0)
+        assert_close("output", output, want, 1e-2)
+
+
+@pytest.mark.parametrize("depth", [-1e3, -1e6])
+@pytest.mark.parametrize("decay", ["token", "channel"])
+def test_a_reset_among_mild_decays_drowns_nothing(decay: str, depth: float) -> None:
+    """A sum of log decays with -1e6 in it has no digits left for the others."""
+    case = example("linear_attention", decay, T=60, dtype=torch.float16, chunk_size=64)
+    x = inputs_of(case)
+    g = torch.full_like(x["log_decay"], -0.1)
+    g[:, 20] = depth
+    x = {**x, "log_decay": g}
+    output, state = KERNELS[case.op].function(**x)
+    want = chunk_linear_attention(**{name: y.double() for name, y in x.items()})
+    assert_close("output", output, want.output, 2e-3)
+    assert_close("state", state, want.state, 2e-3)
 
 
 # --- gradients that are wanted, and those that are not -----------------------------------------------------

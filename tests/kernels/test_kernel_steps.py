@@ -102,6 +102,28 @@ def test_step_leaves_the_given_state_alone_where_a_gradient_is_wanted(decay: str
     assert torch.equal(x["state"], before)
 
 
+def test_step_leaves_an_expanded_state_alone() -> None:
+    """Its numbers share memory, so none of them can be updated."""
+    case = example("linear_attention", "token", T=1, B=2)
+    x = one_token(case)
+    x["state"] = x["state"][:1].expand_as(x["state"])
+    before = x["state"].clone()
+    with torch.no_grad():
+        got, want = (package.step_linear_attention(**x) for package in (linattn_kernels, linattn_ref.ops))
+    assert_close("state", got.state, want.state, 1e-6)
+    assert_close("state given", x["state"], before, 0.0)
+
+
+def test_cache_made_in_inference_mode_is_copied_outside_of_it() -> None:
+    x = one_token(example("softmax_attention", T=1))
+    with torch.inference_mode():
+        cache = linattn_kernels.step_softmax_attention(**x).state
+    with torch.no_grad():
+        output, grown = linattn_kernels.step_softmax_attention(**{**x, "state": cache})
+    assert output.isfinite().all()
+    assert grown.k.shape[1] == cache.k.shape[1] + 1
+
+
 def test_step_without_state_starts_from_zeros() -> None:
     x = one_token(example("linear_attention", "head", T=1))
     zeros = torch.zeros_like(x["state"])
