@@ -4,6 +4,7 @@ A kernel takes float32, bfloat16 or float16 on an NVIDIA GPU of compute capabili
 ``WIDTHS`` (linear attention: any V) and a chunk size in ``CHUNKS``. For anything else it raises, and
 says what to call instead: nothing falls back to another path in silence. Values (a log decay above 0, NaN)
 are looked at on the CPU alone, since a look would make the GPU wait; ``LINATTN_CHECK_VALUES=1`` asks for it.
+Tiles are sized for Hopper: with less shared memory, Triton may refuse the widest ones as out of resources.
 
 Without a GPU the kernels run in Triton's interpreter, for tests: set ``TRITON_INTERPRET=1`` before the first
 import of Triton. bfloat16 is refused there, because the interpreter computes it wrongly.
@@ -27,14 +28,14 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 WIDTHS = (16, 32, 64, 128)  # of K and V: a tile is a power of two, and a matrix unit takes 16 at least
 CHUNKS = (16, 32, 64)  # of linear attention, which has no room for more beside its states
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+HERE = tuple(dtype for dtype in DTYPES if not (INTERPRETED and dtype == torch.bfloat16))
 
 
 def check_kernel(op: str, q: Tensor, v: Tensor | None = None) -> None:
     """Raise unless the kernel of ``op`` runs on this hardware, with this dtype and these widths (v: any)."""
     instead = f"linattn_ref.ops.{op} takes any other"
-    dtypes = tuple(x for x in DTYPES if x != torch.bfloat16) if INTERPRETED else DTYPES
-    names = ", ".join(str(x) for x in dtypes)
-    require(q.dtype in dtypes, "q", str(q.dtype), f"one of {names}; {instead}")
+    names = ", ".join(str(x) for x in HERE)
+    require(q.dtype in HERE, "q", str(q.dtype), f"one of {names}; {instead}")
     for name, x in (("q", q), ("v", v)):
         if x is not None:
             width = int(x.shape[-1])

@@ -2,24 +2,20 @@
 
 from typing import Any
 
-import torch
-
 from linattn_kernels.chunk import chunk_linear_attention
-from linattn_kernels.door import CHUNKS, DTYPES, INTERPRETED, WIDTHS
+from linattn_kernels.door import CHUNKS, HERE, WIDTHS
 from linattn_kernels.softmax import TILES, chunk_softmax_attention
 from linattn_ref.ops.forms import Form
 
 
 def supports_linear(case: Any) -> bool:
     """K, chunk sizes and dtypes that the kernels of linear attention take; any V."""
-    dtypes = set(DTYPES) - ({torch.bfloat16} if INTERPRETED else set())
-    return case.K in WIDTHS and case.chunk_size in CHUNKS and case.dtype in dtypes
+    return case.K in WIDTHS and case.chunk_size in CHUNKS and case.dtype in HERE
 
 
 def supports_softmax(case: Any) -> bool:
     """The same, but larger tiles too, and no other V."""
-    dtypes = set(DTYPES) - ({torch.bfloat16} if INTERPRETED else set())
-    return {case.K, case.V} <= set(WIDTHS) and case.chunk_size in TILES and case.dtype in dtypes
+    return {case.K, case.V} <= set(WIDTHS) and case.chunk_size in TILES and case.dtype in HERE
 
 
 FORMS: tuple[Form, ...] = (

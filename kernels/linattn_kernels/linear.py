@@ -39,6 +39,7 @@ from linattn_kernels.tiles import (
     described,
     exp,
     head_of,
+    kind_of,
     last_of,
     load_tile,
     square,
@@ -113,7 +114,7 @@ def forward(
     launch = FORWARD if max(K, V) > 64 else FORWARD_SMALL
     BV = min(V, launch.columns)
     c = cut(T, tile_of(chunk_size, K, V), B * H * (V // BV), launch, q)
-    decay = decay_of(g)
+    decay = Decay(g, kind_of(g))
     starts = starts_of_segments(k, v, decay, start, c)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
@@ -238,7 +239,7 @@ def backward(
     V = v.shape[-1]
     launch = BACKWARD_WITH_DG if needs_dg else BACKWARD
     BK, BV = min(K, launch.columns), min(V, launch.columns)
-    decay = decay_of(g)
+    decay = Decay(g, kind_of(g))
     c = states_cut(q, v, tile_of(chunk_size, K, V))
     states, _ = states_of_chunks(k, v, decay, start, c)
     dstates, dstart = states_of_chunks(q, do, decay, dend, c, factor=scale, backward=True)
@@ -260,8 +261,3 @@ def backward(
 def tile_of(chunk_size: int, K: int, V: int) -> int:
     """Tokens of a tile. Products of 64 rows and 32 columns went wrong on an H200 (NOTES.md)."""
     return chunk_size if min(K, V) >= 64 else min(chunk_size, 32)
-
-
-def decay_of(g: Tensor | None) -> Decay:
-    """The kind of a log decay by its shape."""
-    return Decay(g, (NONE if g is None else HEAD if g.ndim == 1 else TOKEN).value)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from linattn_kernels.chunk import chunk_linear_attention
 from linattn_kernels.door import check_kernel, decays_of, on_device_of_q
-from linattn_kernels.tiles import CHANNEL, HEAD, NONE, TOKEN, exp
+from linattn_kernels.tiles import CHANNEL, HEAD, TOKEN, exp, kind_of
 from linattn_ref.ops.inputs import LinearResult, check_one_token, check_qkv, check_state, scale_or_default
 
 OP = "step_linear_attention"
@@ -54,8 +54,9 @@ def linear_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, state: Tensor
     V = v.shape[-1]
     BV = 16  # a warp reads rows of 64 bytes and many programs share the work
     o = torch.empty_like(v)
-    kind = (NONE if g is None else {1: HEAD, 3: TOKEN, 4: CHANNEL}[g.ndim]).value
-    step_kernel[(B * H, triton.cdiv(V, BV))](q, k, v, o, g, state, scale, H, K, V, BV, kind, num_warps=4)
+    step_kernel[(B * H, triton.cdiv(V, BV))](
+        q, k, v, o, g, state, scale, H, K, V, BV, kind_of(g), num_warps=4
+    )
     return o
 
 

@@ -14,6 +14,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 NONE, HEAD, TOKEN, CHANNEL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
+def kind_of(g: Tensor | None) -> int:
+    """What a log decay is, by its shape."""
+    return (NONE if g is None else {1: HEAD, 3: TOKEN, 4: CHANNEL}[g.ndim]).value
+
+
 def described(x: Tensor, C: int, W: int) -> TensorDescriptor:
     """x ``[B, T, H, W']`` for a kernel that loads ``[C, W]`` of a head at a time, without pointers.
 
