@@ -11,8 +11,9 @@ and all else, log decays above all, by the eps of float32, for it is never round
 only enter scores, which stay in float32: what a kernel rounds are the weights, and that is like rounding v.
 Its backward reads the output again, rounded (as FlashAttention's does), so that counts as a move as well.
 
-HALF_BACKWARD = 2: on an H200 chunk kernels used at most 1.5 of it, at any size and decay.
-gradient of scores, the product's second factor, the result.
+HALF_BACKWARD = 2: the longest way to a number has four roundings (a score or a weighted key, a state or a
+gradient of scores, the product's second factor, the result), which seldom all have one sign. How much of the
+bound is used stands in the report of ``make test-gpu``.
 """
 
 import functools
