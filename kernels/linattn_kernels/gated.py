@@ -26,13 +26,25 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
+from linattn_kernels.launches import Launch, Launches, cut, tile_of
 from linattn_kernels.pairs import apart, from_inside, is_odd, mild_level, to_middle, together, weighted
-from linattn_kernels.states import Launch, by_dtype, cut, starts_of_segments, states_cut, states_of_chunks
-from linattn_kernels.tiles import bounded, described, exp, head_of, last_row, load_tile, square, store_tile
+from linattn_kernels.states import starts_of_segments, states_cut, states_of_chunks
+from linattn_kernels.tiles import (
+    bounded,
+    described,
+    exp,
+    first_state,
+    head_of,
+    last_row,
+    load_tile,
+    square,
+    store_tile,
+)
 
-FORWARD, FORWARD_FULL = Launch(128, 4, 2), Launch(64, 4, 1)
-BACKWARD_V, BACKWARD_V_FULL = Launch(128, 4, 1), Launch(32, 4, 1)
-BACKWARD, HARD_BACKWARD = Launch(32, 4, 1), Launch(32, 4, 1)
+FORWARD = Launches(half=Launch(128, 4, 2), full=Launch(16, 8, 1))
+BACKWARD_V = Launches(half=Launch(128, 4, 1), full=Launch(16, 8, 1))
+BACKWARD = Launches(half=Launch(32, 4, 1, registers=168), full=Launch(32, 8, 1))
+HARD_BACKWARD = Launches(half=Launch(32, 4, 1), full=Launch(32, 8, 1))
 
 # --- forward ----------------------------------------------------------------------------------------------
 
@@ -55,9 +67,7 @@ def forward_kernel(
     b, h = bh // H, bh % H
     whole = head_of(whole, b, h, M, H, K) + tl.arange(0, K)
     block = square(0, column, V, K, BV)
-    S = tl.zeros([K, BV], tl.float32)
-    if HAS_START:
-        S += tl.load(starts + (bh.to(tl.int64) * N + segment) * K * V + block)
+    S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
     for m in range(segment * PER, min(segment * PER + PER, M)):
         A = scores.load([b, m * C, h * C]).reshape(C, C)
         qs = q.load([b, m * C, h * K]).reshape(C, K)
@@ -78,9 +88,9 @@ def forward(
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    launch = by_dtype(q, FORWARD, FORWARD_FULL)
+    launch = FORWARD.of(q, v)
     BV = min(V, launch.columns)
-    c = cut(T, chunk_size, B * H * (V // BV), launch, q)
+    c = cut(T, tile_of(q, v, chunk_size, full=16), B * H * (V // BV), launch, q)
     w = weighted(q, k, g, scale, c)
     starts = starts_of_segments(w.to_future, v, w.decay, start, c)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
@@ -231,7 +241,7 @@ def backward(
     """Gradients of q, k, v, g (float32) and of the start state, for those of output and last state."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    c = states_cut(q, v, chunk_size)
+    c = states_cut(q, v, tile_of(q, v, chunk_size, full=32))
     w = weighted(q, k, g, scale, c)
     states, _ = states_of_chunks(w.to_future, v, w.decay, start, c)
     dstates, dstart = states_of_chunks(w.from_past, do, w.decay, dend, c, backward=True)
@@ -239,15 +249,16 @@ def backward(
     dg = torch.empty_like(q, dtype=torch.float32)
     dscores = torch.empty_like(w.scores)
     types = state_dtype(q), precision(q)
-    launch = by_dtype(q, BACKWARD_V, BACKWARD_V_FULL)
+    launch = BACKWARD_V.of(q, v)
     BV = min(V, launch.columns)
     backward_v_kernel[(c.M * B * H,)](
         w.scores, w.to_future, v, do, dstates, dv, dscores, scale, T, H, c.M, K, V, BV, c.C, *types,
         **launch.options,
     )  # fmt: skip
-    BK, BV = min(K, BACKWARD.columns), min(V, BACKWARD.columns)
+    launches = BACKWARD.of(q, v), HARD_BACKWARD.of(q, v)  # of the same columns
+    BK, BV = min(K, launches[0].columns), min(V, launches[0].columns)
     hard = q.new_empty(c.M * B * H * (K // BK), dtype=torch.int8)
-    for launch, is_hard in ((BACKWARD, False), (HARD_BACKWARD, True)):
+    for launch, is_hard in zip(launches, (False, True), strict=True):
         backward_kernel[(c.M * B * H * (K // BK),)](
             q, k, g, v, do, dscores, states, dstates, dq, dk, dg, hard, scale, T, H, c.M, K, V, BK, BV, c.C,
             c.C.bit_length() - 1, is_hard, types[0], decay_dtype(q), mildness(q), types[1], **launch.options,

@@ -27,8 +27,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from linattn_kernels.decays import decays_of_head, summed, sums_of_decays
 from linattn_kernels.door import decay_dtype, precision, state_dtype
-from linattn_kernels.states import Decay, Launch, cut, starts_of_segments, states_cut, states_of_chunks
+from linattn_kernels.launches import Launch, Launches, cut, tile_of
+from linattn_kernels.states import starts_of_segments, states_cut, states_of_chunks
 from linattn_kernels.tiles import (
     HEAD,
     NONE,
@@ -38,18 +40,20 @@ from linattn_kernels.tiles import (
     decay_between,
     described,
     exp,
+    first_state,
     head_of,
-    kind_of,
-    last_of,
     load_tile,
     square,
     store_tile,
-    sums_of_decays,
 )
 
-FORWARD = Launch(64, 4, 2, resident=2)
-FORWARD_SMALL = Launch(64, 4, 3, resident=2)  # K, V <= 64
-BACKWARD, BACKWARD_WITH_DG = Launch(64, 4, 2), Launch(64, 8, 1, registers=128)
+FORWARD = Launches(
+    half=Launch(64, 4, 2, resident=2), full=Launch(16, 8, 1), small=Launch(64, 4, 3, resident=2)
+)
+BACKWARD = Launches(half=Launch(64, 4, 3), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168))
+BACKWARD_WITH_DG = Launches(
+    half=Launch(64, 8, 1, registers=128), full=Launch(32, 8, 1), small=Launch(64, 4, 2)
+)
 
 # --- forward ----------------------------------------------------------------------------------------------
 
@@ -58,7 +62,7 @@ BACKWARD, BACKWARD_WITH_DG = Launch(64, 4, 2), Launch(64, 8, 1, registers=128)
 def forward_kernel(
     q, k,  # described [B, T, H, K]
     v, o,  # described [B, T, H, V]
-    g,  # [H] or [B, T, H]
+    g,  # [H], or sums [B, H, M, C]
     starts,  # [B H, N, K, V], or nothing for empty states
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
@@ -70,17 +74,14 @@ def forward_kernel(
     bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
     column = tl.program_id(0) % (V // BV) * BV
     b, h = bh // H, bh % H
+    if KIND != NONE:
+        g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
-        g += h
         between = (
             decay_between(tl.arange(0, C).to(WIDE) * bounded(tl.load(g)).to(WIDE), C) * scale
         )  # [C, C], in all chunks
-    if KIND == TOKEN:
-        g += b.to(tl.int64) * T * H + h
     block = square(0, column, V, K, BV)
-    S = tl.zeros([K, BV], tl.float32)
-    if HAS_START:
-        S += tl.load(starts + (bh.to(tl.int64) * N + segment) * K * V + block)
+    S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
     for m in range(segment * PER, min(segment * PER + PER, M)):
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
@@ -91,8 +92,7 @@ def forward_kernel(
             A = causal(A * scale, C)
             os = past + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
         else:
-            G = sums_of_decays(g, m * C, T, H, KIND, C, WIDE)  # [C]
-            whole = last_of(G, C)
+            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
             if KIND == TOKEN:
                 between = decay_between(G, C) * scale
             A *= between
@@ -111,15 +111,15 @@ def forward(
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    launch = FORWARD if max(K, V) > 64 else FORWARD_SMALL
+    launch = FORWARD.of(q, v)
     BV = min(V, launch.columns)
-    c = cut(T, tile_of(chunk_size, K, V), B * H * (V // BV), launch, q)
-    decay = Decay(g, kind_of(g))
+    c = cut(T, tile_of(q, v, chunk_size, full=16), B * H * (V // BV), launch, q)
+    decay = summed(g, q, c.C)
     starts = starts_of_segments(k, v, decay, start, c)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV), (o, BV))),
-        g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, starts is not None,
+        decay.g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, starts is not None,
         state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
@@ -132,7 +132,7 @@ def forward(
 def backward_kernel(
     q, k,  # [B, T, H, K]
     v, do,  # [B, T, H, V]
-    g,  # [H] or [B, T, H]
+    g,  # [H], or sums [B, H, M, C]
     states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
     dq, dk,  # [B, T, H, K], written
     dv,  # [B, T, H, V], written
@@ -164,8 +164,8 @@ def backward_kernel(
     if KIND == NONE:
         A, B = causal(A * scale, C), causal(B * scale, C)
     else:
-        g = g + h if KIND == HEAD else g + b.to(tl.int64) * T * H + h
-        G = sums_of_decays(g, m * C, T, H, KIND, C, WIDE)  # [C]
+        g = decays_of_head(g, bh, h, M, KIND, C)
+        G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
         between = decay_between(G, C) * scale
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
@@ -173,7 +173,7 @@ def backward_kernel(
             rises, leaves = tl.sum(pairs, 1) - tl.sum(pairs, 0), tl.zeros([C], tl.float32)
             through = tl.zeros([BK], tl.float32)
         A, B = A * between, B * between
-        from_past, to_future = exp(G) * scale, exp(last_of(G, C) - G)  # [C]
+        from_past, to_future = exp(G) * scale, exp(whole - G)  # [C]
     A, B = A.to(STATE), B.to(STATE)
 
     # 2. queries and keys
@@ -204,7 +204,7 @@ def backward_kernel(
         store_tile(dk, dks, m * C, T, H * K, row, C, BK)
     if NEEDS_DG:
         dgs = tl.cumsum(rises, 0, reverse=True) + (tl.cumsum(leaves, 0) - leaves)
-        dgs += exp(last_of(G, C)) * tl.sum(through, 0)
+        dgs += exp(whole) * tl.sum(through, 0)
         t = m * C + tl.arange(0, C)
         tl.store(dg + (b.to(tl.int64) * T + t) * H + h, dgs, mask=t < T)
 
@@ -237,27 +237,19 @@ def backward(
     """Gradients of q, k, v, g (float32, or None) and the start state, for those of output and last state."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    launch = BACKWARD_WITH_DG if needs_dg else BACKWARD
+    launch = (BACKWARD_WITH_DG if needs_dg else BACKWARD).of(q, v)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
-    decay = Decay(g, kind_of(g))
-    c = states_cut(q, v, tile_of(chunk_size, K, V))
+    c = states_cut(q, v, tile_of(q, v, chunk_size, full=32))
+    decay = summed(g, q, c.C)
     states, _ = states_of_chunks(k, v, decay, start, c)
     dstates, dstart = states_of_chunks(q, do, decay, dend, c, factor=scale, backward=True)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg = q.new_empty(B, T, H, dtype=torch.float32) if needs_dg else None
     backward_kernel[(c.M * B * H,)](
-        q, k, v, do, g, states, dstates, dq, dk, dv, dg, scale, T, H, c.M,
+        q, k, v, do, decay.g, states, dstates, dq, dk, dv, dg, scale, T, H, c.M,
         K, V, BK, BV, c.C, decay.kind, needs_dg,
         state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     if dg is not None and decay.kind == HEAD:
         dg = dg.sum((0, 1))
     return dq, dk, dv, dg, dstart
-
-
-# --- what launchers share ---------------------------------------------------------------------------------
-
-
-def tile_of(chunk_size: int, K: int, V: int) -> int:
-    """Tokens of a tile. Products of 64 rows and 32 columns went wrong on an H200 (NOTES.md)."""
-    return chunk_size if min(K, V) >= 64 else min(chunk_size, 32)

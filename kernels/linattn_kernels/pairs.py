@@ -27,11 +27,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from linattn_kernels.decays import Decay
 from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype, wide_dtype
-from linattn_kernels.states import Cut, Decay, Launch
+from linattn_kernels.launches import Cut, Launch, Launches
 from linattn_kernels.tiles import CHANNEL, bounded, causal, exp, head_of, last_row, load_tile, store_tile
 
-SCORES, HARD_SCORES = Launch(32, 4, 1, registers=128), Launch(32, 4, 1)
+SCORES = Launches(half=Launch(32, 4, 1, registers=128), full=Launch(32, 8, 1))
+HARD_SCORES = Launches(half=Launch(32, 4, 1), full=Launch(32, 8, 1))
 
 # --- pairs of tokens, level by level ----------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ def scores_kernel(
             store_tile(from_past, scale * qs * exp(G), m * C, T, H * K, channel, C, BK)
             store_tile(to_future, Xk, m * C, T, H * K, channel, C, BK)
             tl.store(whole + channel + tl.arange(0, BK), end.to(tl.float32))
-            steepest = tl.maximum(steepest, tl.max(-end, 0))
+            steepest = tl.maximum(steepest, tl.max(-end, 0).to(tl.float32))
     if not HARD:
         tl.store(hard + tl.program_id(0), (steepest > MILD).to(tl.int8))
     A = causal(A, C) * scale
@@ -155,7 +157,7 @@ def weighted(q: Tensor, k: Tensor, g: Tensor, scale: float, c: Cut) -> Weighted:
     from_past, to_future = torch.empty_like(q), torch.empty_like(k)
     whole = q.new_empty(B, c.M, H, K, dtype=torch.float32)
     hard = q.new_empty(c.M * B * H, dtype=torch.int8)
-    for launch, is_hard in ((SCORES, False), (HARD_SCORES, True)):
+    for launch, is_hard in ((SCORES.of(q, k), False), (HARD_SCORES.of(q, k), True)):
         scores_kernel[(c.M * B * H,)](
             q, k, g, scores, from_past, to_future, whole, hard, scale, T, H, c.M,
             K, min(K, launch.columns), c.C, c.C.bit_length() - 1, is_hard,

@@ -150,6 +150,14 @@ def dq_kernel(
 
 
 @triton.jit
+def added(total, a, b, PRECISION: tl.constexpr):
+    """total + a b. In float32 the product is made first: T numbers, each rounded into the total, add up."""
+    if a.dtype == tl.float32:
+        return tl.fma(tl.dot(a, b, input_precision=PRECISION), 1.0, total)  # a plus would be fused again
+    return total + tl.dot(a, b, input_precision=PRECISION)
+
+
+@triton.jit
 def dkdv_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, do,  # [B, L, H, V], [B, T, H, V]
@@ -181,10 +189,10 @@ def dkdv_kernel(
             deltas = tl.load(delta + at, mask=t < T, other=0.0)[None, :]  # [1, Q]
             queries = (L - T + t)[None, :]
             weights = tl.exp2(scores_of(ks, qs, queries, keys, factor, HIDES, PRECISION) - lses)  # [C, Q]
-            dvs += tl.dot(weights.to(dos.dtype), dos, input_precision=PRECISION)
+            dvs = added(dvs, weights.to(dos.dtype), dos, PRECISION)
             dweights = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)
             dscores = weights * (dweights - deltas)
-            dks += tl.dot(dscores.to(qs.dtype), qs, input_precision=PRECISION)
+            dks = added(dks, dscores.to(qs.dtype), qs, PRECISION)
     store_tile(dk, dks * scale, j, L, H * K, 0, C, K)
     store_tile(dv, dvs, j, L, H * V, 0, C, V)
 

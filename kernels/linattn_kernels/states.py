@@ -14,91 +14,33 @@ segments that run side by side. That takes two more steps before: each segment's
 empty state, and then the N states that the segments start with, by the same recurrence with a segment a step.
 """
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.door import decay_dtype, multiprocessors, precision, state_dtype, wide_dtype
+from linattn_kernels.decays import Decay, decays_of_head, sums_of_decays
+from linattn_kernels.door import decay_dtype, precision, state_dtype, wide_dtype
+from linattn_kernels.launches import Cut, Launch, Launches, cut
 from linattn_kernels.tiles import (
     CHANNEL,
-    HEAD,
     NONE,
     exp,
+    first_state,
     head_of,
-    last_of,
     load_tile,
     square,
-    sums_of_decays,
 )
 
-FEWEST = 4  # chunks in a segment, but for the last
+WALK = Launches(half=Launch(64, 4, 2, resident=4), full=Launch(32, 4, 1, resident=4))
 
 
-class Launch(NamedTuple):
-    """How a kernel is launched; measured, see NOTES.md.
-
-    Columns of a tile at most, warps of a program, stages of the pipeline that loads ahead, programs that a
-    multiprocessor holds at a time, and registers of a thread at most (None leaves that to the compiler).
-    """
-
-    columns: int
-    warps: int
-    stages: int
-    resident: int = 1
-    registers: int | None = None
-
-    @property
-    def options(self) -> dict[str, int | None]:
-        """What Triton takes."""
-        options = {"num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers}
-        return {name: n for name, n in options.items() if n is not None}
-
-
-WALK = Launch(64, 4, 2, resident=4)
-
-
-def by_dtype(x: Tensor, half: Launch, full: Launch) -> Launch:
-    """Float32 takes twice the memory, and no matrix unit is exact."""
-    return full if x.dtype == torch.float32 else half
-
-
-class Decay(NamedTuple):
-    """Log decays as kernels take them.
-
-    ``g`` is ``[H]``, ``[B, T, H]``, or None. For decays per channel, whose weights are already in x, it is
-    their sums over each chunk, ``[B, M, H, K]``.
-    """
-
-    g: Tensor | None
-    kind: int
-
-
-class Cut(NamedTuple):
-    """M chunks of C tokens in N segments of ``per`` chunks."""
-
-    C: int
-    M: int
-    N: int
-    per: int
-
-
-def cut(T: int, chunk_size: int, programs: int, launch: Launch, x: Tensor) -> Cut:
-    """As many segments as fill the GPU, if one segment is ``programs`` programs."""
-    C = min(chunk_size, max(16, triton.next_power_of_2(T)))
-    M = triton.cdiv(T, C)
-    wanted = launch.resident * multiprocessors(x) // programs
-    per = triton.cdiv(M, max(1, min(wanted, M // FEWEST)))
-    return Cut(C, M, triton.cdiv(M, per), per)
-
-
-def states_cut(x: Tensor, y: Tensor, chunk_size: int) -> Cut:
-    """Chunks and segments for walks that keep their states: programs are blocks of 64 x 64."""
-    B, T, H, K = x.shape
-    blocks = (K // min(K, WALK.columns)) * (y.shape[-1] // min(y.shape[-1], WALK.columns))
-    return cut(T, chunk_size, B * H * blocks, WALK, x)
+def states_cut(x: Tensor, y: Tensor, C: int) -> Cut:
+    """Chunks and segments for walks that keep their states: a program has a block of them."""
+    (B, T, H, K), V = x.shape, y.shape[-1]
+    launch = WALK.of(x, y)
+    blocks = (K // min(K, launch.columns)) * (V // min(V, launch.columns))
+    return cut(T, C, B * H * blocks, launch, x)
 
 
 # --- the kernels ------------------------------------------------------------------------------------------
@@ -144,12 +86,10 @@ def walk_kernel(
         g = head_of(g, b, h, M, H, K) + row + tl.arange(0, BK)
         span = tl.zeros([BK], tl.float32)
     elif KIND != NONE:
-        g = g + h if KIND == HEAD else g + b.to(tl.int64) * T * H + h
+        g = decays_of_head(g, bh, h, M, KIND, C)
         span = tl.zeros([1], tl.float32)
     block = square(row, column, V, BK, BV)
-    S = tl.zeros([BK, BV], tl.float32)
-    if HAS_START:
-        S += tl.load(starts + (bh.to(tl.int64) * N + segment) * K * V + block)
+    S = first_state(starts, bh * N + segment, row, column, K, V, BK, BV, HAS_START)
     states += bh.to(tl.int64) * M * K * V
     begin, end = segment * PER, min(segment * PER + PER, M)
     for n in range(begin, end):
@@ -163,8 +103,7 @@ def walk_kernel(
             S *= exp(whole)[:, None]
             span += whole
         elif KIND != NONE:
-            G = sums_of_decays(g, m * C, T, H, KIND, C, WIDE)  # [C]
-            whole = last_of(G, C)
+            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
             ys = (ys * exp(G if BACKWARD else whole - G)[:, None]).to(ys.dtype)
             S *= exp(whole)
             span += whole.to(tl.float32)
@@ -198,9 +137,7 @@ def between_segments_kernel(
     """The recurrence again, with a segment a step."""
     bh, row = tl.program_id(0).to(tl.int64), tl.program_id(1) * BK
     block = square(row, 0, V, BK, V)
-    S = tl.zeros([BK, V], tl.float32)
-    if HAS_START:
-        S += tl.load(start + bh * K * V + block)
+    S = first_state(start, bh, row, 0, K, V, BK, V, HAS_START)
     for n in range(N):
         at = bh * N + (N - 1 - n if BACKWARD else n)
         tl.store(starts + at * K * V + block, S)
@@ -280,9 +217,10 @@ def _walk(
 ) -> None:
     B, T, H, K = x.shape
     V = y.shape[-1]
-    BK, BV = min(K, WALK.columns), min(V, WALK.columns)
+    launch = WALK.of(x, y)
+    BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
         x, y, decay.g, starts, states, ends, spans, factor, T, H, c.M, c.N, c.per,
         K, V, BK, BV, c.C, decay.kind, backward, starts is not None, store,
-        state_dtype(x), decay_dtype(x), precision(x), **WALK.options,
+        state_dtype(x), decay_dtype(x), precision(x), **launch.options,
     )  # fmt: skip

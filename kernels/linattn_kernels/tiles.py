@@ -60,30 +60,27 @@ def square(row, column, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr):
 
 
 @triton.jit
+def first_state(
+    starts, n, row, column, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+    HAS_START: tl.constexpr,
+):  # fmt: skip
+    """[BK, BV]: a block of state n of starts [., K, V], in float32; zeros if there is none."""
+    if HAS_START:
+        S = tl.load(starts + tl.cast(n, tl.int64) * K * V + square(row, column, V, BK, BV))
+    else:
+        S = tl.zeros([BK, BV], tl.float32)
+    return S
+
+
+@triton.jit
 def bounded(g):
     """Log decays as low as any difference is seen: exp(-100) is 0, and sums of them keep their digits."""
     return tl.maximum(g, -100.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def sums_of_decays(g, first, T, H, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.constexpr):
-    """[C]: G_i = g_first + ... + g_{first + i}, in the dtype ``WIDE``; g is HEAD or TOKEN."""
-    i = tl.arange(0, C)
-    if KIND == HEAD:
-        return tl.minimum(i + 1, T - first).to(WIDE) * bounded(tl.load(g)).to(WIDE)
-    gs = tl.load(g + tl.cast(first + i, tl.int64) * H, mask=first + i < T, other=0.0)  # [C]
-    return tl.cumsum(bounded(gs).to(WIDE), 0)
-
-
-@triton.jit
-def last_of(G, C: tl.constexpr):
-    """The sum over the whole chunk."""
-    return tl.sum(tl.where(tl.arange(0, C) == C - 1, G, 0.0), 0)
-
-
-@triton.jit
 def last_row(G, C: tl.constexpr):
-    """The same for every column of G [C, W]."""
+    """[W]: the sum over the whole chunk, of every column of running sums G [C, W]."""
     return tl.sum(tl.where((tl.arange(0, C) == C - 1)[:, None], G, 0.0), 0)
 
 

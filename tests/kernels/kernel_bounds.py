@@ -1,7 +1,7 @@
 """How far a kernel may be from float64.
 
-float32: the ladder's bound, unchanged. Half precision: a matrix unit multiplies tiles of the inputs' dtype,
-so a kernel rounds what it has computed (scores, weighted keys and values, states) once more. So::
+float32: the ladder's bound. Half precision: a matrix unit multiplies tiles of the inputs' dtype, so a kernel
+rounds what it has computed (scores, weighted keys and values, states) once more. So::
 
     bound = HALF_BACKWARD * (sensitivity + eps / 2)        eps of the inputs' dtype
 
@@ -9,7 +9,9 @@ where ``sensitivity`` is how far a result moves, in float64, when every number o
 gradients included, moves by eps / 2 of itself, as if it had been rounded once more to the dtype it came in;
 and all else, log decays above all, by the eps of float32, for it is never rounded. Softmax's queries and keys
 only enter scores, which stay in float32: what a kernel rounds are the weights, and that is like rounding v.
-Its backward reads the output again, rounded (as FlashAttention's does), so that counts as a move as well.
+Its backward reads the output again, rounded (as FlashAttention's does), so that counts as a move as well, on
+a GPU in float32 too: with one key, say, the gradient of q is the difference of do . v and do . o, which are
+equal but not summed in the same order.
 
 HALF_BACKWARD = 2: the longest way to a number has four roundings (a score or a weighted key, a state or a
 gradient of scores, the product's second factor, the result), which seldom all have one sign. How much of the
@@ -61,7 +63,7 @@ def kernel_moves(
 ) -> tuple[Tensors, Tensors, dict[str, float]]:
     """``ladder.moves_of`` with all that a kernel rounds."""
     results, gradients, moves = moves_of(case, call, leaves, upstream, eps_of(case))
-    if case.op == "softmax_attention" and case.dtype in HALF and case.T <= TABLE:
+    if case.op == "softmax_attention" and case.T <= TABLE:
         for name, move in moves_by_the_output(case, leaves, upstream, results["output"]).items():
             size = max(1.0, gradients[name].abs().max().item())
             moves[f"gradient of {name}"] += move / size

@@ -1,0 +1,76 @@
+"""Log decays as the kernels take them: summed within each chunk, G_i = g_first + ... + g_i.
+
+A decay per head needs no memory for that, since G_i is a multiple of it. One per token and head is summed
+once, by a kernel of its own, for all that read it: the forward, the walks and the backward. Its sums lie
+chunk by chunk, so that a kernel which walks through a head reads them in one piece.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from linattn_kernels.door import decay_dtype
+from linattn_kernels.tiles import HEAD, bounded, kind_of
+
+HEADS = 16  # that one program sums
+
+
+class Decay(NamedTuple):
+    """Log decays, and what they are.
+
+    ``g`` is ``[H]``, sums ``[B, H, M, C]`` of one per token and head, or None. For decays per channel, whose
+    weights are already in q and k, it is their sums over each whole chunk, ``[B, M, H, K]``.
+    """
+
+    g: Tensor | None
+    kind: int
+
+
+@triton.jit
+def decays_of_head(g, bh, h, M, KIND: tl.constexpr, C: tl.constexpr):
+    """The first number of a head in g: HEAD or TOKEN."""
+    return g + h if KIND == HEAD else g + bh.to(tl.int64) * M * C
+
+
+@triton.jit
+def sums_of_decays(g, m, T, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.constexpr):
+    """[C]: G_i of chunk m in the dtype ``WIDE``, and the last of them; tokens beyond T forget nothing."""
+    i = tl.arange(0, C)
+    if KIND == HEAD:
+        one = bounded(tl.load(g)).to(WIDE)
+        G, whole = tl.minimum(i + 1, T - m * C).to(WIDE) * one, tl.minimum(C, T - m * C).to(WIDE) * one
+    else:
+        G, whole = tl.load(g + m * C + i), tl.load(g + m * C + C - 1)
+    return G, whole
+
+
+@triton.jit
+def sums_kernel(
+    g,  # [B, T, H]
+    sums,  # [B, H, M, C], written
+    T, H, M, C: tl.constexpr, HEADS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Running sums of one chunk, some heads at a time."""
+    m, b = tl.program_id(0) % M, (tl.program_id(0) // M).to(tl.int64)
+    i, h = tl.arange(0, C)[:, None], tl.program_id(1) * HEADS + tl.arange(0, HEADS)[None, :]
+    t = m * C + i
+    gs = tl.load(g + (b * T + t) * H + h, mask=(t < T) & (h < H), other=0.0)  # [C, HEADS]
+    G = tl.cumsum(bounded(gs).to(WIDE), 0)
+    tl.store(sums + ((b * H + h) * M + m) * C + i, G, mask=h < H)
+
+
+def summed(g: Tensor | None, q: Tensor, C: int) -> Decay:
+    """None, ``[H]`` or ``[B, T, H]``, in float32, for chunks of C tokens of q ``[B, T, H, K]``."""
+    kind = kind_of(g)
+    if g is None or kind == HEAD.value:
+        return Decay(g, kind)
+    B, T, H = g.shape
+    M, WIDE = triton.cdiv(T, C), decay_dtype(q)
+    dtype = torch.float64 if tl.float64 == WIDE else torch.float32
+    sums = g.new_empty(B, H, M, C, dtype=dtype)
+    heads = min(HEADS, triton.next_power_of_2(H))
+    sums_kernel[(B * M, triton.cdiv(H, heads))](g, sums, T, H, M, C, heads, WIDE)
+    return Decay(sums, kind)

@@ -1,0 +1,182 @@
+"""Compile the kernels for Hopper on a machine without a GPU, and look at what the assembler made of them.
+
+Triton's interpreter knows neither the types of a kernel nor the assembler's faults. Both have cost us: a
+loop whose variable changes from float32 to float64 does not compile, and ptxas 12.8, which Triton 3.6 and 3.7
+bring along, makes code that reads a register which nobody wrote (kernels/NOTES.md). ::
+
+    PYTHONPATH=.:kernels python tests/kernels/compiling.py [--all] float32 bfloat16 float16
+
+compiles what calls of every kernel in these dtypes launch, ``--all`` with all pairs of widths, which takes
+half an hour. It prints registers read before anything is written to them, and exits with 1 if there are any.
+"""
+
+import argparse
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+HOPPER = GPUTarget("cuda", 90, 32)
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+Report = Callable[[str, bytes], None]  # takes a kernel's name, and its machine code
+
+
+class NoGPU:
+    """What Triton asks a driver for before it compiles."""
+
+    def get_current_target(self) -> GPUTarget:
+        return HOPPER
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+@contextmanager
+def compiled_only(report: Report) -> Iterator[None]:
+    """Inside, kernels are compiled instead of launched; what they would have written stays as it was."""
+    from linattn_kernels import door, launches, softmax_step
+
+    run, seen = JITFunction.run, set()
+
+    def compile_it(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        kernel = run(self, *args, grid=grid, warmup=True, **options)
+        if kernel.hash not in seen:
+            seen.add(kernel.hash)
+            report(kernel.metadata.name, kernel.asm["cubin"])
+
+    triton.runtime.driver.set_active(NoGPU())
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(JITFunction, "run", compile_it))
+        patches.enter_context(mock.patch.object(door, "_check_device"))
+        for module in (launches, softmax_step):
+            patches.enter_context(mock.patch.object(module, "multiprocessors", return_value=132))
+        yield
+
+
+def instructions(machine_code: bytes) -> list[str]:
+    """Of a kernel, in the order of the code."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(machine_code)
+        file.flush()
+        text = subprocess.run(
+            [TOOLS / "nvdisasm", "-c", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    return re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", text, re.MULTILINE)
+
+
+def never_written(code: list[str]) -> list[str]:
+    """Instructions that read a uniform register which no instruction before them has written."""
+    written: set[int] = set()
+    faulty = []
+    for instruction in code:
+        reads, writes = uniform_registers(instruction)
+        if not reads <= written:
+            faulty.append(instruction)
+        written |= writes
+    return faulty
+
+
+def uniform_registers(instruction: str) -> tuple[set[int], set[int]]:
+    """What an instruction reads and writes of them."""
+    name, _, operands = re.sub(r"^@!?U?P[T0-9]+ ", "", instruction).partition(" ")
+    reads, writes = set(), set()
+    target = re.match(r"(?:U?P[T0-9]+, )*UR(\d+)\b", operands)
+    if target and re.match(r"U|R2UR|S2UR|REDUX|VOTE", name):
+        width = 4 if ".128" in name else 2 if re.search(r"\.64|\.WIDE", name) else 1
+        writes = {int(target[1]) + i for i in range(width)}
+        operands = operands[target.end() :]
+    for before, kind, number in re.findall(r"(R\d+, R\d+, )?(gdesc\[|desc\[)?\bUR(\d+)\b", operands):
+        # a product's two descriptors are four registers; where one factor is in R..., the latter two
+        at = range(2 if before else 0, 4) if kind == "gdesc[" else range(2) if kind else range(1)
+        reads |= {int(number) + i for i in at}
+    return reads, writes
+
+
+# --- the calls --------------------------------------------------------------------------------------------
+
+B, H = 2, 3
+DECAYS = {"none": (64, 64), "head": (128, 128), "token": (16, 64), "channel": (128, 64)}  # and a K, V
+
+
+def linear(K: int, V: int, dtype: torch.dtype, decay: str, T: int, start: bool) -> None:
+    """Forward, backward and step of linear attention."""
+    from linattn_kernels import chunk_linear_attention, step_linear_attention
+
+    shapes = {"none": None, "head": (H,), "token": (B, T, H), "channel": (B, T, H, K)}
+    shape = shapes[decay]
+    q, k, v = (torch.zeros(B, T, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
+    g = None if shape is None else torch.zeros(shape, requires_grad=True)
+    initial = torch.zeros(B, H, K, V, requires_grad=True) if start else None
+    o, state = chunk_linear_attention(q, k, v, g, initial_state=initial)
+    torch.autograd.backward((o, state), (torch.zeros_like(o), torch.zeros_like(state)))
+    with torch.no_grad():
+        one = g if g is None or g.ndim == 1 else g[:, :1]
+        step_linear_attention(q[:, :1], k[:, :1], v[:, :1], one, state=torch.zeros(B, H, K, V))
+
+
+def softmax(K: int, V: int, dtype: torch.dtype, chunk_size: int) -> None:
+    """The same of softmax attention."""
+    from linattn_kernels import chunk_softmax_attention, step_softmax_attention
+
+    q, k, v = (torch.zeros(B, 200, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
+    o, _ = chunk_softmax_attention(q, k, v, chunk_size=chunk_size)
+    o.backward(torch.zeros_like(o))
+    with torch.no_grad():
+        step_softmax_attention(q[:, :1], k[:, :1], v[:, :1])
+
+
+def calls(dtype: torch.dtype, everything: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What to compile, by name. T = 1024 and 1000 differ in what Triton knows of them, and in segments."""
+    if not everything:
+        chosen = DECAYS if dtype == torch.bfloat16 else ("token", "channel")
+        for decay in chosen:
+            K, V = DECAYS[decay]
+            yield f"{decay}, K {K}, V {V}", partial(linear, K, V, dtype, decay, 1000, True)
+        yield "softmax", partial(softmax, 64, 64, dtype, 64)
+        return
+    for K, V in product((128, 64, 32, 16), repeat=2):
+        for decay, (T, start) in product(DECAYS, ((1024, False), (1000, True))):
+            yield f"{decay}, K {K}, V {V}, T {T}", partial(linear, K, V, dtype, decay, T, start)
+        for C in (16, 32, 64, 128):
+            yield f"softmax, K {K}, V {V}, C {C}", partial(softmax, K, V, dtype, C)
+
+
+def main() -> int:
+    parsing = argparse.ArgumentParser(prog="compiling.py")
+    parsing.add_argument("dtypes", nargs="+", choices=("float32", "bfloat16", "float16"))
+    parsing.add_argument("--all", action="store_true", help="all pairs of widths, not a few")
+    args = parsing.parse_args()
+    kernels = faults = 0
+
+    def report(name: str, machine_code: bytes) -> None:
+        nonlocal kernels, faults
+        kernels += 1
+        for instruction in never_written(instructions(machine_code)):
+            faults += 1
+            print(f"{dtype}, {label}: {name} reads what nobody wrote: {instruction}", flush=True)
+
+    with compiled_only(report):
+        for dtype in args.dtypes:
+            for label, call in calls(getattr(torch, dtype), args.all):  # noqa: B007 - report prints it
+                call()
+    print(f"{kernels} kernels, {faults} faults")
+    return 1 if faults or not kernels else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
