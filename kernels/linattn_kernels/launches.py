@@ -58,8 +58,7 @@ class Cut(NamedTuple):
 
 
 def cut(T: int, C: int, programs: int, launch: Launch, x: Tensor) -> Cut:
-    """As many segments as fill the GPU, if one segment is ``programs`` programs."""
-    C = min(C, max(16, triton.next_power_of_2(T)))
+    """T tokens in tiles of C: as many segments as fill the GPU, if one segment is ``programs`` programs."""
     M = triton.cdiv(T, C)
     wanted = launch.resident * multiprocessors(x) // programs
     per = triton.cdiv(M, max(1, min(wanted, M // FEWEST)))
@@ -67,10 +66,13 @@ def cut(T: int, C: int, programs: int, launch: Launch, x: Tensor) -> Cut:
 
 
 def tile_of(q: Tensor, v: Tensor, chunk_size: int, full: int) -> int:
-    """Tokens of a tile; ``full`` is the most in float32.
+    """Tokens of a tile for q ``[B, T, H, K]`` and v ``[B, T, H, V]``; ``full`` is the most in float32.
 
     In half precision, products of 64 rows and few columns meet a fault of the assembler (NOTES.md).
     """
+    most = max(16, triton.next_power_of_2(q.shape[1]))
     if q.dtype == torch.float32:
-        return min(chunk_size, full)
-    return chunk_size if min(q.shape[-1], v.shape[-1]) >= 64 else min(chunk_size, 32)
+        most = min(most, full)
+    elif min(q.shape[-1], v.shape[-1]) < 64:
+        most = min(most, 32)
+    return min(chunk_size, most)

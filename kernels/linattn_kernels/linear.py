@@ -6,18 +6,14 @@ stays on the chip, and o is written once. Within a chunk, as in ``linattn_ref.op
     o_i = scale (exp(G_i) q_i S + sum_{j <= i} (q_i . k_j) exp(G_i - G_j) v_j)
     S <- exp(G_C) S + sum_j exp(G_C - G_j) k_j^T v_j
 
-Backward: the states S before each chunk are made again, the gradients D of the states after each chunk come
-from the same recurrence against time (``states.py``), and then all chunks are independent. With A_ij =
-(q_i . k_j) exp(G_i - G_j) and B_ij = (do_i . v_j) exp(G_i - G_j), both for j <= i::
+Backward: each gradient is linear attention again, one with time and two against it::
 
-    dv_j = scale sum_i A_ij do_i + exp(G_C - G_j) k_j D
-    dq_i = scale (sum_j B_ij k_j + exp(G_i) do_i S^T)
-    dk_j = scale sum_i B_ij q_i + exp(G_C - G_j) v_j D^T
+    dq_i = scale sum_{j <= i} (do_i . v_j) exp(G_i - G_j) k_j        do, v, k in place of q, k, v
+    dk_j = scale sum_{i >= j} (v_j . do_i) exp(G_i - G_j) q_i        v, do, q
+    dv_j = scale sum_{i >= j} (k_j . q_i) exp(G_i - G_j) do_i        k, q, do
 
-The gradient of a log decay g_t is the sum of all that passes token t: from the past into this chunk, from
-this chunk into the future, from past to future, and from any j < t to any i >= t of this chunk. Sums begin
-anew in every chunk and leave the diagonal out. So the error of one gradient is a rounding of others in its
-chunk, but not of those of the whole sequence, nor of the diagonal, beside which a hard decay's is tiny.
+So the same kernel makes all three, and no state is kept. It does so where that is faster; the gradient of a
+decay needs states from before and after every chunk, and float32 is slow here: see ``linear_chunks.py``.
 
 Source: Yang et al. 2023 (arXiv 2312.06635, section 2) for the chunk form; the gradients are derived here.
 """
@@ -27,10 +23,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.decays import decays_of_head, summed, sums_of_decays
+from linattn_kernels import linear_chunks
+from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays
 from linattn_kernels.door import decay_dtype, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
-from linattn_kernels.states import starts_of_segments, states_cut, states_of_chunks
+from linattn_kernels.states import starts_of_segments
 from linattn_kernels.tiles import (
     HEAD,
     NONE,
@@ -41,19 +38,13 @@ from linattn_kernels.tiles import (
     described,
     exp,
     first_state,
-    head_of,
-    load_tile,
     square,
-    store_tile,
 )
 
 FORWARD = Launches(
     half=Launch(64, 4, 2, resident=2), full=Launch(16, 8, 1), small=Launch(64, 4, 3, resident=2)
 )
-BACKWARD = Launches(half=Launch(64, 4, 3), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168))
-BACKWARD_WITH_DG = Launches(
-    half=Launch(64, 8, 1, registers=128), full=Launch(32, 8, 1), small=Launch(64, 4, 2)
-)
+DKDV = Launch(64, 4, 3, resident=2)
 
 # --- forward ----------------------------------------------------------------------------------------------
 
@@ -67,41 +58,43 @@ def forward_kernel(
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr, HAS_START: tl.constexpr,
+    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr,
     STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Columns of V of one head, through one segment."""
+    """Columns of V of one head, through one segment; BACKWARD: against time."""
     bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
     column = tl.program_id(0) % (V // BV) * BV
     b, h = bh // H, bh % H
     if KIND != NONE:
         g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
-        between = (
-            decay_between(tl.arange(0, C).to(WIDE) * bounded(tl.load(g)).to(WIDE), C) * scale
-        )  # [C, C], in all chunks
+        G = tl.arange(0, C).to(WIDE) * bounded(tl.load(g)).to(WIDE)
+        between = decay_between(G, C, BACKWARD)  # [C, C], in all chunks
     block = square(0, column, V, K, BV)
     S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
-    for m in range(segment * PER, min(segment * PER + PER, M)):
+    begin, past_end = segment * PER, min(segment * PER + PER, M)
+    for n in range(begin, past_end):
+        m = begin + past_end - 1 - n if BACKWARD else n
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
         vs = v.load([b, m * C, h * V + column]).reshape(C, BV)
         A = tl.dot(qs, tl.trans(ks), input_precision=PRECISION)  # [C, C]
-        past = tl.dot(qs.to(STATE), S.to(STATE), input_precision=PRECISION) * scale  # [C, BV]
+        past = tl.dot(qs.to(STATE), S.to(STATE), input_precision=PRECISION)  # [C, BV]
         if KIND == NONE:
-            A = causal(A * scale, C)
+            A = causal(A, C, BACKWARD)
             os = past + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
         else:
             G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
             if KIND == TOKEN:
-                between = decay_between(G, C) * scale
+                between = decay_between(G, C, BACKWARD)
             A *= between
-            os = past * exp(G)[:, None] + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
-            vs = (vs * exp(whole - G)[:, None]).to(vs.dtype)
+            since, until = exp(whole - G if BACKWARD else G), exp(G if BACKWARD else whole - G)  # [C]
+            os = past * since[:, None] + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
+            vs = (vs * until[:, None]).to(vs.dtype)
             S *= exp(whole)
-        o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
+        o.store([b, m * C, h * V + column], (os * scale).to(vs.dtype).reshape(1, C, BV))
         S += tl.dot(tl.trans(ks), vs, input_precision=PRECISION)
-    if segment == N - 1:
+    if segment == (0 if BACKWARD else N - 1):
         tl.store(end + bh.to(tl.int64) * K * V + block, S)
 
 
@@ -109,117 +102,37 @@ def forward(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None, scale: float, chunk_size: int
 ) -> tuple[Tensor, Tensor]:
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
+    C = tile_of(q, v, chunk_size, full=16)
+    return attended(q, k, v, summed(g, q, C), start, scale, C)
+
+
+def attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Decay,
+    start: Tensor | None,
+    scale: float,
+    C: int,
+    backward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The same, with the decays of chunks of C tokens; against time, if ``backward``."""
     B, T, H, K = q.shape
     V = v.shape[-1]
     launch = FORWARD.of(q, v)
     BV = min(V, launch.columns)
-    c = cut(T, tile_of(q, v, chunk_size, full=16), B * H * (V // BV), launch, q)
-    decay = summed(g, q, c.C)
-    starts = starts_of_segments(k, v, decay, start, c)
+    c = cut(T, C, B * H * (V // BV), launch, q)
+    starts = starts_of_segments(k, v, decay, start, c, backward=backward)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV), (o, BV))),
-        decay.g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, starts is not None,
-        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+        decay.g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
+        starts is not None, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 
 
 # --- backward ---------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def backward_kernel(
-    q, k,  # [B, T, H, K]
-    v, do,  # [B, T, H, V]
-    g,  # [H], or sums [B, H, M, C]
-    states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
-    dq, dk,  # [B, T, H, K], written
-    dv,  # [B, T, H, V], written
-    dg,  # [B, T, H], written
-    scale, T, H, M,
-    K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr, NEEDS_DG: tl.constexpr,
-    STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """All gradients of one chunk of one head."""
-    m, bh = tl.program_id(0) % M, tl.program_id(0) // M
-    b, h = bh // H, bh % H
-    q, k = head_of(q, b, h, T, H, K), head_of(k, b, h, T, H, K)
-    v, do = head_of(v, b, h, T, H, V), head_of(do, b, h, T, H, V)
-    dq, dk, dv = head_of(dq, b, h, T, H, K), head_of(dk, b, h, T, H, K), head_of(dv, b, h, T, H, V)
-    states += tl.program_id(0).to(tl.int64) * K * V
-    dstates += tl.program_id(0).to(tl.int64) * K * V
-
-    # 1. scores of pairs within the chunk, and their gradients
-    A, B = tl.zeros([C, C], tl.float32), tl.zeros([C, C], tl.float32)
-    for column in range(0, K, BK):
-        qs = load_tile(q, m * C, T, H * K, column, C, BK)  # [C, BK]
-        ks = load_tile(k, m * C, T, H * K, column, C, BK)  # [C, BK]
-        A += tl.dot(qs, tl.trans(ks), input_precision=PRECISION)
-    for column in range(0, V, BV):
-        vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
-        dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
-        B += tl.dot(dos, tl.trans(vs), input_precision=PRECISION)
-    if KIND == NONE:
-        A, B = causal(A * scale, C), causal(B * scale, C)
-    else:
-        g = decays_of_head(g, bh, h, M, KIND, C)
-        G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
-        between = decay_between(G, C) * scale
-        if NEEDS_DG:
-            i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-            pairs = tl.where(j < i, A * B * between, 0.0)
-            rises, leaves = tl.sum(pairs, 1) - tl.sum(pairs, 0), tl.zeros([C], tl.float32)
-            through = tl.zeros([BK], tl.float32)
-        A, B = A * between, B * between
-        from_past, to_future = exp(G) * scale, exp(whole - G)  # [C]
-    A, B = A.to(STATE), B.to(STATE)
-
-    # 2. queries and keys
-    for row in range(0, K, BK):
-        dqs, dks = tl.zeros([C, BK], tl.float32), tl.zeros([C, BK], tl.float32)
-        for column in range(0, V, BV):
-            vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
-            dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
-            at = square(row, column, V, BK, BV)
-            S, D = tl.load(states + at), tl.load(dstates + at)  # [BK, BV]
-            dqs += tl.dot(dos.to(STATE), tl.trans(S), input_precision=PRECISION)
-            dks += tl.dot(vs.to(STATE), tl.trans(D), input_precision=PRECISION)
-            if NEEDS_DG:
-                through += tl.sum(S.to(tl.float32) * D.to(tl.float32), 1)
-        qs = load_tile(q, m * C, T, H * K, row, C, BK)  # [C, BK]
-        ks = load_tile(k, m * C, T, H * K, row, C, BK)  # [C, BK]
-        if KIND == NONE:
-            dqs *= scale
-        else:
-            dqs *= from_past[:, None]
-            dks *= to_future[:, None]
-        if NEEDS_DG:
-            rises += tl.sum(qs * dqs, 1)
-            leaves += tl.sum(ks * dks, 1)
-        dqs += tl.dot(B, ks.to(STATE), input_precision=PRECISION)
-        dks += tl.dot(tl.trans(B), qs.to(STATE), input_precision=PRECISION)
-        store_tile(dq, dqs, m * C, T, H * K, row, C, BK)
-        store_tile(dk, dks, m * C, T, H * K, row, C, BK)
-    if NEEDS_DG:
-        dgs = tl.cumsum(rises, 0, reverse=True) + (tl.cumsum(leaves, 0) - leaves)
-        dgs += exp(whole) * tl.sum(through, 0)
-        t = m * C + tl.arange(0, C)
-        tl.store(dg + (b.to(tl.int64) * T + t) * H + h, dgs, mask=t < T)
-
-    # 3. values
-    for column in range(0, V, BV):
-        dvs = tl.zeros([C, BV], tl.float32)
-        for row in range(0, K, BK):
-            ks = load_tile(k, m * C, T, H * K, row, C, BK)  # [C, BK]
-            D = tl.load(dstates + square(row, column, V, BK, BV))  # [BK, BV]
-            dvs += tl.dot(ks.to(STATE), D, input_precision=PRECISION)
-        dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
-        if KIND != NONE:
-            dvs *= to_future[:, None]
-        dvs += tl.dot(tl.trans(A), dos.to(STATE), input_precision=PRECISION)
-        store_tile(dv, dvs, m * C, T, H * V, column, C, BV)
 
 
 def backward(
@@ -235,21 +148,83 @@ def backward(
     needs_dg: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
     """Gradients of q, k, v, g (float32, or None) and the start state, for those of output and last state."""
+    if needs_dg or scale == 0 or q.dtype == torch.float32:
+        return linear_chunks.backward(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg)
+    C = tile_of(q, v, chunk_size, full=16)
+    decay = summed(g, q, C)
+    # a pass multiplies all it reads from its state by scale, but what begins there is the gradient itself
+    after = None if dend is None else dend / scale
+    dq, _ = attended(do, v, k, decay, turned(start), scale, C)
+    if max(q.shape[-1], v.shape[-1]) <= DKDV.columns:
+        dk, dv, before = dkdv(q, k, v, do, decay, after, scale, C)
+    else:
+        dk, _ = attended(v, do, q, decay, turned(after), scale, C, backward=True)
+        dv, before = attended(k, q, do, decay, after, scale, C, backward=True)
+    return dq, dk, dv, None, before if start is None else scale * before
+
+
+@triton.jit
+def dkdv_kernel(
+    q, k, dk,  # described [B, T, H, K]
+    v, do, dv,  # described [B, T, H, V]
+    g,  # [H], or sums [B, H, M, C]
+    starts,  # [B H, N, K, V], or nothing for empty states
+    end,  # [B H, K, V]
+    scale, T, H, M, N, PER,
+    K: tl.constexpr, V: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, HAS_START: tl.constexpr,
+    STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Both passes against time at once, where one program has room for all columns; they share D."""
+    bh, segment = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    if KIND != NONE:
+        g = decays_of_head(g, bh, h, M, KIND, C)
+    D = first_state(starts, bh * N + segment, 0, 0, K, V, K, V, HAS_START)
+    begin, past_end = segment * PER, min(segment * PER + PER, M)
+    for n in range(begin, past_end):
+        m = begin + past_end - 1 - n
+        qs, ks = q.load([b, m * C, h * K]).reshape(C, K), k.load([b, m * C, h * K]).reshape(C, K)
+        vs, dos = v.load([b, m * C, h * V]).reshape(C, V), do.load([b, m * C, h * V]).reshape(C, V)
+        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: row j, column i
+        B = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)  # [C, C]
+        dvs = tl.dot(ks.to(STATE), D.to(STATE), input_precision=PRECISION)  # [C, V]
+        dks = tl.dot(vs.to(STATE), tl.trans(D.to(STATE)), input_precision=PRECISION)  # [C, K]
+        if KIND == NONE:
+            A, B = causal(A, C, True), causal(B, C, True)
+        else:
+            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
+            between, until = decay_between(G, C, True), exp(whole - G)[:, None]
+            A, B = A * between, B * between
+            dvs, dks = dvs * until, dks * until
+            D *= exp(whole)
+        dvs += tl.dot(A.to(STATE), dos.to(STATE), input_precision=PRECISION)
+        dks += tl.dot(B.to(STATE), qs.to(STATE), input_precision=PRECISION)
+        dv.store([b, m * C, h * V], (dvs * scale).to(vs.dtype).reshape(1, C, V))
+        dk.store([b, m * C, h * K], (dks * scale).to(vs.dtype).reshape(1, C, K))
+        if KIND != NONE:
+            dos = (dos * exp(G)[:, None]).to(dos.dtype)
+        D += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
+    if segment == 0:
+        tl.store(end + bh.to(tl.int64) * K * V + square(0, 0, V, K, V), D)
+
+
+def dkdv(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Decay, after: Tensor | None, scale: float, C: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of k and v, and D / scale before the first token; ``after`` is D / scale at the end."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    launch = (BACKWARD_WITH_DG if needs_dg else BACKWARD).of(q, v)
-    BK, BV = min(K, launch.columns), min(V, launch.columns)
-    c = states_cut(q, v, tile_of(q, v, chunk_size, full=32))
-    decay = summed(g, q, c.C)
-    states, _ = states_of_chunks(k, v, decay, start, c)
-    dstates, dstart = states_of_chunks(q, do, decay, dend, c, factor=scale, backward=True)
-    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    dg = q.new_empty(B, T, H, dtype=torch.float32) if needs_dg else None
-    backward_kernel[(c.M * B * H,)](
-        q, k, v, do, decay.g, states, dstates, dq, dk, dv, dg, scale, T, H, c.M,
-        K, V, BK, BV, c.C, decay.kind, needs_dg,
-        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+    c = cut(T, C, B * H, DKDV, q)
+    starts = starts_of_segments(q, do, decay, after, c, backward=True)
+    dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    dkdv_kernel[(B * H, c.N)](
+        *(described(x, c.C, K) for x in (q, k, dk)), *(described(x, c.C, V) for x in (v, do, dv)),
+        decay.g, starts, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
+        starts is not None, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
     )  # fmt: skip
-    if dg is not None and decay.kind == HEAD:
-        dg = dg.sum((0, 1))
-    return dq, dk, dv, dg, dstart
+    return dk, dv, before
+
+
+def turned(state: Tensor | None) -> Tensor | None:
+    """[B, H, V, K] of [B, H, K, V]."""
+    return None if state is None else state.mT.contiguous()

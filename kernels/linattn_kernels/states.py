@@ -33,6 +33,7 @@ from linattn_kernels.tiles import (
 )
 
 WALK = Launches(half=Launch(64, 4, 2, resident=4), full=Launch(32, 4, 1, resident=4))
+ENDS = WALK._replace(half=Launch(64, 4, 3, resident=4))  # of a walk that keeps no states on its way
 
 
 def states_cut(x: Tensor, y: Tensor, C: int) -> Cut:
@@ -217,7 +218,7 @@ def _walk(
 ) -> None:
     B, T, H, K = x.shape
     V = y.shape[-1]
-    launch = WALK.of(x, y)
+    launch = (WALK if store else ENDS).of(x, y)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
         x, y, decay.g, starts, states, ends, spans, factor, T, H, c.M, c.N, c.per,

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.chunk import chunk_linear_attention
-from linattn_kernels.door import check_kernel, decays_of, on_device_of_q
+from linattn_kernels.door import check_kernel, decays_of, multiprocessors, on_device_of_q
 from linattn_kernels.tiles import CHANNEL, HEAD, TOKEN, exp, kind_of
 from linattn_ref.ops.inputs import LinearResult, check_one_token, check_qkv, check_state, scale_or_default
 
@@ -52,7 +52,7 @@ def linear_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, state: Tensor
     """The output; ``state`` is updated. All contiguous."""
     B, _, H, K = q.shape
     V = v.shape[-1]
-    BV = 16  # a warp reads rows of 64 bytes and many programs share the work
+    BV = 64 if 4 * multiprocessors(q) <= B * H else 32  # long rows of memory, but work for everyone
     o = torch.empty_like(v)
     step_kernel[(B * H, triton.cdiv(V, BV))](
         q, k, v, o, g, state, scale, H, K, V, BV, kind_of(g), num_warps=4

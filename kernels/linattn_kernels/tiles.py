@@ -91,14 +91,21 @@ def exp(x):
 
 
 @triton.jit
-def decay_between(G, C: tl.constexpr):
-    """[C, C]: what is left at token i of what token j wrote: exp(G_i - G_j) for j <= i, else 0."""
+def decay_between(G, C: tl.constexpr, BACKWARD: tl.constexpr = False):
+    """[C, C]: what is left at token i of what token j wrote: exp(G_i - G_j) for j <= i, else 0.
+
+    BACKWARD: the table turned, exp(G_j - G_i) for j >= i.
+    """
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    return exp(tl.where(j <= i, G[:, None] - G[None, :], float("-inf")))
+    if BACKWARD:
+        x = tl.where(j >= i, G[None, :] - G[:, None], float("-inf"))
+    else:
+        x = tl.where(j <= i, G[:, None] - G[None, :], float("-inf"))
+    return exp(x)
 
 
 @triton.jit
-def causal(x, C: tl.constexpr):
-    """x_ij for j <= i, else 0."""
+def causal(x, C: tl.constexpr, BACKWARD: tl.constexpr = False):
+    """x_ij for j <= i (BACKWARD: j >= i), else 0."""
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    return tl.where(j <= i, x, 0.0)
+    return tl.where(j >= i if BACKWARD else j <= i, x, 0.0)

@@ -49,7 +49,7 @@ class NoGPU:
 @contextmanager
 def compiled_only(report: Report) -> Iterator[None]:
     """Inside, kernels are compiled instead of launched; what they would have written stays as it was."""
-    from linattn_kernels import door, launches, softmax_step
+    from linattn_kernels import door, launches, softmax_step, step
 
     run, seen = JITFunction.run, set()
 
@@ -63,7 +63,7 @@ def compiled_only(report: Report) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(JITFunction, "run", compile_it))
         patches.enter_context(mock.patch.object(door, "_check_device"))
-        for module in (launches, softmax_step):
+        for module in (launches, softmax_step, step):
             patches.enter_context(mock.patch.object(module, "multiprocessors", return_value=132))
         yield
 

@@ -14,6 +14,7 @@ import torch
 from kernel_bounds import kernel_bounds_from, kernel_moves
 from kernel_calls import (
     compiled,
+    decays_apart,
     in_parts,
     kernel_call,
     kernel_step_call,
@@ -132,6 +133,11 @@ def precision(case: Case, device: str) -> list[Measurement]:
     return held(case, kernel_call(case), device)
 
 
+def decays_fixed(case: Case, device: str) -> list[Measurement]:
+    """Where nobody wants the gradient of the decays."""
+    return held(case, decays_apart(kernel_call(case)), device)
+
+
 def split(case: Case, device: str) -> list[Measurement]:
     """Split in the first chunk, anywhere, and before the last token; and in four parts."""
     kernel, third = kernel_call(case), case.T // 3
@@ -214,13 +220,30 @@ def in_place(case: Case, device: str) -> list[Measurement]:
 Check = Callable[[Case, str], list[Measurement]]
 CHECKS: dict[str, Check] = {
     check.__name__: check
-    for check in (precision, split, bits, strided, autocast, inductor, graph, step_gradients, steps, in_place)
+    for check in (
+        precision,
+        decays_fixed,
+        split,
+        bits,
+        strided,
+        autocast,
+        inductor,
+        graph,
+        step_gradients,
+        steps,
+        in_place,
+    )
 }
 
 
+def precision_of(case: Case) -> tuple[str, ...]:
+    """Against float64, by every backward that there is."""
+    return ("precision", "decays_fixed") if case.decay in ("head", "token") else ("precision",)
+
+
 def laws_of(case: Case, device: str) -> Iterator[str]:
-    """The checks of a case beside its precision."""
-    yield from ("precision", "split", "bits", "strided", "autocast")
+    """All checks of a case."""
+    yield from (*precision_of(case), "split", "bits", "strided", "autocast")
     if device == "cuda":
         yield from ("inductor", "graph")
     yield from ("step_gradients", "steps")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from gpu_checks import CHECKS, laws_of
+from gpu_checks import CHECKS, laws_of, precision_of
 from gpu_large import large, large_step
 from kernel_cases import (
     ANY_V,
@@ -45,16 +45,16 @@ def tasks_of(device: str, heavy: bool) -> list[Task]:
     """All of one phase: ``heavy`` tasks need a GPU's memory for themselves."""
     if device == "cpu":
         dry = [Task(tuple(laws_of(case, device)), case) for case in DRY_LAWS]
-        dry += [Task(("precision",), case) for case in DRY_CASES]
+        dry += [Task(precision_of(case), case) for case in DRY_CASES]
         dry += [Task(("large",), case) for case in DRY_LARGE]
         return [] if heavy else dry
     if heavy:
         found = [Task(("large",), case) for case in LARGE_CASES]
         return found + [Task(("large_step",), case) for case in LARGE_STEPS]
-    found = [Task(("precision",), case) for case in LONG_CASES]
+    found = [Task(precision_of(case), case) for case in LONG_CASES]
     found += [Task(tuple(laws_of(case, device)), case) for case in LAW_CASES]
-    found += [Task(("precision",), case) for case in (*CLIFFS, *ANY_V, *PAIR_CASES)]
-    found += [Task(("precision",), case) for cases in GPU_CASES.values() for case in cases]
+    found += [Task(precision_of(case), case) for case in (*CLIFFS, *ANY_V, *PAIR_CASES)]
+    found += [Task(precision_of(case), case) for cases in GPU_CASES.values() for case in cases]
     return found + [Task(("steps",), case) for cases in STEP_CASES.values() for case in cases]
 
 

@@ -35,6 +35,7 @@ from ladder import (
     upstream_of,
 )
 from ladder_cases import Case, Tensors
+from ladder_heads import scale_of
 from torch import Tensor
 
 HALF_BACKWARD = 2
@@ -77,7 +78,7 @@ def moves_by_the_output(case: Case, leaves: Tensors, upstream: Tensors, o: Tenso
     """
     wide = {name: x.double() for name, x in leaves.items()}
     q, k = wide["q"], torch.cat([wide.get("initial_state.k", wide["k"][:, :0]), wide["k"]], 1)
-    scale = case.scale or case.K**-0.5
+    scale = scale_of(case)
     late = torch.ones(case.T, k.shape[1], dtype=torch.bool, device=q.device).triu(k.shape[1] - case.T + 1)
     scores = scale * torch.einsum("bthk,bshk->bhts", q, k)
     p = scores.masked_fill(late, -torch.inf).softmax(-1)

@@ -45,6 +45,17 @@ def in_parts(case: Case, length: int, part: Call, forget: bool = False) -> Call:
     return call
 
 
+def decays_apart(call: Call) -> Call:
+    """All gradients but that of the decays from a call where nobody wants it, which has its own backward."""
+
+    def apart(x: Tensors) -> Tensors:
+        rest = call({name: y.detach() if name == "log_decay" else y for name, y in x.items()})
+        decays = call({name: y if name == "log_decay" else y.detach() for name, y in x.items()})
+        return {name: y + (decays[name] - decays[name].detach()) for name, y in rest.items()}
+
+    return apart
+
+
 def strided(x: Tensor) -> Tensor:
     """The same numbers with NaN between them, and the first two dimensions swapped in memory."""
     if x.ndim < 2:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import assert_close
 from kernel_bounds import check_kernel
-from kernel_calls import KERNELS, in_parts, kernel_call
+from kernel_calls import KERNELS, decays_apart, in_parts, kernel_call
 from kernel_cases import (
     CPU_CASES,
     CPU_LENGTHS,
@@ -63,6 +63,26 @@ def reference_chunk_form(case: Case) -> Call:
 @pytest.mark.parametrize("case", COVER)
 def test_kernel_keeps_its_precision(case: Case) -> None:
     check_kernel(case, kernel_call(case), "kernel")
+
+
+@pytest.mark.parametrize("decay", ["head", "token"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"K": 32, "V": 16, "chunk_size": 32},
+        {"T": 200, "H": 1},  # segments
+        {"T": 65, "H": 1, "K": 64, "V": 64, "chunk_size": 64},
+        {"T": 20, "H": 1, "K": 128},  # more columns than one program has room for
+        {"scale": -0.5},
+        {"scale": 0.0},
+        {"strength": "hard"},
+    ],
+    ids=str,
+)
+def test_gradients_where_nobody_wants_that_of_the_decays(decay: str, sizes: dict[str, Any]) -> None:
+    """In half precision they take another way: passes, with no states in between."""
+    case = example("linear_attention", decay, dtype=torch.float16, **sizes)
+    check_kernel(case, decays_apart(kernel_call(case)), "decays apart")
 
 
 @every_example

@@ -128,20 +128,24 @@ def head_by_head(function: Callable, *own: str) -> Callable[[Case, Arrays], Arra
             here = {name: x[name][b, :, h] for name in ("q", "k", "v", *own, "alpha") if name in x}
             here |= {"bonus": here["bonus"][0]} if "bonus" in here else {}
             start = x["initial_state"][b, h] if case.start else None
-            o[b, h], S[b, h] = function(**here, scale=case.scale or K**-0.5, state=start)
+            o[b, h], S[b, h] = function(**here, scale=scale_of(case), state=start)
         return {"output": sequence(o), "state": np.stack([np.stack(row) for row in S])}
 
     return run
 
 
+def scale_of(case: Case) -> float:
+    return case.K**-0.5 if case.scale is None else case.scale
+
+
 def softmax_oracle(case: Case, x: Arrays) -> Arrays:
     """Batch elements and heads one by one through the definition."""
-    B, _, H, K = x["q"].shape
+    B, _, H, _ = x["q"].shape
     cache = [(x[f"initial_state.{name}"], x[name]) if case.start else (x[name],) for name in "kv"]
     k, v = (np.concatenate(parts, 1) for parts in cache)
     o = np.empty((B, H), dtype=object)
     for b, h in np.ndindex(B, H):
-        o[b, h] = oracle.softmax_attention(x["q"][b, :, h], k[b, :, h], v[b, :, h], case.scale or K**-0.5)
+        o[b, h] = oracle.softmax_attention(x["q"][b, :, h], k[b, :, h], v[b, :, h], scale_of(case))
     return {"output": sequence(o), "state.k": k, "state.v": v}
 
 
