@@ -12,6 +12,7 @@ import of Triton. bfloat16 is refused there, because the interpreter computes it
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeVar, cast
@@ -66,9 +67,23 @@ def on_device_of_q(launcher: F) -> F:
     @functools.wraps(launcher)
     def launch(q: Tensor, *args, **kwargs):
         with torch.cuda.device(q.device) if q.is_cuda else nullcontext():
+            _bind_context(q)
             return launcher(q, *args, **kwargs)
 
     return cast(F, launch)
+
+
+_thread = threading.local()
+
+
+def _bind_context(q: Tensor) -> None:
+    """Let this thread have a CUDA context: a launch binds one, but Triton's descriptors ask for one before.
+
+    Autograd's threads begin without (pytorch#124565).
+    """
+    if q.is_cuda and not getattr(_thread, "bound", False):
+        q.new_empty(1).zero_()
+        _thread.bound = True
 
 
 def decays_of(log_decay: Tensor | None, q: Tensor) -> Tensor | None:

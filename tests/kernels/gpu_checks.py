@@ -7,6 +7,7 @@ float32.
 
 import functools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -156,6 +157,15 @@ def strided(case: Case, device: str) -> list[Measurement]:
     return same(case, on_strided_memory(kernel_call(case)), device)
 
 
+def fresh_thread(case: Case, device: str) -> list[Measurement]:
+    """A thread that has done nothing yet, as autograd's have."""
+    x = problem(case, device).leaves
+    with ThreadPoolExecutor(1) as thread, torch.no_grad():
+        want = kernel_call(case)(x)  # leaves memory behind, so that the other need not ask the driver for any
+        got = thread.submit(torch.no_grad()(kernel_call(case)), x).result()
+    return compared(case, (got, {}), (want, {}))
+
+
 def autocast(case: Case, device: str) -> list[Measurement]:
     return same(case, under_autocast(kernel_call(case), device), device)
 
@@ -226,6 +236,7 @@ CHECKS: dict[str, Check] = {
         split,
         bits,
         strided,
+        fresh_thread,
         autocast,
         inductor,
         graph,
@@ -243,7 +254,7 @@ def precision_of(case: Case) -> tuple[str, ...]:
 
 def laws_of(case: Case, device: str) -> Iterator[str]:
     """All checks of a case."""
-    yield from (*precision_of(case), "split", "bits", "strided", "autocast")
+    yield from (*precision_of(case), "split", "bits", "strided", "autocast", "fresh_thread")
     if device == "cuda":
         yield from ("inductor", "graph")
     yield from ("step_gradients", "steps")
