@@ -31,7 +31,7 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m linattn_book.repository --check && $(BIN)/python -m linattn_book.status --check
-	$(BIN)/python -m linattn_book.models --check && $(BIN)/python -m linattn_book.disagreements --check
+	$(BIN)/python -m linattn_book.models --check && $(BIN)/python -m linattn_book.disagreements --check && $(BIN)/python -m linattn_book.kernels --check
 	$(BIN)/python -m linattn_book.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser

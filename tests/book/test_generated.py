@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from linattn_book import disagreements, models, status
+from linattn_book import disagreements, kernels, models, status
 from linattn_book.generated import run
+from linattn_ref import results
 from linattn_ref.mixers import MIXERS
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"status": status.page, "models": models.page, "disagreements": disagreements.page}
+PAGES = {
+    "status": status.page,
+    "models": models.page,
+    "disagreements": disagreements.page,
+    "kernels": kernels.page,
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -31,6 +37,23 @@ def test_every_mixer_names_its_paper() -> None:
     for name, mixer in MIXERS.items():
         first = (mixer.__doc__ or "").split("\n\n")[0]
         assert re.search(r"arXiv \d{4}\.\d{5}", first), name
+
+
+def test_the_page_of_kernels_has_every_time_and_every_op_of_the_ladder() -> None:
+    text = kernels.page(ROOT)
+    for row in results.load("kernels"):
+        shape = f"{kernels.short(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
+        assert f"| {shape} | {kernels.number(row['ms'])} | {kernels.number(row['fla_ms'])} |" in text
+    for op, form in {(row["op"], row["form"]) for row in results.load("kernels_ladder")}:
+        assert f"| {str(op).replace('_', ' ')}, {form} |" in text
+
+
+def test_kernels_are_compared_by_geometric_means_of_what_was_timed() -> None:
+    rows = [
+        {"op": "chunk_linear_attention/H", "mode": "fwd", "ms": ms, "fla_ms": fla, "floor_ms": 0.5}
+        for ms, fla in ((1.0, 4.0), (2.0, 2.0), (2.0, None), (None, 3.0))
+    ]
+    assert kernels.means(rows)[1] == [["H, fwd", "2", "2.00", "1.00", "3.17", "4.0"]]
 
 
 def test_a_page_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
