@@ -30,24 +30,24 @@ from linattn_kernels.tiles import (
     NONE,
     causal,
     decay_between,
+    described,
     exp,
-    head_of,
-    load_tile,
     square,
-    store_tile,
 )
 
-BACKWARD = Launches(half=Launch(64, 8, 1, registers=128), full=Launch(32, 8, 1), small=Launch(64, 4, 2))
+BACKWARD = Launches(
+    half=Launch(64, 8, 1, registers=128), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168)
+)
 
 
 @triton.jit
 def backward_kernel(
-    q, k,  # [B, T, H, K]
-    v, do,  # [B, T, H, V]
+    q, k,  # described [B, T, H, K]
+    v, do,  # described [B, T, H, V]
     g,  # [H], or sums [B, H, M, C]
     states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
-    dq, dk,  # [B, T, H, K], written
-    dv,  # [B, T, H, V], written
+    dq, dk,  # described [B, T, H, K], written
+    dv,  # described [B, T, H, V], written
     dg,  # [B, T, H], written
     scale, T, H, M,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
@@ -57,21 +57,19 @@ def backward_kernel(
     """All gradients of one chunk of one head."""
     m, bh = tl.program_id(0) % M, tl.program_id(0) // M
     b, h = bh // H, bh % H
-    q, k = head_of(q, b, h, T, H, K), head_of(k, b, h, T, H, K)
-    v, do = head_of(v, b, h, T, H, V), head_of(do, b, h, T, H, V)
-    dq, dk, dv = head_of(dq, b, h, T, H, K), head_of(dk, b, h, T, H, K), head_of(dv, b, h, T, H, V)
+    first = m * C  # token
     states += tl.program_id(0).to(tl.int64) * K * V
     dstates += tl.program_id(0).to(tl.int64) * K * V
 
     # 1. scores of pairs within the chunk, and their gradients
     A, B = tl.zeros([C, C], tl.float32), tl.zeros([C, C], tl.float32)
     for column in range(0, K, BK):
-        qs = load_tile(q, m * C, T, H * K, column, C, BK)  # [C, BK]
-        ks = load_tile(k, m * C, T, H * K, column, C, BK)  # [C, BK]
+        qs = q.load([b, first, h * K + column]).reshape(C, BK)  # [C, BK]
+        ks = k.load([b, first, h * K + column]).reshape(C, BK)  # [C, BK]
         A += tl.dot(qs, tl.trans(ks), input_precision=PRECISION)
     for column in range(0, V, BV):
-        vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
-        dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
+        vs = v.load([b, first, h * V + column]).reshape(C, BV)  # [C, BV]
+        dos = do.load([b, first, h * V + column]).reshape(C, BV)  # [C, BV]
         B += tl.dot(dos, tl.trans(vs), input_precision=PRECISION)
     if KIND == NONE:
         A, B = causal(A * scale, C), causal(B * scale, C)
@@ -92,16 +90,16 @@ def backward_kernel(
     for row in range(0, K, BK):
         dqs, dks = tl.zeros([C, BK], tl.float32), tl.zeros([C, BK], tl.float32)
         for column in range(0, V, BV):
-            vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
-            dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
+            vs = v.load([b, first, h * V + column]).reshape(C, BV)  # [C, BV]
+            dos = do.load([b, first, h * V + column]).reshape(C, BV)  # [C, BV]
             at = square(row, column, V, BK, BV)
             S, D = tl.load(states + at), tl.load(dstates + at)  # [BK, BV]
             dqs += tl.dot(dos.to(STATE), tl.trans(S), input_precision=PRECISION)
             dks += tl.dot(vs.to(STATE), tl.trans(D), input_precision=PRECISION)
             if NEEDS_DG:
                 through += tl.sum(S.to(tl.float32) * D.to(tl.float32), 1)
-        qs = load_tile(q, m * C, T, H * K, row, C, BK)  # [C, BK]
-        ks = load_tile(k, m * C, T, H * K, row, C, BK)  # [C, BK]
+        qs = q.load([b, first, h * K + row]).reshape(C, BK)  # [C, BK]
+        ks = k.load([b, first, h * K + row]).reshape(C, BK)  # [C, BK]
         if KIND == NONE:
             dqs *= scale
         else:
@@ -112,8 +110,8 @@ def backward_kernel(
             leaves += tl.sum(ks * dks, 1)
         dqs += tl.dot(B, ks.to(STATE), input_precision=PRECISION)
         dks += tl.dot(tl.trans(B), qs.to(STATE), input_precision=PRECISION)
-        store_tile(dq, dqs, m * C, T, H * K, row, C, BK)
-        store_tile(dk, dks, m * C, T, H * K, row, C, BK)
+        dq.store([b, first, h * K + row], dqs.to(dq.dtype).reshape(1, C, BK))
+        dk.store([b, first, h * K + row], dks.to(dk.dtype).reshape(1, C, BK))
     if NEEDS_DG:
         dgs = tl.cumsum(rises, 0, reverse=True) + (tl.cumsum(leaves, 0) - leaves)
         dgs += exp(whole) * tl.sum(through, 0)
@@ -124,14 +122,14 @@ def backward_kernel(
     for column in range(0, V, BV):
         dvs = tl.zeros([C, BV], tl.float32)
         for row in range(0, K, BK):
-            ks = load_tile(k, m * C, T, H * K, row, C, BK)  # [C, BK]
+            ks = k.load([b, first, h * K + row]).reshape(C, BK)  # [C, BK]
             D = tl.load(dstates + square(row, column, V, BK, BV))  # [BK, BV]
             dvs += tl.dot(ks.to(STATE), D, input_precision=PRECISION)
-        dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
+        dos = do.load([b, first, h * V + column]).reshape(C, BV)  # [C, BV]
         if KIND != NONE:
             dvs *= to_future[:, None]
         dvs += tl.dot(tl.trans(A), dos.to(STATE), input_precision=PRECISION)
-        store_tile(dv, dvs, m * C, T, H * V, column, C, BV)
+        dv.store([b, first, h * V + column], dvs.to(dv.dtype).reshape(1, C, BV))
 
 
 def backward(
@@ -158,7 +156,8 @@ def backward(
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg = q.new_empty(B, T, H, dtype=torch.float32) if needs_dg else None
     backward_kernel[(c.M * B * H,)](
-        q, k, v, do, decay.g, states, dstates, dq, dk, dv, dg, scale, T, H, c.M,
+        *(described(x, c.C, W) for x, W in ((q, BK), (k, BK), (v, BV), (do, BV))), decay.g, states, dstates,
+        *(described(x, c.C, W) for x, W in ((dq, BK), (dk, BK), (dv, BV))), dg, scale, T, H, c.M,
         K, V, BK, BV, c.C, decay.kind, needs_dg,
         state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
