@@ -22,8 +22,8 @@ INTRODUCTION = """\
 decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`, `chunk_softmax_attention`, and a fused step of
 each for decoding. A model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays
 what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later (measured on the one named
-below), `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ in 16, 32, 64, 128. For
-anything else they raise an error that says what to call instead.
+below), `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in
+16, 32, 64, 128. For anything else they raise an error that says what to call instead.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -36,10 +36,10 @@ The tables have our time; that of the fastest right function of
 [flash-linear-attention](https://github.com/fla-org/flash-linear-attention) {version} (FLA); and that of
 torch's `scaled_dot_product_attention` (SDPA). SDPA is softmax attention: beside linear attention it gives
 the scale. All are medians of device time in milliseconds, without what the host takes to launch, on cold
-caches, measured in turn in one process, for {heads} heads with $K = V$ in {dtype} and decays in float32.
-"Floors" says how often the floor fits into our time: a copy, at the {copy:,.0f} GB/s of the same run, that
-reads all inputs and writes all results once. Reading alone is a little faster than a copy. The arithmetic of
-softmax attention grows with $T^2$, so it is far from that floor."""
+caches, all candidates of a line in turn in one process, for {heads} heads with $K = V$ in {dtype} and decays
+in float32. "Floors" says how often the floor fits into our time: a copy, at the {copy} GB/s of the same run,
+that reads all inputs and writes all results once. Reading alone is a little faster than a copy. The
+arithmetic of softmax attention grows with $T^2$, so it is far from that floor."""
 
 MODES = {
     "fwd": "### Forward",
@@ -73,10 +73,11 @@ LADDER = """\
 The ladder that holds the reference to a plain loop holds the kernels to the reference in float64: outputs,
 last states and every gradient, with random upstream gradients, poisoned memory, decays down to $e^{{-50}}$,
 start states, lengths that are no multiple of anything, a split anywhere. In float32 the bound is the
-reference's own. In half precision a kernel multiplies rounded tiles, so the bound is twice what rounding
-every input once more would cost. On a CPU, cases of the same registry run in Triton's interpreter with every
-`make test`, and all kernels are compiled for Hopper. On the GPU {cases:,} checks ran and {failed} failed.
-The worst of each dtype, as a share of its bound:"""
+reference's own, or from 1,000 tokens on twice what the reference is off in float32. In half precision a
+kernel multiplies rounded tiles, so the bound is twice what rounding every input once more would cost. On a
+CPU, cases of the same registry run in Triton's interpreter with every `make test`, and all kernels are
+compiled for Hopper. On the GPU {cases:,} checks ran and {failed} failed. The worst of each dtype, as a share
+of its bound:"""
 
 
 def page(root: Path) -> str:
@@ -93,12 +94,12 @@ def page(root: Path) -> str:
 
 def speed_text(rows: Sequence[Row]) -> str:
     dtypes, heads = ({row[name] for row in rows} for name in ("dtype", "H"))
-    copy = max(row["copy_gbps"] for row in rows if row["copy_gbps"])
+    copies = {f"{row['copy_gbps']:,.0f}" for row in rows if row["copy_gbps"]}
     return SPEED.format(
         version=results.provenance("kernels")["columns"]["fla_op"].rpartition(" ")[2],
         dtype=" and ".join(sorted(dtypes)),
         heads=" or ".join(map(str, sorted(heads))),
-        copy=copy,
+        copy=" to ".join(sorted({min(copies), max(copies)})),
     )
 
 

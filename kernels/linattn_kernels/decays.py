@@ -1,7 +1,7 @@
 """Log decays as the kernels take them: summed within each chunk, G_i = g_first + ... + g_i.
 
-A decay per head needs no memory for that, since G_i is a multiple of it. One per token and head is summed
-once, by a kernel of its own, for all that read it: the forward, the walks and the backward. Its sums lie
+A decay per head needs no memory for that, since G_i is a multiple of it. One per token and head is summed by
+a kernel of its own, once in the forward and once in the backward, for all that read it there. Its sums lie
 chunk by chunk, so that a kernel which walks through a head reads them in one piece.
 """
 
@@ -36,12 +36,12 @@ def decays_of_head(g, bh, h, M, KIND: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def sums_of_decays(g, m, T, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.constexpr):
-    """[C]: G_i of chunk m in the dtype ``WIDE``, and the last of them; tokens beyond T forget nothing."""
+def sums_of_decays(g, m, T, KIND: tl.constexpr, C: tl.constexpr, SUMS: tl.constexpr):
+    """[C]: G_i of chunk m in the dtype ``SUMS``, and the last of them; tokens beyond T forget nothing."""
     i = tl.arange(0, C)
     if KIND == HEAD:
-        one = bounded(tl.load(g)).to(WIDE)
-        G, whole = tl.minimum(i + 1, T - m * C).to(WIDE) * one, tl.minimum(C, T - m * C).to(WIDE) * one
+        one = bounded(tl.load(g)).to(SUMS)
+        G, whole = tl.minimum(i + 1, T - m * C).to(SUMS) * one, tl.minimum(C, T - m * C).to(SUMS) * one
     else:
         G, whole = tl.load(g + m * C + i), tl.load(g + m * C + C - 1)
     return G, whole
@@ -51,14 +51,14 @@ def sums_of_decays(g, m, T, KIND: tl.constexpr, C: tl.constexpr, WIDE: tl.conste
 def sums_kernel(
     g,  # [B, T, H]
     sums,  # [B, H, M, C], written
-    T, H, M, C: tl.constexpr, HEADS: tl.constexpr, WIDE: tl.constexpr,
+    T, H, M, C: tl.constexpr, HEADS: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
     """Running sums of one chunk, some heads at a time."""
     m, b = tl.program_id(0) % M, (tl.program_id(0) // M).to(tl.int64)
     i, h = tl.arange(0, C)[:, None], tl.program_id(1) * HEADS + tl.arange(0, HEADS)[None, :]
     t = m * C + i
     gs = tl.load(g + (b * T + t) * H + h, mask=(t < T) & (h < H), other=0.0)  # [C, HEADS]
-    G = tl.cumsum(bounded(gs).to(WIDE), 0)
+    G = tl.cumsum(bounded(gs).to(SUMS), 0)
     tl.store(sums + ((b * H + h) * M + m) * C + i, G, mask=h < H)
 
 
@@ -68,9 +68,9 @@ def summed(g: Tensor | None, q: Tensor, C: int) -> Decay:
     if g is None or kind == HEAD.value:
         return Decay(g, kind)
     B, T, H = g.shape
-    M, WIDE = triton.cdiv(T, C), decay_dtype(q)
-    dtype = torch.float64 if tl.float64 == WIDE else torch.float32
+    M, SUMS = triton.cdiv(T, C), decay_dtype(q)
+    dtype = torch.float64 if tl.float64 == SUMS else torch.float32
     sums = g.new_empty(B, H, M, C, dtype=dtype)
     heads = min(HEADS, triton.next_power_of_2(H))
-    sums_kernel[(B * M, triton.cdiv(H, heads))](g, sums, T, H, M, C, heads, WIDE)
+    sums_kernel[(B * M, triton.cdiv(H, heads))](g, sums, T, H, M, C, heads, SUMS)
     return Decay(sums, kind)

@@ -148,7 +148,7 @@ def backward_kernel(
     hard,  # [B H M, K / BK], written if not HARD, as in ``scores_kernel``
     scale, T, H, M,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    LEVELS: tl.constexpr, HARD: tl.constexpr, STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr,
+    LEVELS: tl.constexpr, HARD: tl.constexpr, STATE: tl.constexpr, SUMS: tl.constexpr, MILD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients of q, k and g for some channels of one chunk; HARD makes those of hard chunks again."""
@@ -176,7 +176,7 @@ def backward_kernel(
     qs = load_tile(head_of(q, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     ks = load_tile(head_of(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     gs = load_tile(head_of(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
-    gs = bounded(gs).to(WIDE)
+    gs = bounded(gs).to(SUMS)
     G = tl.cumsum(gs, 0)  # [C, BK]
     end = last_row(G, C)  # [BK]
     to_future = exp(end[None, :] - G)

@@ -12,6 +12,13 @@ Backward: each gradient is linear attention again, one with time and two against
     dk_j = scale sum_{i >= j} (v_j . do_i) exp(G_i - G_j) q_i        v, do, q
     dv_j = scale sum_{i >= j} (k_j . q_i) exp(G_i - G_j) do_i        k, q, do
 
+The pass of dq begins with the start state, turned; that of dv with E = D / scale, where D is the gradient of
+the last state, since a pass multiplies by scale all that it reads; that of dk with E turned. Against time,
+the weights change places and the table turns::
+
+    o_i = scale (exp(G_C - G_i) q_i S + sum_{j >= i} (q_i . k_j) exp(G_j - G_i) v_j)
+    S <- exp(G_C) S + sum_j exp(G_j) k_j^T v_j
+
 So the same kernel makes all three, and no state is kept. It does so where that is faster; the gradient of a
 decay needs states from before and after every chunk, and float32 is slow here: see ``linear_chunks.py``.
 
@@ -45,6 +52,7 @@ FORWARD = Launches(
     half=Launch(64, 4, 2, resident=2), full=Launch(16, 8, 1), small=Launch(64, 4, 3, resident=2)
 )
 DKDV = Launch(64, 4, 3, resident=2)
+LEAST_SCALE = 1e-30  # that a gradient in float32 can be divided by
 
 # --- forward ----------------------------------------------------------------------------------------------
 
@@ -59,7 +67,7 @@ def forward_kernel(
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr,
-    STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Columns of V of one head, through one segment; BACKWARD: against time."""
     bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
@@ -68,7 +76,7 @@ def forward_kernel(
     if KIND != NONE:
         g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
-        G = tl.arange(0, C).to(WIDE) * bounded(tl.load(g)).to(WIDE)
+        G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
         between = decay_between(G, C, BACKWARD)  # [C, C], in all chunks
     block = square(0, column, V, K, BV)
     S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
@@ -84,7 +92,7 @@ def forward_kernel(
             A = causal(A, C, BACKWARD)
             os = past + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
         else:
-            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
             if KIND == TOKEN:
                 between = decay_between(G, C, BACKWARD)
             A *= between
@@ -147,19 +155,21 @@ def backward(
     chunk_size: int,
     needs_dg: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-    """Gradients of q, k, v, g (float32, or None) and the start state, for those of output and last state."""
-    if needs_dg or scale == 0 or q.dtype == torch.float32:
+    """Gradients of q, k, v, g (float32, or None) and the start state, for those of output and last state.
+
+    That of a start state which is None has no meaning.
+    """
+    if needs_dg or abs(scale) < LEAST_SCALE or q.dtype == torch.float32:
         return linear_chunks.backward(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg)
     C = tile_of(q, v, chunk_size, full=16)
     decay = summed(g, q, C)
-    # a pass multiplies all it reads from its state by scale, but what begins there is the gradient itself
-    after = None if dend is None else dend / scale
+    E = None if dend is None else dend / scale
     dq, _ = attended(do, v, k, decay, turned(start), scale, C)
     if max(q.shape[-1], v.shape[-1]) <= DKDV.columns:
-        dk, dv, before = dkdv(q, k, v, do, decay, after, scale, C)
+        dk, dv, before = dkdv(q, k, v, do, decay, E, scale, C)
     else:
-        dk, _ = attended(v, do, q, decay, turned(after), scale, C, backward=True)
-        dv, before = attended(k, q, do, decay, after, scale, C, backward=True)
+        dk, _ = attended(v, do, q, decay, turned(E), scale, C, backward=True)
+        dv, before = attended(k, q, do, decay, E, scale, C, backward=True)
     return dq, dk, dv, None, before if start is None else scale * before
 
 
@@ -172,50 +182,50 @@ def dkdv_kernel(
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, HAS_START: tl.constexpr,
-    STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Both passes against time at once, where one program has room for all columns; they share D."""
+    """Both passes against time at once, where one program has room for all columns; they share E."""
     bh, segment = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     if KIND != NONE:
         g = decays_of_head(g, bh, h, M, KIND, C)
-    D = first_state(starts, bh * N + segment, 0, 0, K, V, K, V, HAS_START)
+    E = first_state(starts, bh * N + segment, 0, 0, K, V, K, V, HAS_START)
     begin, past_end = segment * PER, min(segment * PER + PER, M)
     for n in range(begin, past_end):
         m = begin + past_end - 1 - n
         qs, ks = q.load([b, m * C, h * K]).reshape(C, K), k.load([b, m * C, h * K]).reshape(C, K)
         vs, dos = v.load([b, m * C, h * V]).reshape(C, V), do.load([b, m * C, h * V]).reshape(C, V)
-        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: row j, column i
-        B = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)  # [C, C]
-        dvs = tl.dot(ks.to(STATE), D.to(STATE), input_precision=PRECISION)  # [C, V]
-        dks = tl.dot(vs.to(STATE), tl.trans(D.to(STATE)), input_precision=PRECISION)  # [C, K]
+        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: k_j . q_i, row j, column i
+        B = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)  # [C, C]: v_j . do_i
+        dvs = tl.dot(ks.to(STATE), E.to(STATE), input_precision=PRECISION)  # [C, V]
+        dks = tl.dot(vs.to(STATE), tl.trans(E.to(STATE)), input_precision=PRECISION)  # [C, K]
         if KIND == NONE:
             A, B = causal(A, C, True), causal(B, C, True)
         else:
-            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
             between, until = decay_between(G, C, True), exp(whole - G)[:, None]
             A, B = A * between, B * between
             dvs, dks = dvs * until, dks * until
-            D *= exp(whole)
+            E *= exp(whole)
         dvs += tl.dot(A.to(STATE), dos.to(STATE), input_precision=PRECISION)
         dks += tl.dot(B.to(STATE), qs.to(STATE), input_precision=PRECISION)
         dv.store([b, m * C, h * V], (dvs * scale).to(vs.dtype).reshape(1, C, V))
         dk.store([b, m * C, h * K], (dks * scale).to(vs.dtype).reshape(1, C, K))
         if KIND != NONE:
             dos = (dos * exp(G)[:, None]).to(dos.dtype)
-        D += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
+        E += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
     if segment == 0:
-        tl.store(end + bh.to(tl.int64) * K * V + square(0, 0, V, K, V), D)
+        tl.store(end + bh.to(tl.int64) * K * V + square(0, 0, V, K, V), E)
 
 
 def dkdv(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Decay, after: Tensor | None, scale: float, C: int
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Decay, E: Tensor | None, scale: float, C: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of k and v, and D / scale before the first token; ``after`` is D / scale at the end."""
+    """Gradients of k and v, and E before the first token; the E given is that behind the last."""
     B, T, H, K = q.shape
     V = v.shape[-1]
     c = cut(T, C, B * H, DKDV, q)
-    starts = starts_of_segments(q, do, decay, after, c, backward=True)
+    starts = starts_of_segments(q, do, decay, E, c, backward=True)
     dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     dkdv_kernel[(B * H, c.N)](
         *(described(x, c.C, K) for x in (q, k, dk)), *(described(x, c.C, V) for x in (v, do, dv)),

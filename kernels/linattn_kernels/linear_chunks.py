@@ -52,7 +52,7 @@ def backward_kernel(
     scale, T, H, M,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     KIND: tl.constexpr, NEEDS_DG: tl.constexpr,
-    STATE: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """All gradients of one chunk of one head."""
     m, bh = tl.program_id(0) % M, tl.program_id(0) // M
@@ -75,7 +75,7 @@ def backward_kernel(
         A, B = causal(A * scale, C), causal(B * scale, C)
     else:
         g = decays_of_head(g, bh, h, M, KIND, C)
-        G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
+        G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
         between = decay_between(G, C) * scale
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]

@@ -100,7 +100,7 @@ def scores_kernel(
     hard,  # [B H M], written if not HARD: whether a chunk forgets too much to be one block
     scale, T, H, M,
     K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, HARD: tl.constexpr,
-    STATE: tl.constexpr, WIDE: tl.constexpr, MILD: tl.constexpr, PRECISION: tl.constexpr,
+    STATE: tl.constexpr, SUMS: tl.constexpr, MILD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """All of one chunk of one head that needs no state; HARD makes but scores again, those of hard chunks."""
     if HARD:  # noqa: SIM102 - the first is known to the compiler, the second is not
@@ -116,7 +116,7 @@ def scores_kernel(
     for channel in range(0, K, BK):
         qs = load_tile(q, m * C, T, H * K, channel, C, BK)  # [C, BK]
         ks = load_tile(k, m * C, T, H * K, channel, C, BK)  # [C, BK]
-        gs = bounded(load_tile(g, m * C, T, H * K, channel, C, BK)).to(WIDE)  # [C, BK]
+        gs = bounded(load_tile(g, m * C, T, H * K, channel, C, BK)).to(SUMS)  # [C, BK]
         G = tl.cumsum(gs, 0)  # [C, BK]
         end = last_row(G, C)  # [BK]
         if HARD:

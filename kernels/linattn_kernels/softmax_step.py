@@ -4,7 +4,7 @@ A single query gives one program a head, far too few for a GPU. So the cache is 
 side by side. Each leaves what the running softmax would carry after it: maximum m, denominator d and output
 o, not yet divided. A second kernel joins them: the same softmax once more, over slices in place of keys::
 
-    m = max_n m_n,     o = sum_n exp(m_n - m) o_n / sum_n exp(m_n - m) d_n
+    m = max_n m_n,     o = sum_n exp(m_n - m) o_n / sum_n exp(m_n - m) d_n     (in the kernels to base 2)
 
 With one query there is nothing for a matrix unit to do: products are sums of elementwise ones.
 

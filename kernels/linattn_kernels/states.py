@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.decays import Decay, decays_of_head, sums_of_decays
-from linattn_kernels.door import decay_dtype, precision, state_dtype, wide_dtype
+from linattn_kernels.door import decay_dtype, precision, wide_dtype
 from linattn_kernels.launches import Cut, Launch, Launches, cut
 from linattn_kernels.tiles import (
     CHANNEL,
@@ -71,8 +71,7 @@ def walk_kernel(
     BACKWARD: tl.constexpr,  # against time
     HAS_START: tl.constexpr,
     STORE: tl.constexpr,  # all states of all segments; else only what each segment ends with
-    STATE: tl.constexpr,
-    WIDE: tl.constexpr,
+    SUMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """A block [BK, BV] of the states of one head, through one segment."""
@@ -104,7 +103,7 @@ def walk_kernel(
             S *= exp(whole)[:, None]
             span += whole
         elif KIND != NONE:
-            G, whole = sums_of_decays(g, m, T, KIND, C, WIDE)  # [C], []
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
             ys = (ys * exp(G if BACKWARD else whole - G)[:, None]).to(ys.dtype)
             S *= exp(whole)
             span += whole.to(tl.float32)
@@ -223,5 +222,5 @@ def _walk(
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
         x, y, decay.g, starts, states, ends, spans, factor, T, H, c.M, c.N, c.per,
         K, V, BK, BV, c.C, decay.kind, backward, starts is not None, store,
-        state_dtype(x), decay_dtype(x), precision(x), **launch.options,
+        decay_dtype(x), precision(x), **launch.options,
     )  # fmt: skip

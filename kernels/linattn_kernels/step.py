@@ -77,17 +77,18 @@ def step_linear_attention(
     """``linattn_ref.ops.step_linear_attention`` on a GPU: same arguments, same result.
 
     The state that is given is updated in place and returned; who needs the old one clones it first. (An
-    expanded state, whose numbers share memory, is left alone.) Where a
-    gradient is wanted nothing is overwritten: the step is then the chunk form of one token.
+    expanded state, whose numbers share memory, is left alone, and so is one of inference mode outside of it
+    that is not contiguous.) Where a gradient is wanted nothing is overwritten: the step is then the chunk
+    form of one token.
     """
     check_one_token(q)
     check_qkv(q, k, v)
+    check_kernel(OP, q)
     wanted = [x for x in (q, k, v, log_decay, state) if isinstance(x, Tensor) and x.requires_grad]
     if wanted and torch.is_grad_enabled():
         if state is not None:
             check_state(state, q, v, "state")
         return chunk_linear_attention(q, k, v, log_decay, scale=scale, initial_state=state, chunk_size=16)
-    check_kernel(OP, q)
     log_decay = decays_of(log_decay, q)
     if state is None:
         state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=torch.float32)
@@ -96,6 +97,13 @@ def step_linear_attention(
     o = linear_step(
         q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, scale_or_default(scale, q.shape[-1])
     )
-    if state is not given and 0 not in given.stride():
+    if state is not given and _writable(given):
         state = given.copy_(state)
     return LinearResult(o, state)
+
+
+def _writable(state: Tensor) -> bool:
+    """Whether torch would let us write all numbers of a state."""
+    if torch.compiler.is_compiling():  # where nobody can ask for inference mode
+        return 0 not in state.stride()
+    return 0 not in state.stride() and (not state.is_inference() or torch.is_inference_mode_enabled())

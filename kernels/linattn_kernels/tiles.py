@@ -74,7 +74,7 @@ def first_state(
 
 @triton.jit
 def bounded(g):
-    """Log decays as low as any difference is seen: exp(-100) is 0, and sums of them keep their digits."""
+    """Log decays as low as any difference is seen: exp(-100) is 4e-44, and sums of them keep their digits."""
     return tl.maximum(g, -100.0, propagate_nan=tl.PropagateNan.ALL)
 
 

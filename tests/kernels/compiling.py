@@ -113,14 +113,14 @@ B, H = 2, 3
 DECAYS = {"none": (64, 64), "head": (128, 128), "token": (16, 64), "channel": (128, 64)}  # and a K, V
 
 
-def linear(K: int, V: int, dtype: torch.dtype, decay: str, T: int, start: bool) -> None:
-    """Forward, backward and step of linear attention."""
+def linear(K: int, V: int, dtype: torch.dtype, decay: str, T: int, start: bool, fixed: bool = False) -> None:
+    """Forward, backward and step of linear attention; ``fixed``: nobody wants the gradient of the decays."""
     from linattn_kernels import chunk_linear_attention, step_linear_attention
 
     shapes = {"none": None, "head": (H,), "token": (B, T, H), "channel": (B, T, H, K)}
     shape = shapes[decay]
     q, k, v = (torch.zeros(B, T, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
-    g = None if shape is None else torch.zeros(shape, requires_grad=True)
+    g = None if shape is None else torch.zeros(shape, requires_grad=not fixed)
     initial = torch.zeros(B, H, K, V, requires_grad=True) if start else None
     o, state = chunk_linear_attention(q, k, v, g, initial_state=initial)
     torch.autograd.backward((o, state), (torch.zeros_like(o), torch.zeros_like(state)))
@@ -147,11 +147,16 @@ def calls(dtype: torch.dtype, everything: bool) -> Iterator[tuple[str, Callable[
         for decay in chosen:
             K, V = DECAYS[decay]
             yield f"{decay}, K {K}, V {V}", partial(linear, K, V, dtype, decay, 1000, True)
+        if dtype != torch.float32:
+            yield "head, fixed", partial(linear, 128, 128, dtype, "head", 1000, True, True)
+            yield "token, fixed", partial(linear, 64, 64, dtype, "token", 1000, True, True)
         yield "softmax", partial(softmax, 64, 64, dtype, 64)
         return
     for K, V in product((128, 64, 32, 16), repeat=2):
         for decay, (T, start) in product(DECAYS, ((1024, False), (1000, True))):
-            yield f"{decay}, K {K}, V {V}, T {T}", partial(linear, K, V, dtype, decay, T, start)
+            for fixed in (False, True) if decay in ("head", "token") else (False,):
+                label = f"{decay}, K {K}, V {V}, T {T}" + ", fixed" * fixed
+                yield label, partial(linear, K, V, dtype, decay, T, start, fixed)
         for C in (16, 32, 64, 128):
             yield f"softmax, K {K}, V {V}, C {C}", partial(softmax, K, V, dtype, C)
 

@@ -149,8 +149,13 @@ def split(case: Case, device: str) -> list[Measurement]:
 
 
 def bits(case: Case, device: str) -> list[Measurement]:
-    """Three runs, forward and backward."""
-    return [m for _ in range(2) for m in same(case, kernel_call(case), device)]
+    """Three runs, forward and backward, by every backward that there is."""
+    calls = [kernel_call(case)] + [decays_apart(kernel_call(case))] * (len(precision_of(case)) - 1)
+    found = []
+    for call in calls:
+        first = run(case, call, device)
+        found += [m for _ in range(2) for m in compared(case, run(case, call, device), first)]
+    return found
 
 
 def strided(case: Case, device: str) -> list[Measurement]:

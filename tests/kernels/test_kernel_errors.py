@@ -105,10 +105,10 @@ def test_kernel_says_what_takes_what_it_does_not(op: str, fault: str, kind: str)
 
 @pytest.mark.parametrize("kind", ["chunk", "step"])
 @pytest.mark.parametrize("op", KERNEL_OPS)
-def test_step_with_gradient_names_itself_or_the_form_that_computes_it(op: str, kind: str) -> None:
-    """The message names a function of the same arguments, also where a step is computed by the chunk form."""
+def test_what_takes_it_is_named_where_a_gradient_is_wanted(op: str, kind: str) -> None:
+    """A function of the same arguments, also where a step is computed by the chunk form."""
     x = {name: y.double().requires_grad_() for name, y in three(op, 1).items()}
-    with pytest.raises(ValueError, match=f"^q: got torch.float64.*linattn_ref.ops.(chunk|step)_{op}"):
+    with pytest.raises(ValueError, match=f"^q: got torch.float64.*linattn_ref.ops.{kind}_{op}"):
         (KERNELS[op].function if kind == "chunk" else step_of(op))(**x)
 
 

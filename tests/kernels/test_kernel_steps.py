@@ -114,6 +114,19 @@ def test_step_leaves_an_expanded_state_alone() -> None:
     assert_close("state given", x["state"], before, 0.0)
 
 
+def test_strided_state_made_in_inference_mode_is_left_alone_outside_of_it() -> None:
+    """torch lets nobody write into it there."""
+    x = one_token(example("linear_attention", "token", T=1))
+    with torch.inference_mode():
+        x["state"] = x["state"].mT.contiguous().mT
+    before = x["state"].clone()
+    with torch.no_grad():
+        got, want = (package.step_linear_attention(**x) for package in (linattn_kernels, linattn_ref.ops))
+    assert_close("output", got.output, want.output, 1e-6)
+    assert_close("state", got.state, want.state, 1e-6)
+    assert_close("state given", x["state"], before, 0.0)
+
+
 def test_cache_made_in_inference_mode_is_copied_outside_of_it() -> None:
     x = one_token(example("softmax_attention", T=1))
     with torch.inference_mode():
