@@ -1,0 +1,177 @@
+"""More of everything than one program, one tile or one warp takes; and backwards that only some calls take.
+
+Each test here is one that a planted mistake had passed by before.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import triton.language as tl
+from helpers import assert_close
+from kernel_bounds import check_kernel
+from kernel_calls import KERNELS, decays_apart, in_parts, kernel_call, kernel_step_call
+from kernel_cases import example, examples
+from ladder import inputs_of, precision_bounds, truth_of, upstream_of
+from torch import Tensor
+
+import linattn_kernels
+import linattn_ref.ops
+from linattn_kernels import linear_chunks
+from linattn_kernels.decays import sums_kernel
+from linattn_ref.ops import KVCache, chunk_linear_attention
+
+every_scalar_decay = pytest.mark.parametrize("decay", [None, "head", "token"])
+
+# --- sequences, heads, columns, segments -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", examples(T=20, B=2, H=3), ids=str)
+def test_many_sequences_of_many_heads(case: Any) -> None:
+    check_kernel(case, kernel_call(case), "kernel")
+
+
+@pytest.mark.parametrize("case", examples(T=2, B=2, H=3), ids=str)
+def test_steps_of_many_sequences_of_many_heads(case: Any) -> None:
+    """A slice of one token is contiguous where there is one sequence, and only there."""
+    x = {name: y.clone() for name, y in inputs_of(case).items()}
+    with torch.no_grad():
+        results = in_parts(case, 1, kernel_step_call(case))(x)
+    for name, want in truth_of(case).items():
+        assert_close(name, results[name], want, precision_bounds(case)[name])
+
+
+@every_scalar_decay
+@pytest.mark.parametrize(
+    "sizes",
+    [{"T": 20, "B": 2, "H": 3}, {"T": 200, "H": 1}, {"T": 200, "H": 1, "K": 128}],
+    ids=["many", "segments", "wide segments"],
+)
+def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> None:
+    case = example("linear_attention", decay, dtype=torch.float16, **sizes)
+    check_kernel(case, decays_apart(kernel_call(case)) if decay else kernel_call(case), "passes")
+
+
+def test_more_heads_than_one_program_sums() -> None:
+    case = example("linear_attention", "token", T=5, H=17)
+    check_kernel(case, kernel_call(case), "kernel")
+
+
+def test_sums_write_nothing_behind_the_last_head() -> None:
+    B, T, H, C, M = 1, 20, 3, 16, 2
+    room = torch.full((B * H * M * C + 64,), 7.0)
+    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), room, T, H, M, C, 4, tl.float32)
+    assert (room[B * H * M * C :] == 7).all()
+    assert (room[: B * H * M * C] <= 0).all()
+
+
+@pytest.mark.parametrize(("decay", "T"), [(None, 20), ("head", 20), ("token", 20), ("channel", 200)])
+def test_states_of_many_blocks(decay: str | None, T: int) -> None:
+    case = example("linear_attention", decay, T=T, H=1, K=64, V=64)
+    check_kernel(case, kernel_call(case), "kernel")
+
+
+def test_softmax_step_with_more_tiles_than_slices() -> None:
+    """So a slice carries maximum, denominator and output from tile to tile."""
+    q, k, v = (torch.randn(1, 1, 1, width) for width in (16, 16, 32))
+    cache = KVCache(torch.randn(1, 1100, 1, 16), torch.randn(1, 1100, 1, 32))
+    got, want = (
+        package.step_softmax_attention(4 * q, k, v, state=cache)
+        for package in (linattn_kernels, linattn_ref.ops)
+    )
+    assert_close("output", got.output, want.output, 1e-6)
+
+
+# --- which backward is taken, and what it is given ---------------------------------------------------------
+
+
+@every_scalar_decay
+@pytest.mark.parametrize("K", [16, 128])
+def test_passes_are_taken_where_nobody_wants_the_gradient_of_decays(
+    decay: str | None, K: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("chunk by chunk")
+
+    monkeypatch.setattr(linear_chunks, "backward", never)
+    case = example("linear_attention", decay, T=3, H=1, K=K, dtype=torch.float16)
+    x = {name: y.clone().requires_grad_(name != "log_decay") for name, y in inputs_of(case).items()}
+    kernel_call(case)(x)["output"].sum().backward()
+    assert all(y.grad is not None for name, y in x.items() if name != "log_decay")
+
+
+@every_scalar_decay
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("K", [16, 128])
+def test_output_alone_has_the_gradients_of_a_state_that_nobody_uses(
+    decay: str | None, start: bool, K: int
+) -> None:
+    case = example("linear_attention", decay, T=20, H=1, K=K, dtype=torch.float16, start=start)
+    x = inputs_of(case)
+    leaves = [name for name in x if name != "log_decay"]
+
+    def gradients(state: bool) -> tuple[Tensor, ...]:
+        y = {name: z.clone().requires_grad_(name in leaves) for name, z in x.items()}
+        results = kernel_call(case)(y)
+        upstream = [upstream_of(case)["output"].to(torch.float16), torch.zeros_like(results["state"])]
+        loss = [results["output"], results["state"]]
+        return torch.autograd.grad(loss[: 1 + state], [y[name] for name in leaves], upstream[: 1 + state])
+
+    for name, got, want in zip(leaves, gradients(False), gradients(True), strict=True):
+        assert got.isfinite().all(), name
+        assert torch.equal(got, want), name
+
+
+# --- decays ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [-1e3, -1e38])
+def test_a_head_that_forgets_beyond_all_measure(depth: float) -> None:
+    case = example("linear_attention", "head", T=20)
+    x = inputs_of(case)
+    x = {**x, "log_decay": torch.full_like(x["log_decay"], depth)}
+    output, state = KERNELS[case.op].function(**x)
+    want = chunk_linear_attention(**{name: y.double() for name, y in x.items()})
+    assert_close("output", output, want.output, 1e-5)
+    assert_close("state", state, want.state, 1e-5)
+
+
+@pytest.mark.parametrize("decay", ["head", "token", "channel"])
+def test_tiny_gradients_of_hard_decays_keep_their_digits(decay: str) -> None:
+    """Beside them the diagonal, where nothing decays, is huge: it must not take part and cancel."""
+    case = example("linear_attention", decay, T=20, H=1)
+
+    def gradient(function: Callable[..., Any], dtype: torch.dtype) -> Tensor:
+        x = {name: y.to(dtype) for name, y in inputs_of(case).items()}
+        g = torch.full_like(x["log_decay"], -20.0).requires_grad_()
+        function(**{**x, "log_decay": g}).output.backward(upstream_of(case)["output"].to(dtype))
+        assert g.grad is not None
+        return g.grad.double()
+
+    got, want = (
+        gradient(KERNELS[case.op].function, torch.float32),
+        gradient(chunk_linear_attention, torch.float64),
+    )
+    assert 0 < want.abs().max() < 1e-6
+    assert (got - want).abs().max() < 1e-4 * want.abs().max()
+
+
+@pytest.mark.parametrize("channels", [32, 64])
+def test_hard_decays_in_some_tiles_of_channels(channels: int) -> None:
+    case = example("linear_attention", "channel", T=20, H=1, K=64)
+
+    def results(function: Callable[..., Any], dtype: torch.dtype) -> dict[str, Tensor]:
+        x = {name: y.to(dtype).clone() for name, y in inputs_of(case).items()}
+        x["log_decay"][..., :channels] = -5.0
+        output = function(**{name: y.requires_grad_() for name, y in x.items()}).output
+        output.backward(upstream_of(case)["output"].to(dtype))
+        return {"output": output.detach(), **{name: y.grad for name, y in x.items() if y.grad is not None}}
+
+    got, want = (
+        results(KERNELS[case.op].function, torch.float32),
+        results(chunk_linear_attention, torch.float64),
+    )
+    assert got.keys() == want.keys()
+    for name in want:
+        assert_close(name, got[name], want[name], 1e-5)
