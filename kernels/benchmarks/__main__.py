@@ -104,7 +104,8 @@ def time_all(
 
     def save(row: Row) -> None:
         rows.append(row)
-        keeping.save(args.out, rows, source_hash, device, arguments)
+        asked_for = all(keeping.key(row) in wanted for row in rows)  # not so if others were there already
+        keeping.save(args.out, rows, source_hash, device, arguments if asked_for else ["--out", "DIR"])
 
     to_do = [case for key, case in wanted.items() if key not in done]
     left = timed(to_do, clock, device, deadline, save, args)

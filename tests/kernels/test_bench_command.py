@@ -55,6 +55,8 @@ def test_a_second_run_measures_only_what_is_missing(
     command.main([*out, "--modes", "fwdbwd", "--ops", "chunk_softmax_attention", "--fresh"])
     assert len(fast) == 3
     assert len(results.load("kernels", directory=tmp_path)) == 2
+    # the last command alone would not make the row that was kept
+    assert results.provenance("kernels", directory=tmp_path)["command"].endswith("benchmarks --out DIR")
 
 
 def test_rows_of_other_runs_are_joined(tmp_path: Path, fast: list[str]) -> None:
