@@ -35,9 +35,7 @@ from linattn_kernels.tiles import (
     square,
 )
 
-BACKWARD = Launches(
-    half=Launch(64, 8, 1, registers=128), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168)
-)
+BACKWARD = Launches(half=Launch(64, 4, 2), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168))
 
 
 @triton.jit

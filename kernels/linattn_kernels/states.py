@@ -32,7 +32,9 @@ from linattn_kernels.tiles import (
     square,
 )
 
-WALK = Launches(half=Launch(64, 4, 2, resident=4), full=Launch(32, 4, 1, resident=4))
+WALK = Launches(
+    half=Launch(64, 4, 2, resident=4), full=Launch(32, 4, 1, resident=4), small=Launch(64, 4, 3, resident=3)
+)
 ENDS = WALK._replace(half=Launch(64, 4, 3, resident=4))  # of a walk that keeps no states on its way
 
 
