@@ -74,7 +74,7 @@ def timed(
         start = time.monotonic()
         if start + max(took[-3:], default=0.0) > deadline:
             return list(cases[i:])
-        if not args.keep_tuning and (i == 0 or case.op != cases[i - 1].op):
+        if not args.keep_tuning:
             tuning.forget_choices()
         print(case.label, flush=True)
         save(measure(case, candidates_of(case, fla=not args.dry_run), clock, best, device))

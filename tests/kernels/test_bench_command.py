@@ -59,11 +59,23 @@ def test_a_second_run_measures_only_what_is_missing(
     assert results.provenance("kernels", directory=tmp_path)["command"].endswith("benchmarks --out DIR")
 
 
-def test_rows_of_other_runs_are_joined(tmp_path: Path, fast: list[str]) -> None:
-    for mode in ("fwd", "fwdbwd"):
+def test_what_fla_has_chosen_is_forgotten_before_each_row(
+    tmp_path: Path, fast: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[int] = []
+    monkeypatch.setattr(command.tuning, "forget_choices", lambda: forgotten.append(len(fast)))
+    arguments = ["--dry-run", "--out", str(tmp_path), "--ops", "chunk_softmax_attention", "--fresh"]
+    command.main(arguments)
+    assert forgotten == [0, 1]
+    command.main([*arguments, "--keep-tuning"])
+    assert forgotten == [0, 1]
+
+
+def test_rows_of_other_runs_are_joined_in_the_order_of_the_cases(tmp_path: Path, fast: list[str]) -> None:
+    for mode in ("fwdbwd", "fwd"):
         out = ["--dry-run", "--out", str(tmp_path / mode), "--ops", "chunk_softmax_attention"]
         command.main([*out, "--modes", mode])
-    parts = [str(tmp_path / mode) for mode in ("fwd", "fwdbwd")]
+    parts = [str(tmp_path / mode) for mode in ("fwdbwd", "fwd")]
     command.main(["--dry-run", "--out", str(tmp_path), "--join", *parts, "--minutes", "0"])
     assert [row["mode"] for row in results.load("kernels", directory=tmp_path)] == ["fwd", "fwdbwd"]
     assert results.provenance("kernels", directory=tmp_path)["command"].endswith("benchmarks --out DIR")
