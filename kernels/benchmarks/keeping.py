@@ -42,9 +42,10 @@ def kept(directory: Path, source_hash: str, device: str) -> list[Row]:
 def save(
     directory: Path, rows: Sequence[Row], source_hash: str, device: str, arguments: Sequence[str]
 ) -> None:
+    in_order: list[Row] = sorted(rows, key=place)
     results.save(
         NAME,
-        sorted(rows, key=place),
+        in_order,
         columns=COLUMNS | {"fla_op": f"{COLUMNS['fla_op']}{fla_version()}"},
         command=command(arguments),
         seed=0,
