@@ -28,12 +28,12 @@ from torch import Tensor
 from linattn_kernels.door import decay_dtype, mildness, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
 from linattn_kernels.pairs import apart, from_inside, is_odd, mild_level, to_middle, together, weighted
-from linattn_kernels.states import starts_of_segments, states_cut, states_of_chunks
+from linattn_kernels.states import segments_alone, state_before, states_cut, states_of_chunks
 from linattn_kernels.tiles import (
+    CHANNEL,
     bounded,
     described,
     exp,
-    first_state,
     head_of,
     last_row,
     load_tile,
@@ -55,7 +55,8 @@ def forward_kernel(
     q, k,  # described [B, T, H, K], weighted: from_past and to_future
     v, o,  # described [B, T, H, V]
     whole,  # [B, M, H, K]
-    starts,  # [B H, N, K, V], or nothing for empty states
+    start,  # [B H, K, V], or nothing for an empty state
+    ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
     H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
@@ -67,7 +68,7 @@ def forward_kernel(
     b, h = bh // H, bh % H
     whole = head_of(whole, b, h, M, H, K) + tl.arange(0, K)
     block = square(0, column, V, K, BV)
-    S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
+    S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, CHANNEL, False, HAS_START)
     for m in range(segment * PER, min(segment * PER + PER, M)):
         A = scores.load([b, m * C, h * C]).reshape(C, C)
         qs = q.load([b, m * C, h * K]).reshape(C, K)
@@ -92,12 +93,12 @@ def forward(
     BV = min(V, launch.columns)
     c = cut(T, tile_of(q, v, chunk_size, full=16), B * H * (V // BV), launch, q)
     w = weighted(q, k, g, scale, c)
-    starts = starts_of_segments(w.to_future, v, w.decay, start, c)
+    segments = segments_alone(w.to_future, v, w.decay, c)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
         described(w.scores, c.C, c.C), described(w.from_past, c.C, K), described(w.to_future, c.C, K),
-        described(v, c.C, BV), described(o, c.C, BV), w.decay.g, starts, end, H, c.M, c.N, c.per,
-        K, V, BV, c.C, starts is not None, state_dtype(q), precision(q), **launch.options,
+        described(v, c.C, BV), described(o, c.C, BV), w.decay.g, start, *segments, end, H, c.M, c.N, c.per,
+        K, V, BV, c.C, start is not None, state_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 

@@ -34,7 +34,7 @@ from linattn_kernels import linear_chunks
 from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays
 from linattn_kernels.door import decay_dtype, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
-from linattn_kernels.states import starts_of_segments
+from linattn_kernels.states import segments_alone, state_before
 from linattn_kernels.tiles import (
     HEAD,
     NONE,
@@ -44,7 +44,6 @@ from linattn_kernels.tiles import (
     decay_between,
     described,
     exp,
-    first_state,
     square,
 )
 
@@ -62,7 +61,8 @@ def forward_kernel(
     q, k,  # described [B, T, H, K]
     v, o,  # described [B, T, H, V]
     g,  # [H], or sums [B, H, M, C]
-    starts,  # [B H, N, K, V], or nothing for empty states
+    start,  # [B H, K, V], or nothing for an empty state
+    ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
@@ -79,7 +79,7 @@ def forward_kernel(
         G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
         between = decay_between(G, C, BACKWARD)  # [C, C], in all chunks
     block = square(0, column, V, K, BV)
-    S = first_state(starts, bh * N + segment, 0, column, K, V, K, BV, HAS_START)
+    S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, KIND, BACKWARD, HAS_START)
     begin, past_end = segment * PER, min(segment * PER + PER, M)
     for n in range(begin, past_end):
         m = begin + past_end - 1 - n if BACKWARD else n
@@ -130,12 +130,12 @@ def attended(
     launch = FORWARD.of(q, v)
     BV = min(V, launch.columns)
     c = cut(T, C, B * H * (V // BV), launch, q)
-    starts = starts_of_segments(k, v, decay, start, c, backward=backward)
+    segments = segments_alone(k, v, decay, c, backward=backward)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV), (o, BV))),
-        decay.g, starts, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
-        starts is not None, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+        decay.g, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
+        start is not None, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 
@@ -178,7 +178,8 @@ def dkdv_kernel(
     q, k, dk,  # described [B, T, H, K]
     v, do, dv,  # described [B, T, H, V]
     g,  # [H], or sums [B, H, M, C]
-    starts,  # [B H, N, K, V], or nothing for empty states
+    start,  # [B H, K, V], or nothing for an empty state
+    ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, HAS_START: tl.constexpr,
@@ -189,7 +190,7 @@ def dkdv_kernel(
     b, h = bh // H, bh % H
     if KIND != NONE:
         g = decays_of_head(g, bh, h, M, KIND, C)
-    E = first_state(starts, bh * N + segment, 0, 0, K, V, K, V, HAS_START)
+    E = state_before(start, ends, spans, bh, segment, N, 0, 0, K, V, K, V, KIND, True, HAS_START)
     begin, past_end = segment * PER, min(segment * PER + PER, M)
     for n in range(begin, past_end):
         m = begin + past_end - 1 - n
@@ -225,12 +226,12 @@ def dkdv(
     B, T, H, K = q.shape
     V = v.shape[-1]
     c = cut(T, C, B * H, DKDV, q)
-    starts = starts_of_segments(q, do, decay, E, c, backward=True)
+    segments = segments_alone(q, do, decay, c, backward=True)
     dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     dkdv_kernel[(B * H, c.N)](
         *(described(x, c.C, K) for x in (q, k, dk)), *(described(x, c.C, V) for x in (v, do, dv)),
-        decay.g, starts, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
-        starts is not None, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
+        decay.g, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
+        E is not None, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
     )  # fmt: skip
     return dk, dv, before
 

@@ -10,9 +10,11 @@ kept of either walk is what a chunk begins with. One kernel makes both: x is k o
 weights count from the chunk's end or its start.
 
 A single sequence has few heads and many chunks, too few programs for a GPU. So the chunks are cut into N
-segments that run side by side. That takes two more steps before: each segment's own contribution, from an
-empty state, and then the N states that the segments start with, by the same recurrence with a segment a step.
+segments that run side by side. That takes a walk before: what each segment alone ends with, from an empty
+state. A program then makes the state that its segment begins with by the same recurrence, a segment a step.
 """
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -46,7 +48,38 @@ def states_cut(x: Tensor, y: Tensor, C: int) -> Cut:
     return cut(T, C, B * H * blocks, launch, x)
 
 
+class Segments(NamedTuple):
+    """What each segment alone does to a state: forgets ``[B, H, N, 1 or K]``, then adds ``[B, H, N, K, V]``.
+
+    Nothing is there of the last one, in the direction of the walk: no other begins with its end.
+    """
+
+    ends: Tensor
+    spans: Tensor
+
+
 # --- the kernels ------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def state_before(
+    start,  # [B H, K, V], or nothing for an empty state
+    ends,  # [B H, N, K, V]
+    spans,  # [B H, N, K] or [B H, N, 1]
+    bh, segment, N, row, column,
+    K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr,
+):  # fmt: skip
+    """[BK, BV]: a block of the state that a segment begins with: the recurrence, with a segment a step."""
+    S = first_state(start, bh, row, column, K, V, BK, BV, HAS_START)
+    for n in range(N - 1 - segment if BACKWARD else segment):
+        at = bh.to(tl.int64) * N + (N - 1 - n if BACKWARD else n)
+        if KIND == CHANNEL:
+            S *= exp(tl.load(spans + at * K + row + tl.arange(0, BK)))[:, None]
+        elif KIND != NONE:
+            S *= exp(tl.load(spans + at))
+        S += tl.load(ends + at * K * V + square(row, column, V, BK, BV))
+    return S
 
 
 @triton.jit
@@ -54,10 +87,11 @@ def walk_kernel(
     x,  # [B, T, H, K]
     y,  # [B, T, H, V]
     g,  # as in ``Decay``
-    starts,  # [B H, N, K, V], or nothing for an empty state
-    states,  # [B H, M, K, V]: what each chunk starts with, in the direction of the walk
-    ends,  # [B H, N, K, V], or [B H, 1, K, V] of the last segment alone
-    spans,  # [B H, N, K] or [B H, N, 1]: log decay over each segment
+    start,  # [B H, K, V], or nothing for an empty state
+    states,  # [B H, M, K, V], written if STORE: what each chunk starts with, in the direction of the walk
+    end,  # [B H, K, V], written if STORE
+    ends,  # [B H, N, K, V]: of each segment alone; written if not STORE
+    spans,  # [B H, N, K] or [B H, N, 1]: log decay over each segment; written if not STORE
     factor,  # of every write
     T,
     H,
@@ -72,7 +106,7 @@ def walk_kernel(
     KIND: tl.constexpr,
     BACKWARD: tl.constexpr,  # against time
     HAS_START: tl.constexpr,
-    STORE: tl.constexpr,  # all states of all segments; else only what each segment ends with
+    STORE: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
     SUMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -91,11 +125,16 @@ def walk_kernel(
         g = decays_of_head(g, bh, h, M, KIND, C)
         span = tl.zeros([1], tl.float32)
     block = square(row, column, V, BK, BV)
-    S = first_state(starts, bh * N + segment, row, column, K, V, BK, BV, HAS_START)
+    if STORE:
+        S = state_before(
+            start, ends, spans, bh, segment, N, row, column, K, V, BK, BV, KIND, BACKWARD, HAS_START
+        )
+    else:
+        S = tl.zeros([BK, BV], tl.float32)
     states += bh.to(tl.int64) * M * K * V
-    begin, end = segment * PER, min(segment * PER + PER, M)
-    for n in range(begin, end):
-        m = begin + end - 1 - n if BACKWARD else n
+    begin, past_end = segment * PER, min(segment * PER + PER, M)
+    for n in range(begin, past_end):
+        m = begin + past_end - 1 - n if BACKWARD else n
         if STORE:
             tl.store(states + tl.cast(m, tl.int64) * K * V + block, S.to(states.dtype.element_ty))
         xs = load_tile(x, m * C, T, H * K, row, C, BK)  # [C, BK]
@@ -112,7 +151,7 @@ def walk_kernel(
         S += factor * tl.dot(tl.trans(xs), ys, input_precision=PRECISION)
     if STORE:
         if segment == last_segment:
-            tl.store(ends + bh.to(tl.int64) * K * V + block, S)
+            tl.store(end + bh.to(tl.int64) * K * V + block, S)
     else:
         at = bh.to(tl.int64) * N + segment
         tl.store(ends + at * K * V + block, S)
@@ -122,61 +161,21 @@ def walk_kernel(
             tl.store(spans + at + tl.arange(0, 1), span)
 
 
-@triton.jit
-def between_segments_kernel(
-    start,  # [B H, K, V], or nothing
-    ends,  # [B H, N, K, V]
-    spans,  # [B H, N, K] or [B H, N, 1]
-    starts,  # [B H, N, K, V], written
-    N,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BK: tl.constexpr,
-    KIND: tl.constexpr,
-    BACKWARD: tl.constexpr,
-    HAS_START: tl.constexpr,
-):
-    """The recurrence again, with a segment a step."""
-    bh, row = tl.program_id(0).to(tl.int64), tl.program_id(1) * BK
-    block = square(row, 0, V, BK, V)
-    S = first_state(start, bh, row, 0, K, V, BK, V, HAS_START)
-    for n in range(N):
-        at = bh * N + (N - 1 - n if BACKWARD else n)
-        tl.store(starts + at * K * V + block, S)
-        if n < N - 1:
-            if KIND == CHANNEL:
-                S *= exp(tl.load(spans + at * K + row + tl.arange(0, BK)))[:, None]
-            elif KIND != NONE:
-                S *= exp(tl.load(spans + at))
-            S += tl.load(ends + at * K * V + block)
-
-
 # --- their launchers --------------------------------------------------------------------------------------
 
 
-def starts_of_segments(
-    x: Tensor,
-    y: Tensor,
-    decay: Decay,
-    start: Tensor | None,
-    c: Cut,
-    factor: float = 1.0,
-    backward: bool = False,
-) -> Tensor | None:
-    """``[B, H, N, K, V]``: the state that each segment begins with, in the direction of the walk."""
-    if c.N == 1:
-        return start
+def segments_alone(
+    x: Tensor, y: Tensor, decay: Decay, c: Cut, factor: float = 1.0, backward: bool = False
+) -> Segments:
+    """Of x ``[B, T, H, K]`` and y ``[B, T, H, V]``; empty if there is one segment, which needs no other."""
     B, _, H, K = x.shape
-    V = y.shape[-1]
-    ends = x.new_empty(B, H, c.N, K, V, dtype=torch.float32)
-    spans = x.new_empty(B, H, c.N, K if decay.kind == CHANNEL.value else 1, dtype=torch.float32)
-    _walk(x, y, decay, None, ends, ends, spans, c, factor, backward, store=False)
-    starts = torch.empty_like(ends)
-    BK = min(K, 32)
-    between_segments_kernel[(B * H, K // BK)](
-        start, ends, spans, starts, c.N, K, V, BK, decay.kind, backward, start is not None
-    )  # fmt: skip
-    return starts
+    N = c.N if c.N > 1 else 0
+    ends = x.new_empty(B, H, N, K, y.shape[-1], dtype=torch.float32)
+    spans = x.new_empty(B, H, N, K if decay.kind == CHANNEL.value else 1, dtype=torch.float32)
+    segments = Segments(ends, spans)
+    if N:
+        _walk(x, y, decay, None, ends, ends, segments, c, factor, backward, store=False)
+    return segments
 
 
 def states_of_chunks(
@@ -197,10 +196,10 @@ def states_of_chunks(
     """
     B, _, H, K = x.shape
     V = y.shape[-1]
-    starts = starts_of_segments(x, y, decay, start, c, factor, backward)
+    segments = segments_alone(x, y, decay, c, factor, backward)
     states = x.new_empty(B, H, c.M, K, V, dtype=wide_dtype(x))
     end = x.new_empty(B, H, K, V, dtype=torch.float32)
-    _walk(x, y, decay, starts, states, end, end, c, factor, backward, store=True)
+    _walk(x, y, decay, start, states, end, segments, c, factor, backward, store=True)
     return states, end
 
 
@@ -208,10 +207,10 @@ def _walk(
     x: Tensor,
     y: Tensor,
     decay: Decay,
-    starts: Tensor | None,
+    start: Tensor | None,
     states: Tensor,
-    ends: Tensor,
-    spans: Tensor,
+    end: Tensor,
+    segments: Segments,
     c: Cut,
     factor: float,
     backward: bool,
@@ -222,7 +221,7 @@ def _walk(
     launch = (WALK if store else ENDS).of(x, y)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
-        x, y, decay.g, starts, states, ends, spans, factor, T, H, c.M, c.N, c.per,
-        K, V, BK, BV, c.C, decay.kind, backward, starts is not None, store,
+        x, y, decay.g, start, states, end, *segments, factor, T, H, c.M, c.N, c.per,
+        K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
         decay_dtype(x), precision(x), **launch.options,
     )  # fmt: skip
