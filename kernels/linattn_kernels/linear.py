@@ -77,33 +77,35 @@ def forward_kernel(
         g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
         G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
-        between = decay_between(G, C, BACKWARD)  # [C, C], in all chunks
+        between = decay_between(G, C, not BACKWARD)  # [C, C]: row j, column i; in all chunks
     block = square(0, column, V, K, BV)
     S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, KIND, BACKWARD, HAS_START)
+    S = tl.trans(S)  # [BV, K]
     begin, past_end = segment * PER, min(segment * PER + PER, M)
     for n in range(begin, past_end):
         m = begin + past_end - 1 - n if BACKWARD else n
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
         vs = v.load([b, m * C, h * V + column]).reshape(C, BV)
-        A = tl.dot(qs, tl.trans(ks), input_precision=PRECISION)  # [C, C]
-        past = tl.dot(qs.to(STATE), S.to(STATE), input_precision=PRECISION)  # [C, BV]
+        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: row j, column i
+        os = tl.dot(S.to(STATE), tl.trans(qs).to(STATE), input_precision=PRECISION)  # [BV, C]
+        vs = tl.trans(vs)  # [BV, C]
         if KIND == NONE:
-            A = causal(A, C, BACKWARD)
-            os = past + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
+            A = causal(A, C, not BACKWARD)
+            os += tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
         else:
             G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
             if KIND == TOKEN:
-                between = decay_between(G, C, BACKWARD)
+                between = decay_between(G, C, not BACKWARD)
             A *= between
             since, until = exp(whole - G if BACKWARD else G), exp(G if BACKWARD else whole - G)  # [C]
-            os = past * since[:, None] + tl.dot(A.to(STATE), vs.to(STATE), input_precision=PRECISION)
-            vs = (vs * until[:, None]).to(vs.dtype)
+            os = os * since[None, :] + tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
+            vs = (vs * until[None, :]).to(vs.dtype)
             S *= exp(whole)
-        o.store([b, m * C, h * V + column], (os * scale).to(vs.dtype).reshape(1, C, BV))
-        S += tl.dot(tl.trans(ks), vs, input_precision=PRECISION)
+        o.store([b, m * C, h * V + column], tl.trans(os * scale).to(vs.dtype).reshape(1, C, BV))
+        S += tl.dot(vs, ks, input_precision=PRECISION)
     if segment == (0 if BACKWARD else N - 1):
-        tl.store(end + bh.to(tl.int64) * K * V + block, S)
+        tl.store(end + bh.to(tl.int64) * K * V + block, tl.trans(S))
 
 
 def forward(
