@@ -27,10 +27,10 @@ from linattn_kernels.launches import Cut, Launch, Launches, cut
 from linattn_kernels.tiles import (
     CHANNEL,
     NONE,
+    described,
     exp,
     first_state,
     head_of,
-    load_tile,
     square,
 )
 
@@ -84,8 +84,8 @@ def state_before(
 
 @triton.jit
 def walk_kernel(
-    x,  # [B, T, H, K]
-    y,  # [B, T, H, V]
+    x,  # described [B, T, H, K]
+    y,  # described [B, T, H, V]
     g,  # as in ``Decay``
     start,  # [B H, K, V], or nothing for an empty state
     states,  # [B H, M, K, V], written if STORE: what each chunk starts with, in the direction of the walk
@@ -93,23 +93,14 @@ def walk_kernel(
     ends,  # [B H, N, K, V]: of each segment alone; written if not STORE
     spans,  # [B H, N, K] or [B H, N, 1]: log decay over each segment; written if not STORE
     factor,  # of every write
-    T,
-    H,
-    M,
-    N,
-    PER,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-    C: tl.constexpr,
+    T, H, M, N, PER,
+    K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     KIND: tl.constexpr,
     BACKWARD: tl.constexpr,  # against time
     HAS_START: tl.constexpr,
     STORE: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
-    SUMS: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    SUMS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """A block [BK, BV] of the states of one head, through one segment."""
     bh, segment = tl.program_id(0), tl.program_id(1)
     row, column = tl.program_id(2) // (V // BV) * BK, tl.program_id(2) % (V // BV) * BV
@@ -117,7 +108,6 @@ def walk_kernel(
     last_segment = 0 if BACKWARD else N - 1
     if not STORE and segment == last_segment:
         return  # nobody starts with what it ends with
-    x, y = head_of(x, b, h, T, H, K), head_of(y, b, h, T, H, V)
     if KIND == CHANNEL:
         g = head_of(g, b, h, M, H, K) + row + tl.arange(0, BK)
         span = tl.zeros([BK], tl.float32)
@@ -137,18 +127,18 @@ def walk_kernel(
         m = begin + past_end - 1 - n if BACKWARD else n
         if STORE:
             tl.store(states + tl.cast(m, tl.int64) * K * V + block, S.to(states.dtype.element_ty))
-        xs = load_tile(x, m * C, T, H * K, row, C, BK)  # [C, BK]
-        ys = load_tile(y, m * C, T, H * V, column, C, BV)  # [C, BV]
+        xs = tl.trans(x.load([b, m * C, h * K + row]).reshape(C, BK))  # [BK, C]
+        ys = y.load([b, m * C, h * V + column]).reshape(C, BV)
         if KIND == CHANNEL:
             whole = tl.load(g + tl.cast(m, tl.int64) * H * K)  # [BK]
             S *= exp(whole)[:, None]
             span += whole
         elif KIND != NONE:
             G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-            ys = (ys * exp(G if BACKWARD else whole - G)[:, None]).to(ys.dtype)
+            xs = (xs * exp(G if BACKWARD else whole - G)[None, :]).to(xs.dtype)
             S *= exp(whole)
             span += whole.to(tl.float32)
-        S += factor * tl.dot(tl.trans(xs), ys, input_precision=PRECISION)
+        S += factor * tl.dot(xs, ys, input_precision=PRECISION)
     if STORE:
         if segment == last_segment:
             tl.store(end + bh.to(tl.int64) * K * V + block, S)
@@ -165,7 +155,7 @@ def walk_kernel(
 
 
 def segments_alone(
-    x: Tensor, y: Tensor, decay: Decay, c: Cut, factor: float = 1.0, backward: bool = False
+    x: Tensor, y: Tensor, decay: Decay, c: Cut, factor: float = 1, backward: bool = False
 ) -> Segments:
     """Of x ``[B, T, H, K]`` and y ``[B, T, H, V]``; empty if there is one segment, which needs no other."""
     B, _, H, K = x.shape
@@ -184,7 +174,7 @@ def states_of_chunks(
     decay: Decay,
     start: Tensor | None,
     c: Cut,
-    factor: float = 1.0,
+    factor: float = 1,  # the integer is known when the kernel is compiled, and costs nothing there
     backward: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """``[B, H, M, K, V]``, the state that each chunk begins with, and ``[B, H, K, V]``, the last one's end.
@@ -221,7 +211,7 @@ def _walk(
     launch = (WALK if store else ENDS).of(x, y)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
-        x, y, decay.g, start, states, end, *segments, factor, T, H, c.M, c.N, c.per,
+        described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor, T, H, c.M, c.N, c.per,
         K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
         decay_dtype(x), precision(x), **launch.options,
     )  # fmt: skip
