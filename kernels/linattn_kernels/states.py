@@ -211,7 +211,7 @@ def _walk(
     launch = (WALK if store else ENDS).of(x, y)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
-        described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor, T, H, c.M, c.N, c.per,
-        K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
+        described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor,
+        T, H, c.M, c.N, c.per, K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
         decay_dtype(x), precision(x), **launch.options,
     )  # fmt: skip
