@@ -6,6 +6,10 @@ stays on the chip, and o is written once. Within a chunk, as in ``linattn_ref.op
     o_i = scale (exp(G_i) q_i S + sum_{j <= i} (q_i . k_j) exp(G_i - G_j) v_j)
     S <- exp(G_C) S + sum_j exp(G_C - G_j) k_j^T v_j
 
+The kernel keeps S turned, and o with it: S^T q_i^T, v^T A^T and v^T k have the state and the weighted values
+on the left, where the matrix unit takes a factor from registers; on the right it would have to be written to
+shared memory first, in every chunk.
+
 Backward: each gradient is linear attention again, one with time and two against it::
 
     dq_i = scale sum_{j <= i} (do_i . v_j) exp(G_i - G_j) k_j        do, v, k in place of q, k, v
