@@ -4,7 +4,7 @@ A kernel takes float32, bfloat16 or float16 on an NVIDIA GPU of compute capabili
 ``WIDTHS`` (linear attention: any V) and a chunk size in ``CHUNKS``. For anything else it raises, and
 says what to call instead: nothing falls back to another path in silence. Values (a log decay above 0, NaN)
 are looked at on the CPU alone, since a look would make the GPU wait; ``LINATTN_CHECK_VALUES=1`` asks for it.
-Tiles are sized for Hopper: with less shared memory, Triton may refuse the widest ones as out of resources.
+Tiles are sized for Hopper, with smaller ones where shared memory is short (``launches.py``).
 
 Without a GPU the kernels run in Triton's interpreter, for tests: set ``TRITON_INTERPRET=1`` before the first
 import of Triton. bfloat16 is refused there, because the interpreter computes it wrongly.
@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from typing import TypeVar, cast
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -125,6 +126,18 @@ def mildness(x: Tensor) -> float:
 def precision(x: Tensor) -> str:
     """Of products of float32 tiles: float32 inputs keep theirs, float16 ones are exact in TF32."""
     return "tf32" if x.dtype == torch.float16 else "ieee"
+
+
+def shared_memory(x: Tensor) -> int:
+    """Bytes that a program may have of it."""
+    if x.device.type != "cuda":
+        return 2**18
+    return _shared_memory_of(torch.cuda.current_device() if x.device.index is None else x.device.index)
+
+
+@functools.cache
+def _shared_memory_of(gpu: int) -> int:
+    return int(triton.runtime.driver.active.utils.get_device_properties(gpu)["max_shared_mem"])
 
 
 def multiprocessors(x: Tensor) -> int:

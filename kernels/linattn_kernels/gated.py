@@ -41,7 +41,7 @@ from linattn_kernels.tiles import (
     store_tile,
 )
 
-FORWARD = Launches(half=Launch(128, 4, 2), full=Launch(16, 8, 1))
+FORWARD = Launches(half=Launch(128, 4, 2), full=Launch(16, 8, 1), lean=Launch(64, 4, 2))
 BACKWARD_V = Launches(half=Launch(128, 4, 1), full=Launch(16, 8, 1))
 BACKWARD = Launches(half=Launch(32, 4, 1, registers=168), full=Launch(32, 8, 1))
 HARD_BACKWARD = Launches(half=Launch(32, 4, 1), full=Launch(32, 8, 1))

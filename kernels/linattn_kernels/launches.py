@@ -6,8 +6,9 @@ import torch
 import triton
 from torch import Tensor
 
-from linattn_kernels.door import multiprocessors
+from linattn_kernels.door import multiprocessors, shared_memory
 
+ROOM = 160 * 2**10  # bytes
 FEWEST = 4  # chunks in a segment, but for the last
 
 
@@ -32,7 +33,8 @@ class Launch(NamedTuple):
 
 
 class Launches(NamedTuple):
-    """Of one kernel: in half precision, in float32, and in half precision with K and V of 64 at most.
+    """Of one kernel: in half precision, in float32; in half precision with K and V of 64 at most, and where a
+    GPU has less shared memory than ``ROOM``.
 
     Float32 takes twice the memory, and no matrix unit is exact: factors fill the registers.
     """
@@ -40,12 +42,20 @@ class Launches(NamedTuple):
     half: Launch
     full: Launch
     small: Launch | None = None  # as half
+    lean: Launch | None = None  # as half
 
     def of(self, q: Tensor, v: Tensor) -> Launch:
         """For q ``[..., K]`` and v ``[..., V]``."""
         if q.dtype == torch.float32:
             return self.full
-        return self.half if self.small is None or max(q.shape[-1], v.shape[-1]) > 64 else self.small
+        if self.small is not None and max(q.shape[-1], v.shape[-1]) <= 64:
+            return self.small
+        return self.half if self.lean is None or roomy(q) else self.lean
+
+
+def roomy(x: Tensor) -> bool:
+    """Whether a program may have 163 KB of shared memory or more, as in data centres; elsewhere, 99 KB."""
+    return shared_memory(x) >= ROOM
 
 
 class Cut(NamedTuple):

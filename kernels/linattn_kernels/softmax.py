@@ -30,6 +30,7 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.door import CHUNKS, check_chunk, check_kernel, on_device_of_q, precision
+from linattn_kernels.launches import roomy
 from linattn_kernels.tiles import head_of, load_tile, store_tile
 from linattn_ref.ops.inputs import (
     KVCache,
@@ -54,9 +55,11 @@ class Plan(NamedTuple):
 
 
 def plan(q: Tensor, v: Tensor, chunk_size: int, over: str) -> Plan:
-    """Tiles that fit the registers and 200 KB of shared memory, for a walk over "keys" or over "queries"."""
+    """Tiles that fit the registers and the shared memory, for a walk over "keys" or over "queries"."""
     if q.dtype == torch.float32:
         return Plan(16, 8, 1)  # no matrix unit is exact, and without one operands fill the registers
+    if not roomy(q):
+        return Plan(32, 8, 2)
     numbers = chunk_size * (q.shape[-1] + v.shape[-1])  # in a tile of keys and values
     if over == "keys":
         return Plan(128, 8, 3 if numbers <= 64 * 256 else 2)

@@ -1,13 +1,15 @@
-"""Compile the kernels for Hopper on a machine without a GPU, and look at what the assembler made of them.
+"""Compile the kernels on a machine without a GPU, and look at what the assembler made of them.
 
 Triton's interpreter knows neither the types of a kernel nor the assembler's faults. Both have cost us: a
 loop whose variable changes from float32 to float64 does not compile, and ptxas 12.8, which Triton 3.6 and 3.7
 bring along, makes code that reads a register which nobody wrote (kernels/NOTES.md). ::
 
-    PYTHONPATH=.:kernels python tests/kernels/compiling.py [--all] float32 bfloat16 float16
+    PYTHONPATH=.:kernels python tests/kernels/compiling.py [--all] [--gpu 80] float32 bfloat16 float16
 
 compiles what calls of every kernel in these dtypes launch, ``--all`` with all pairs of widths, which takes
-half an hour. It prints registers read before anything is written to them, and exits with 1 if there are any.
+half an hour; for Hopper, or with ``--gpu`` the widest of them for another compute capability. It prints
+registers read before anything is written to them, and kernels that need more shared memory than there is, and
+exits with 1 if there are any.
 """
 
 import argparse
@@ -27,17 +29,21 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
-HOPPER = GPUTarget("cuda", 90, 32)
+# bytes of shared memory that a program may have, by compute capability
+SHARED = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 120: 99 * 1024}
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-Report = Callable[[str, bytes], None]  # takes a kernel's name, and its machine code
+Report = Callable[[str, bytes, int], None]  # takes a kernel's name, machine code, bytes of shared memory
 
 
 class NoGPU:
     """What Triton asks a driver for before it compiles."""
 
+    def __init__(self, gpu: int) -> None:
+        self.target = GPUTarget("cuda", gpu, 32)
+
     def get_current_target(self) -> GPUTarget:
-        return HOPPER
+        return self.target
 
     def get_current_device(self) -> int:
         return 0
@@ -47,7 +53,7 @@ class NoGPU:
 
 
 @contextmanager
-def compiled_only(report: Report) -> Iterator[None]:
+def compiled_only(report: Report, gpu: int = 90) -> Iterator[None]:
     """Inside, kernels are compiled instead of launched; what they would have written stays as it was."""
     from linattn_kernels import door, launches, softmax_step, step
 
@@ -57,14 +63,15 @@ def compiled_only(report: Report) -> Iterator[None]:
         kernel = run(self, *args, grid=grid, warmup=True, **options)
         if kernel.hash not in seen:
             seen.add(kernel.hash)
-            report(kernel.metadata.name, kernel.asm["cubin"])
+            report(kernel.metadata.name, kernel.asm["cubin"], kernel.metadata.shared)
 
-    triton.runtime.driver.set_active(NoGPU())
+    triton.runtime.driver.set_active(NoGPU(gpu))
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(JITFunction, "run", compile_it))
         patches.enter_context(mock.patch.object(door, "_check_device"))
         for module in (launches, softmax_step, step):
             patches.enter_context(mock.patch.object(module, "multiprocessors", return_value=132))
+        patches.enter_context(mock.patch.object(launches, "shared_memory", return_value=SHARED[gpu]))
         yield
 
 
@@ -162,23 +169,39 @@ def calls(dtype: torch.dtype, everything: bool) -> Iterator[tuple[str, Callable[
             yield f"softmax, K {K}, V {V}, C {C}", partial(softmax, K, V, dtype, C)
 
 
+def widest(dtype: torch.dtype) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What needs most shared memory, and 64 columns, where some kernels are others."""
+    for K, decay in product((128, 64), DECAYS):
+        yield f"{decay}, K = V = {K}", partial(linear, K, K, dtype, decay, 1024, True)
+    yield "head, fixed", partial(linear, 128, 128, dtype, "head", 1024, True, True)
+    for C in (64, 128):
+        yield f"softmax, C {C}", partial(softmax, 128, 128, dtype, C)
+
+
 def main() -> int:
     parsing = argparse.ArgumentParser(prog="compiling.py")
     parsing.add_argument("dtypes", nargs="+", choices=("float32", "bfloat16", "float16"))
     parsing.add_argument("--all", action="store_true", help="all pairs of widths, not a few")
+    parsing.add_argument("--gpu", type=int, choices=SHARED, default=90, help="compute capability, times ten")
     args = parsing.parse_args()
     kernels = faults = 0
 
-    def report(name: str, machine_code: bytes) -> None:
+    def report(name: str, machine_code: bytes, shared: int) -> None:
         nonlocal kernels, faults
         kernels += 1
+        if shared > SHARED[args.gpu]:
+            faults += 1
+            print(f"{dtype}, {label}: {name} needs {shared} bytes of shared memory", flush=True)
+        if args.gpu != 90:
+            return  # the fault is one of Hopper's products
         for instruction in never_written(instructions(machine_code)):
             faults += 1
             print(f"{dtype}, {label}: {name} reads what nobody wrote: {instruction}", flush=True)
 
-    with compiled_only(report):
+    with compiled_only(report, args.gpu):
         for dtype in args.dtypes:
-            for label, call in calls(getattr(torch, dtype), args.all):  # noqa: B007 - report prints it
+            chosen = getattr(torch, dtype)
+            for label, call in calls(chosen, args.all) if args.gpu == 90 else widest(chosen):  # noqa: B007
                 call()
     print(f"{kernels} kernels, {faults} faults")
     return 1 if faults or not kernels else 0
