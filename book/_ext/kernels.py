@@ -21,9 +21,14 @@ INTRODUCTION = """\
 `linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` with no
 decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`, `chunk_softmax_attention`, and a fused step of
 each for decoding. A model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays
-what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later (measured on the one named
-below), `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in
-16, 32, 64, 128. For anything else they raise an error that says what to call instead.
+what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later,
+`pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
+64, 128. For anything else they raise an error that says what to call instead.
+
+They have run on the GPU named below alone. Compiled for others, they meet two limits, and Triton says so when
+they are called. With 99 KB of shared memory (capability 8.9, 12.0), the backward of softmax attention at
+$K = V = 128$ asks for too much; on 12.0 the forward with a decay per channel does, too. For 10.0, Triton 3.6
+and 3.7.1 do not compile the forward without decay.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -43,8 +48,10 @@ arithmetic of softmax attention grows with $T^2$, so it is far from that floor.
 
 FLA tries configurations at the first shape that it meets and keeps its choice for other B and T. In this run
 that was (8, 2,048) for most lines of $K = 128$. Where it was the shape of the line itself (H, forward, at
-(2, 8,192)), FLA was 1.4 times as fast as in a run where it was not: its times at (2, 8,192) and (1, 32,768)
-are no lower bound."""
+(2, 8,192)), FLA was faster than in a run where it was not; the ledger has both. So its times at (2, 8,192)
+and (1, 32,768) are no lower bound.
+
+A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
 
 MODES = {
     "fwd": "### Forward",
