@@ -21,9 +21,12 @@ INTRODUCTION = """\
 `linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` with no
 decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`, `chunk_softmax_attention`, and a fused step of
 each for decoding. A model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays
-what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later (measured on the one named
-below), `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in
-16, 32, 64, 128. For anything else they raise an error that says what to call instead.
+what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later,
+`pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
+64, 128. For anything else they raise an error that says what to call instead.
+
+They have run on the GPU named below alone. They compile for capabilities 8.0, 8.9 and 12.0, too, and there
+have the shared memory that they need. For 10.0, Triton 3.6 and 3.7.1 do not compile the forward without decay.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -41,8 +44,10 @@ in float32. "Floors" says how often the floor fits into our time: a copy, at the
 that reads all inputs and writes all results once. Reading alone is a little faster than a copy. The
 arithmetic of softmax attention grows with $T^2$, so it is far from that floor.
 
-FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, where we saw
-1.6 times its own best. So each line is measured after everything that FLA has chosen is forgotten."""
+FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, which costs it
+dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
+
+A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
 
 MODES = {
     "fwd": "### Forward",

@@ -20,9 +20,9 @@ def key(row: Row) -> tuple[object, ...]:
 
 
 def place(row: Row) -> int:
-    """In the order of all cases, whichever run it comes from; of an unknown case behind them."""
+    """In the order of all cases, whichever run it comes from."""
     order = [key(facts(case, row["device"])) for tiny in (False, True) for case in all_cases(tiny)]
-    return order.index(key(row)) if key(row) in order else len(order)
+    return order.index(key(row))
 
 
 def kept(directory: Path, source_hash: str, device: str) -> list[Row]:

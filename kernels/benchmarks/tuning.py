@@ -3,7 +3,7 @@
 FLA tries many configurations of each kernel in its first call. Two habits of it matter here. It can keep its
 choice on disk (``FLA_CACHE_RESULTS``, on by default); a choice made while other processes used the GPU would
 slow it down for good, so warm-up keeps compiled kernels only. And its keys leave things out: B and T, so
-that what suits (8, 2048) is taken over for (1, 32768), where we saw 1.6 times its own best; and for
+that what suits (8, 2048) is taken over for (1, 32768), see NOTES.md for what that costs; and for
 ``fused_chunk_simple_gla`` the shape of the decay. So unless told otherwise a timed run keeps nothing on disk
 and forgets before each row: everything is tuned for itself, on an idle GPU.
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from triton.runtime.autotuner import Autotuner
 
 import linattn_ref
 from linattn_ref import results
@@ -16,7 +17,7 @@ ROOT = Path(linattn_ref.__file__).parents[1]
 sys.path.insert(0, str(ROOT / "kernels"))
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import cases, keeping, rows  # noqa: E402
+from benchmarks import cases, keeping, rows, tuning  # noqa: E402
 
 TINY = cases.all_cases(tiny=True)
 LABELS = [case.label for case in TINY]
@@ -69,6 +70,16 @@ def test_what_fla_has_chosen_is_forgotten_before_each_row(
     assert forgotten == [0, 1]
     command.main([*arguments, "--keep-tuning"])
     assert forgotten == [0, 1]
+
+
+def test_choices_are_forgotten_by_tuners_of_other_libraries_too() -> None:
+    class Theirs(Autotuner):
+        def __init__(self) -> None:
+            self.cache = {(128, 128): "what suits another shape"}
+
+    theirs = Theirs()
+    tuning.forget_choices()
+    assert theirs.cache == {}
 
 
 def test_rows_of_other_runs_are_joined_in_the_order_of_the_cases(tmp_path: Path, fast: list[str]) -> None:
