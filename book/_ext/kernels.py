@@ -25,8 +25,8 @@ what they are held to. They need an NVIDIA GPU of compute capability 8.0 or late
 `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
 64, 128. For anything else they raise an error that says what to call instead.
 
-They have run on the GPU named below alone. They compile for capabilities 8.0, 8.9 and 12.0, too, and there
-have the shared memory that they need. For 10.0, Triton 3.6 and 3.7.1 do not compile the forward without decay.
+They have run on the GPU named below alone. They compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and
+have the shared memory there that they need.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -44,8 +44,8 @@ in float32. "Floors" says how often the floor fits into our time: a copy, at the
 that reads all inputs and writes all results once. Reading alone is a little faster than a copy. The
 arithmetic of softmax attention grows with $T^2$, so it is far from that floor.
 
-FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, which costs it
-dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
+FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, which costs
+it dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
 
 A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
 

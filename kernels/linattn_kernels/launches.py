@@ -1,5 +1,6 @@
 """How kernels are launched: tiles, warps, and how a sequence is cut. Numbers are measured, see NOTES.md."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -68,10 +69,14 @@ class Cut(NamedTuple):
 
 
 def cut(T: int, C: int, programs: int, launch: Launch, x: Tensor) -> Cut:
-    """T tokens in tiles of C: as many segments as fill the GPU, if one segment is ``programs`` programs."""
+    """T tokens in tiles of C: as many segments as fill the GPU, if one segment is ``programs`` programs.
+
+    But no more than sqrt(2 M): a program takes up to N steps to the start of its segment (``states.py``) and
+    M / N through it.
+    """
     M = triton.cdiv(T, C)
     wanted = launch.resident * multiprocessors(x) // programs
-    per = triton.cdiv(M, max(1, min(wanted, M // FEWEST)))
+    per = triton.cdiv(M, max(1, min(wanted, M // FEWEST, math.isqrt(2 * M))))
     return Cut(C, M, triton.cdiv(M, per), per)
 
 

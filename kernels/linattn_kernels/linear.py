@@ -48,11 +48,16 @@ from linattn_kernels.tiles import (
     decay_between,
     described,
     exp,
+    head_of,
     square,
+    store_tile,
 )
 
 FORWARD = Launches(
-    half=Launch(64, 4, 2, resident=2), full=Launch(16, 8, 1), small=Launch(64, 4, 3, resident=2)
+    half=Launch(128, 8, 3),
+    full=Launch(16, 8, 1),
+    small=Launch(64, 4, 3, resident=2),
+    lean=Launch(64, 4, 2, resident=2),
 )
 DKDV = Launch(64, 4, 3, resident=2)
 LEAST_SCALE = 1e-30  # that a gradient in float32 can be divided by
@@ -63,7 +68,8 @@ LEAST_SCALE = 1e-30  # that a gradient in float32 can be divided by
 @triton.jit
 def forward_kernel(
     q, k,  # described [B, T, H, K]
-    v, o,  # described [B, T, H, V]
+    v,  # described [B, T, H, V]
+    o,  # [B, T, H, V], written; described for HEAD
     g,  # [H], or sums [B, H, M, C]
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
@@ -106,7 +112,11 @@ def forward_kernel(
             os = os * since[None, :] + tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
             vs = (vs * until[None, :]).to(vs.dtype)
             S *= exp(whole)
-        o.store([b, m * C, h * V + column], tl.trans(os * scale).to(vs.dtype).reshape(1, C, BV))
+        os = tl.trans(os * scale)  # [C, BV]
+        if KIND == HEAD:  # the copy engine needs no registers, and here there are none left (NOTES.md)
+            o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
+        else:
+            store_tile(head_of(o, b, h, T, H, V), os, m * C, T, H * V, column, C, BV)
         S += tl.dot(vs, ks, input_precision=PRECISION)
     if segment == (0 if BACKWARD else N - 1):
         tl.store(end + bh.to(tl.int64) * K * V + block, tl.trans(S))
@@ -139,7 +149,8 @@ def attended(
     segments = segments_alone(k, v, decay, c, backward=backward)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     forward_kernel[(B * H * (V // BV), c.N)](
-        *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV), (o, BV))),
+        *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))),
+        described(o, c.C, BV) if decay.kind == HEAD else o,
         decay.g, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
         start is not None, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
@@ -181,8 +192,10 @@ def backward(
 
 @triton.jit
 def dkdv_kernel(
-    q, k, dk,  # described [B, T, H, K]
-    v, do, dv,  # described [B, T, H, V]
+    q, k,  # described [B, T, H, K]
+    v, do,  # described [B, T, H, V]
+    dk,  # [B, T, H, K], written
+    dv,  # [B, T, H, V], written
     g,  # [H], or sums [B, H, M, C]
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
@@ -216,8 +229,8 @@ def dkdv_kernel(
             E *= exp(whole)
         dvs += tl.dot(A.to(STATE), dos.to(STATE), input_precision=PRECISION)
         dks += tl.dot(B.to(STATE), qs.to(STATE), input_precision=PRECISION)
-        dv.store([b, m * C, h * V], (dvs * scale).to(vs.dtype).reshape(1, C, V))
-        dk.store([b, m * C, h * K], (dks * scale).to(vs.dtype).reshape(1, C, K))
+        store_tile(head_of(dv, b, h, T, H, V), dvs * scale, m * C, T, H * V, 0, C, V)
+        store_tile(head_of(dk, b, h, T, H, K), dks * scale, m * C, T, H * K, 0, C, K)
         if KIND != NONE:
             dos = (dos * exp(G)[:, None]).to(dos.dtype)
         E += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
@@ -235,7 +248,7 @@ def dkdv(
     segments = segments_alone(q, do, decay, c, backward=True)
     dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
     dkdv_kernel[(B * H, c.N)](
-        *(described(x, c.C, K) for x in (q, k, dk)), *(described(x, c.C, V) for x in (v, do, dv)),
+        *(described(x, c.C, K) for x in (q, k)), *(described(x, c.C, V) for x in (v, do)), dk, dv,
         decay.g, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
         E is not None, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
     )  # fmt: skip

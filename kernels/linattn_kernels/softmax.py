@@ -47,23 +47,24 @@ LOG2_E = log2(2.718281828459045)
 
 
 class Plan(NamedTuple):
-    """What a kernel is compiled for, beside widths and chunk: Q queries a tile, warps, pipeline stages."""
+    """What a kernel is compiled for, beside widths: Q queries and C keys a tile, warps, pipeline stages."""
 
     Q: int
+    C: int
     num_warps: int
     num_stages: int
 
 
 def plan(q: Tensor, v: Tensor, chunk_size: int, over: str) -> Plan:
     """Tiles that fit the registers and the shared memory, for a walk over "keys" or over "queries"."""
-    if q.dtype == torch.float32:
-        return Plan(16, 8, 1)  # no matrix unit is exact, and without one operands fill the registers
+    if q.dtype == torch.float32:  # no matrix unit is exact, and without one operands fill the registers
+        return Plan(16, chunk_size if roomy(q) else min(chunk_size, 64), 8, 1)
     if not roomy(q):
-        return Plan(32, 8, 2)
+        return Plan(32, chunk_size, 8, 2)
     numbers = chunk_size * (q.shape[-1] + v.shape[-1])  # in a tile of keys and values
     if over == "keys":
-        return Plan(128, 8, 3 if numbers <= 64 * 256 else 2)
-    return Plan(32, 8, 3) if numbers > 64 * 128 else Plan(64, 4, 2)
+        return Plan(128, chunk_size, 8, 3 if numbers <= 64 * 256 else 2)
+    return Plan(32, chunk_size, 8, 3) if numbers > 64 * 128 else Plan(64, chunk_size, 4, 2)
 
 
 # --- the kernels: k and v have L tokens, q and o the last T of them ----------------------------------------
@@ -212,7 +213,7 @@ def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: i
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     p = plan(q, v, chunk_size, over="keys")
     forward_kernel[(B * H * triton.cdiv(T, p.Q),)](
-        q, k, v, o, lse, scale * LOG2_E, T, L, H, B * H, K, V, p.Q, chunk_size, precision(q),
+        q, k, v, o, lse, scale * LOG2_E, T, L, H, B * H, K, V, p.Q, p.C, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return o, lse
@@ -236,13 +237,13 @@ def softmax_backward(
     p = plan(q, v, chunk_size, over="keys")
     dq_kernel[(B * H * triton.cdiv(T, p.Q),)](
         q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E, T, L, H, B * H,
-        K, V, p.Q, chunk_size, precision(q),
+        K, V, p.Q, p.C, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     p = plan(q, v, chunk_size, over="queries")
-    dkdv_kernel[(B * H * triton.cdiv(L, chunk_size),)](
+    dkdv_kernel[(B * H * triton.cdiv(L, p.C),)](
         q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E, T, L, H, B * H,
-        K, V, p.Q, chunk_size, precision(q),
+        K, V, p.Q, p.C, precision(q),
         num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return dq, dk, dv

@@ -35,9 +35,11 @@ from linattn_kernels.tiles import (
 )
 
 WALK = Launches(
-    half=Launch(64, 4, 2, resident=4), full=Launch(32, 4, 1, resident=4), small=Launch(64, 4, 3, resident=3)
+    half=Launch(128, 8, 3),
+    full=Launch(32, 4, 1, resident=4),
+    small=Launch(64, 4, 3, resident=3),
+    lean=Launch(64, 4, 2, resident=4),
 )
-ENDS = WALK._replace(half=Launch(64, 4, 3, resident=4))  # of a walk that keeps no states on its way
 
 
 def states_cut(x: Tensor, y: Tensor, C: int) -> Cut:
@@ -208,7 +210,7 @@ def _walk(
 ) -> None:
     B, T, H, K = x.shape
     V = y.shape[-1]
-    launch = (WALK if store else ENDS).of(x, y)
+    launch = WALK.of(x, y)
     BK, BV = min(K, launch.columns), min(V, launch.columns)
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
         described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor,

@@ -18,8 +18,9 @@ from torch import Tensor
 
 import linattn_kernels
 import linattn_ref.ops
-from linattn_kernels import linear_chunks
+from linattn_kernels import launches, linear_chunks
 from linattn_kernels.decays import sums_kernel
+from linattn_kernels.launches import Launch
 from linattn_ref.ops import KVCache, chunk_linear_attention
 
 every_scalar_decay = pytest.mark.parametrize("decay", [None, "head", "token"])
@@ -51,6 +52,42 @@ def test_steps_of_many_sequences_of_many_heads(case: Any) -> None:
 def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> None:
     case = example("linear_attention", decay, dtype=torch.float16, **sizes)
     check_kernel(case, decays_apart(kernel_call(case)) if decay else kernel_call(case), "passes")
+
+
+@pytest.mark.parametrize("wrap", [lambda call: call, decays_apart], ids=["all gradients", "decays apart"])
+@pytest.mark.parametrize("decay", ["head", "token"])
+def test_narrow_tiles_where_shared_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch, decay: str, wrap: Callable
+) -> None:
+    """More columns than one program has room for, in half precision."""
+    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+    case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
+    check_kernel(case, wrap(kernel_call(case)), "lean")
+
+
+@pytest.mark.parametrize("decay", [None, "channel"])
+def test_narrow_tiles_of_other_decays(monkeypatch: pytest.MonkeyPatch, decay: str | None) -> None:
+    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+    case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
+    check_kernel(case, kernel_call(case), "lean")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_narrow_tiles_of_softmax(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+    case = example("softmax_attention", None, dtype=dtype, T=150, H=1, K=64, V=128, chunk_size=128)
+    check_kernel(case, kernel_call(case), "lean")
+
+
+@pytest.mark.parametrize(("programs", "wanted"), [(16, 8), (1, 45), (1000, 1)])
+def test_a_sequence_is_cut_as_far_as_it_pays(
+    monkeypatch: pytest.MonkeyPatch, programs: int, wanted: int
+) -> None:
+    """132 multiprocessors; 1024 chunks: more than sqrt(2048) segments cost more than they save."""
+    monkeypatch.setattr(launches, "multiprocessors", lambda x: 132)
+    c = launches.cut(1024 * 64, 64, programs, Launch(128, 8, 3), torch.empty(0))
+    assert c[:3] == (64, 1024, wanted)
+    assert (wanted - 1) * c.per < 1024 <= wanted * c.per
 
 
 def test_more_heads_than_one_program_sums() -> None:
