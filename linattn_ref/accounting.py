@@ -8,7 +8,8 @@ paper's closed form adds rotary positions and the product in the gated MLP, its 
 import torch
 from torch import nn
 
-from linattn_ref.config import ModelConfig
+from linattn_ref import paper_costs
+from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
 from linattn_ref.mixers import mixer_of
 from linattn_ref.model import LanguageModel
 
@@ -30,16 +31,20 @@ def _on_meta(config: ModelConfig) -> LanguageModel:
 def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) -> float:
     """Forward and backward FLOPs per token in the paper's closed form (arXiv 2406.16690, Table 1).
 
-    LLaMA: 72 l d^2 (1 + n / (6 d) + 5 / (18 d)), assuming a gated MLP of width 8 d / 3 and counting the whole
-    n x n table of scores, the masked half included. ``embedding`` adds 12 d v.
+    It assumes a gated MLP of width 8 d / 3 and blocks of d / H tokens, and counts the whole n x n table of
+    softmax scores, the masked half included: see ``paper_costs``. ``embedding`` adds 12 d v.
 
     Raises:
         ValueError: for a mixer that the paper's Table 1 does not have; ``flops_exact`` counts every mixer.
     """
-    if config.mixer != "softmax":
-        raise ValueError(f"config.mixer: got {config.mixer!r}, expected 'softmax' (else use flops_exact)")
-    l, d, n = config.n_layers, config.d_model, seq_len
-    per_token = 72 * l * d**2 * (1 + n / (6 * d) + 5 / (18 * d))
+    architectures = {mixer: name for name, mixer in PAPER_ARCHITECTURES.items()}
+    if config.mixer not in architectures:
+        raise ValueError(
+            f"config.mixer: got {config.mixer!r}, expected one of {sorted(architectures)} "
+            "(else use flops_exact)"
+        )
+    l, d, h = config.n_layers, config.d_model, config.n_heads
+    per_token = paper_costs.flops_per_token(architectures[config.mixer], seq_len, l, d, h)
     return per_token + (12 * d * config.vocab_size if embedding else 0)
 
 

@@ -103,15 +103,28 @@ PAPER_SIZES: dict[str, tuple[int, int, int, int]] = {
     "3B": (35, 2560, 20, 6912),
     "7B": (32, 4096, 32, 11008),
 }
-PAPER_ARCHITECTURES = {"llama": "softmax"}
+PAPER_ARCHITECTURES = {"llama": "softmax", "tnl": "tnl", "hgrn2": "hgrn2", "cosformer2": "cosformer2"}
+GATED_AT_410M = 25  # layers of TNL and cosFormer2 there, whose output gates are parameters too
 
 
 def paper_config(architecture: str, size: str) -> ModelConfig:
-    """The configuration of arXiv 2406.16690 (Table 7, 100,280 tokens), reconciled as noted above."""
+    """The configuration of arXiv 2406.16690 (Table 7, 100,280 tokens), reconciled as noted above.
+
+    LLaMA's MLP is SwiGLU, that of the others has no activation (equations 10, 14 and 18).
+    """
     if architecture not in PAPER_ARCHITECTURES:
         raise ValueError(f"architecture: got {architecture!r}, expected one of {sorted(PAPER_ARCHITECTURES)}")
     if size not in PAPER_SIZES:
         raise ValueError(f"size: got {size!r}, expected one of {list(PAPER_SIZES)}")
     n_layers, d_model, n_heads, d_ff = PAPER_SIZES[size]
-    mixer = PAPER_ARCHITECTURES[architecture]
-    return ModelConfig(mixer, d_model, n_layers, n_heads, vocab_size=100_280, d_ff=d_ff)
+    if size == "410M" and architecture in ("tnl", "cosformer2"):
+        n_layers = GATED_AT_410M
+    return ModelConfig(
+        PAPER_ARCHITECTURES[architecture],
+        d_model,
+        n_layers,
+        n_heads,
+        vocab_size=100_280,
+        d_ff=d_ff,
+        activation="silu" if architecture == "llama" else "none",
+    )

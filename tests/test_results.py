@@ -84,6 +84,28 @@ def test_a_caption_names_device_date_version_and_command(tmp_path: Path) -> None
     assert results.describe("speed", directory=tmp_path) == expected
 
 
+def test_what_others_printed_is_cited(tmp_path: Path) -> None:
+    results.cite("theirs", ROWS, columns=COLUMNS, source="arXiv 2406.16690, Table 3", directory=tmp_path)
+    save(tmp_path)
+    assert results.load("theirs", directory=tmp_path) == ROWS
+    assert results.provenance("theirs", directory=tmp_path) == {
+        "columns": COLUMNS,
+        "source": "arXiv 2406.16690, Table 3",
+        "n_rows": 3,
+    }
+    assert results.describe("theirs", directory=tmp_path) == "measured by others: arXiv 2406.16690, Table 3"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("source", " "), ("rows", []), ("columns", {}), ("name", "Theirs")]
+)
+def test_a_wrong_citation_is_named_and_nothing_is_written(tmp_path: Path, argument: str, value: Any) -> None:
+    arguments = {"name": "theirs", "rows": ROWS, "columns": COLUMNS, "source": "arXiv 2406.16690, Table 3"}
+    with pytest.raises(ValueError, match=f"{argument}: got"):
+        results.cite(**arguments | {argument: value}, directory=tmp_path)
+    assert contents(tmp_path) == {}
+
+
 def test_results_are_listed_and_replaced_by_name(tmp_path: Path) -> None:
     assert results.names(directory=tmp_path) == []
     save(tmp_path, name="speed")
@@ -226,10 +248,13 @@ def test_the_index_and_the_files_name_the_same_results() -> None:
 def test_every_committed_result_is_whole_and_says_where_it_is_from() -> None:
     for name in results.names():
         p, rows = results.provenance(name), results.load(name)
-        assert set(p) == KEYS, name
         assert len(rows) == p["n_rows"] > 0, name
         assert all(list(row) == list(p["columns"]) for row in rows), name
         assert all(meaning.strip() for meaning in p["columns"].values()), name
+        if set(p) == {"columns", "source", "n_rows"}:
+            assert re.match(r"arXiv \d{4}\.\d{5}, ", p["source"]), name
+            continue
+        assert set(p) == KEYS, name
         assert all(p[key].strip() for key in ("command", "device", "source_hash")), name
         assert {"python", "torch", "numpy"} <= set(p["versions"]), name
         if "seed" in p["columns"]:

@@ -1,8 +1,8 @@
 """Measured results as package data: rows in ``NAME.csv``, their meaning and origin in ``index.json``.
 
-``load`` and ``provenance`` read, ``save`` writes both files, or neither. A cell is an int, a float, a line of
-text or None (empty), and comes back as the type it went in as. What is not a number is no result: NaN and
-infinities are refused.
+``load`` and ``provenance`` read; ``save`` writes both files, or neither; ``cite`` does so with what others
+printed. A cell is an int, a float, a line of text or None (empty), and comes back as the type it went in as.
+What is not a number is no result: NaN and infinities are refused.
 """
 
 import ast
@@ -22,7 +22,7 @@ from typing import Any
 
 from linattn_ref.files import write_atomically
 
-__all__ = ["describe", "load", "names", "provenance", "save", "source_hash"]
+__all__ = ["cite", "describe", "load", "names", "provenance", "save", "source_hash"]
 
 Cell = int | float | str | None
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -46,15 +46,20 @@ def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
 
 
 def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
-    """Columns with units, command, seed, source hash, device, versions, date and number of rows."""
+    """Columns with units, command, seed, source hash, device, versions, date and number of rows.
+
+    Of what others measured: columns, source and number of rows.
+    """
     index = _index(directory)
     _require(name in index, "name", name, f"one of {sorted(index)}")
     return index[name]
 
 
 def describe(name: str, *, directory: Path | None = None) -> str:
-    """Where, when and how it was measured: two lines for the output below a table or figure."""
+    """Where, when and how it was measured: two lines for the output below a table or figure; or by whom."""
     p = provenance(name, directory=directory)
+    if "source" in p:
+        return f"measured by others: {p['source']}"
     return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}\n  {p['command']}"
 
 
@@ -79,22 +84,44 @@ def save(
         device: where it was measured; None is this machine's first GPU, or else its CPU.
         directory: None is this package.
     """
-    _require(re.fullmatch(r"[a-z][a-z0-9_]*", name), "name", name, "lower-case letters, digits, underscores")
     runs_elsewhere = command.strip() and not ABSOLUTE_PATH.search(command)
     _require(runs_elsewhere, "command", command, "a command without absolute paths")
-    explained = columns and all(column and meaning.strip() for column, meaning in columns.items())
-    _require(explained, "columns", dict(columns), "a unit or meaning for each column")
-    _require(len(rows), "rows", rows, "at least one row")
     entry = {
-        "columns": dict(columns),
         "command": command,
         "seed": seed,
         "source_hash": source_hash,
         "device": device or _device(),
         "versions": _versions(),
         "date": datetime.now(UTC).date().isoformat(),
-        "n_rows": len(rows),
     }
+    _write(name, rows, columns, entry, directory)
+
+
+def cite(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Mapping[str, str],
+    source: str,
+    directory: Path | None = None,
+) -> None:
+    """Write rows that others printed, in the same way. source: paper and table."""
+    _require(source.strip(), "source", source, "a paper and a table")
+    _write(name, rows, columns, {"source": source}, directory)
+
+
+def _write(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    origin: Mapping[str, Any],
+    directory: Path | None,
+) -> None:
+    _require(re.fullmatch(r"[a-z][a-z0-9_]*", name), "name", name, "lower-case letters, digits, underscores")
+    explained = columns and all(column and meaning.strip() for column, meaning in columns.items())
+    _require(explained, "columns", dict(columns), "a unit or meaning for each column")
+    _require(len(rows), "rows", rows, "at least one row")
+    entry = {"columns": dict(columns), **origin, "n_rows": len(rows)}
     target = Path(__file__).parent if directory is None else directory
     index = dict(sorted((_index(target) | {name: entry}).items()))
     index_text = json.dumps(index, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

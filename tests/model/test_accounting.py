@@ -12,8 +12,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from linattn_ref import ops
 from linattn_ref.accounting import flops_exact, flops_per_token, n_parameters, state_bytes
+from linattn_ref.config import PAPER_ARCHITECTURES
 from linattn_ref.mixers import MIXERS
-from linattn_ref.model import PAPER_SIZES, LanguageModel, ModelConfig, paper_config
+from linattn_ref.model import LanguageModel, ModelConfig, paper_config
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
 CHANNEL_DECAYS = ("gla", "hgrn2", "rwkv6")
@@ -37,17 +38,6 @@ every_case = pytest.mark.parametrize(
     ("name", "overrides"), CASES, ids=["-".join([name, *overrides.values()]) for name, overrides in CASES]
 )
 every_mixer = pytest.mark.parametrize("name", MIXERS)
-
-# Table 7 of arXiv 2406.16690: millions of parameters without embeddings, and PFLOPs of 480 sequences of 8,192
-# tokens, forward and backward, for LLaMA.
-PRINTED = {
-    "70M": (20.5, 1.6),
-    "160M": (85.0, 5.6),
-    "410M": (334.1, 18.0),
-    "1B": (906.2, 40.4),
-    "3B": (2775.8, 99.6),
-    "7B": (6476.5, 202.7),
-}
 
 
 def config_of(name: str, overrides: dict[str, Any] | None = None) -> ModelConfig:
@@ -126,7 +116,7 @@ def test_closed_form_counts_embedding_and_output_layer_alike() -> None:
     assert difference == pytest.approx(2 * 6 * 512 * 100_280, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in MIXERS if name not in ("softmax",)])
+@pytest.mark.parametrize("name", [name for name in MIXERS if name not in PAPER_ARCHITECTURES.values()])
 def test_closed_form_refuses_a_mixer_that_the_paper_has_no_row_for(name: str) -> None:
     with pytest.raises(ValueError, match=rf"config\.mixer: got '{name}'.*flops_exact"):
         flops_per_token(config_of(name), 64)
@@ -153,24 +143,7 @@ def test_n_parameters_of_a_large_model_needs_no_memory() -> None:
     assert n_parameters(paper_config("llama", "7B")) > 6.8e9
 
 
-# --- the paper's table -------------------------------------------------------------------------------------
-
-
-def test_every_printed_size_is_held_to_the_paper() -> None:
-    assert PRINTED.keys() == PAPER_SIZES.keys()
-
-
-@pytest.mark.parametrize("size", PRINTED)
-def test_llama_has_the_printed_parameters_within_a_thousandth(size: str) -> None:
-    """Or, where a thousandth is less than the last printed digit, rounds to the number that is printed."""
-    millions, printed = n_parameters(paper_config("llama", size), embedding=False) / 1e6, PRINTED[size][0]
-    assert round(millions, 1) == printed or abs(millions / printed - 1) <= 1e-3
-
-
-@pytest.mark.parametrize("size", PRINTED)
-def test_llama_has_the_printed_pflops_to_one_printed_unit(size: str) -> None:
-    pflops = flops_per_token(paper_config("llama", size), 8192) * 480 * 8192 / 1e15
-    assert abs(pflops - PRINTED[size][1]) <= 0.1
+# --- the paper's sizes (see test_paper_costs.py) -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
