@@ -1,6 +1,7 @@
 """The paper's tables as data: they agree with each other where the paper's do, and where not, it is known."""
 
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,13 @@ from linattn_ref import results
 from linattn_ref.paper_costs import ARCHITECTURES
 
 TABLES = [name for name in results.names() if name.startswith("paper_")]
-RESULTS = {(row["architecture"], row["size"]): row for row in results.load("paper_results")}
+
+
+def table(name: str) -> list[dict[str, Any]]:
+    return results.load(name)
+
+
+RESULTS = {(row["architecture"], row["size"]): row for row in table("paper_results")}
 
 
 def test_every_table_of_the_paper_is_marked_as_theirs() -> None:
@@ -20,7 +27,7 @@ def test_every_table_of_the_paper_is_marked_as_theirs() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_every_architecture_as_often(name: str) -> None:
-    rows = results.load(name)
+    rows = table(name)
     counts = {a: sum(row["architecture"] == a for row in rows) for a in ARCHITECTURES}
     there = {count for count in counts.values() if count}
     assert len(there) == 1
@@ -29,25 +36,23 @@ def test_a_table_has_every_architecture_as_often(name: str) -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_means_over_tasks_are_those_of_table_4(architecture: str) -> None:
-    for table, column, mark in (
+    for name, column, mark in (
         ("paper_common_sense", "csr", "accuracy"),
         ("paper_scrolls", "scrolls", "score"),
     ):
-        marks = [row[mark] for row in results.load(table) if row["architecture"] == architecture]
+        marks = [row[mark] for row in table(name) if row["architecture"] == architecture]
         assert mean(marks) == pytest.approx(RESULTS[architecture, "7B"][column], abs=0.0051)
 
 
 def test_retrieval_is_that_of_table_4() -> None:
-    for row in results.load("paper_niah"):
+    for row in table("paper_niah"):
         if row["mode"] == "easy":
             assert row["weighted"] == RESULTS[row["architecture"], row["size"]]["niah"]
 
 
 @pytest.mark.parametrize("architecture", ["llama", "cosformer2"])
 def test_the_1b_row_of_table_4_is_made_of_two_shapes(architecture: str) -> None:
-    shapes = {
-        row["d_model"]: row for row in results.load("paper_shape") if row["architecture"] == architecture
-    }
+    shapes = {row["d_model"]: row for row in table("paper_shape") if row["architecture"] == architecture}
     row = RESULTS[architecture, "1B"]
     assert row["csr"] == shapes[2048]["csr"] != shapes[1536]["csr"]
     assert row["niah"] == shapes[1536]["niah_easy"] != shapes[2048]["niah_easy"]
@@ -55,6 +60,6 @@ def test_the_1b_row_of_table_4_is_made_of_two_shapes(architecture: str) -> None:
 
 
 def test_exponents_of_parameters_and_tokens_do_not_add_up_to_one() -> None:
-    laws = {(row["architecture"], row["law"]): row["exponent"] for row in results.load("paper_fits")}
+    laws = {(row["architecture"], row["law"]): row["exponent"] for row in table("paper_fits")}
     sums = [laws[a, "parameters"] + laws[a, "tokens"] for a in ARCHITECTURES]
     assert sums == pytest.approx([1.222, 1.1154, 1.0927, 1.1045], abs=1e-4)

@@ -11,7 +11,7 @@ from linattn_ref.accounting import flops_exact, flops_per_token, n_parameters
 from linattn_ref.config import PAPER_ARCHITECTURES, PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.paper_costs import ARCHITECTURES, Piece, Sizes, pieces
 
-ROWS = results.load("paper_sizes")
+ROWS: list[dict[str, Any]] = results.load("paper_sizes")
 BATCH, LENGTH = 480, 8192  # sequences of a step, and their tokens
 LAST_DIGIT = 0.1  # of parameters and FLOPs, as printed
 n, d, h, l = symbols("n d h l", positive=True)
