@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-Content = str | Callable[[BinaryIO], object]  # the text, or what writes the bytes
+Content = str | bytes | Callable[[BinaryIO], object]  # text, bytes, or what writes the bytes
 
 
 def write_atomically(files: Mapping[Path, Content]) -> None:
@@ -19,10 +19,10 @@ def write_atomically(files: Mapping[Path, Content]) -> None:
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial[path].open("wb") as file:
-                if isinstance(content, str):
-                    file.write(content.encode())
-                else:
+                if callable(content):
                     content(file)
+                else:
+                    file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())  # the bytes are on the disk before the name is
         for path, part in partial.items():

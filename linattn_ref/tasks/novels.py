@@ -66,10 +66,10 @@ def fetch_novels(path: str | Path, record: str = RECORD) -> Path:
         if not archives:
             raise ValueError(f"record: {record} lists no ZIP archive")
         with urlopen(archives[0], timeout=60) as answer:
-            content = answer.read()
+            content: bytes = answer.read()
     except OSError as error:
         raise ConnectionError(f"record: {record} could not be read: {error}") from error
-    write_atomically({path: lambda file: file.write(content)})
+    write_atomically({path: content})
     return path
 
 
