@@ -1,0 +1,240 @@
+"""Scaling laws fitted to training runs: what loss, parameters and tokens are best for a budget of compute.
+
+Runs of several sizes, each a curve of loss against compute, are brought to common budgets. The lowest curve
+at a budget tells the best loss L, the parameters N that reach it and the tokens D that they see; then
+``log y = log coefficient + exponent log C`` is fitted to each. That is the method of arXiv 2406.16690,
+section 4 (approach 1 of Hoffmann et al. 2022, arXiv 2203.15556), which has no irreducible loss and prints no
+intervals.
+
+Our choices where it is silent: curves are interpolated in logarithms, seeds of a size are averaged, budgets
+are spaced evenly in log C, and laws are fitted to the corners of the envelope, see ``crossings``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+PFLOPS_DAY = 8.64e19  # FLOPs
+
+
+class Run(NamedTuple):
+    """One training run, at its evaluations."""
+
+    n_params: float  # without embeddings
+    seed: int
+    flops: Array  # [E], since the start, rising
+    tokens: Array  # [E]
+    loss: Array  # [E]
+
+
+class PowerLaw(NamedTuple):
+    """y = coefficient x^exponent."""
+
+    coefficient: float
+    exponent: float
+
+    def __call__(self, x: Array) -> Array:
+        return self.coefficient * x**self.exponent
+
+
+class Interval(NamedTuple):
+    """What was found, and bounds that hold it with the confidence that was asked for."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Law(NamedTuple):
+    """A power law of compute with intervals."""
+
+    coefficient: Interval
+    exponent: Interval
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """The best of all sizes at each budget: compute, loss, parameters, tokens, all ``[G]``."""
+
+    flops: Array
+    loss: Array
+    n_params: Array
+    tokens: Array
+
+
+def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list[Run]:
+    """Rows of evaluations, one architecture and corpus, as runs: by ``n_params`` and ``seed``.
+
+    Raises:
+        ValueError: no rows, or rows of several architectures, corpora or rates of one size and seed.
+    """
+    if not rows:
+        raise ValueError("rows: got none, expected the evaluations of at least one run")
+    for column in ("arch", "corpus"):
+        found = sorted({str(row[column]) for row in rows if column in row})
+        if len(found) > 1:
+            raise ValueError(f"rows: got {column} {found}, expected a single one")
+    groups: dict[tuple[float, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["n_params"], row["seed"]), []).append(row)
+    runs = []
+    for (n_params, seed), group in sorted(groups.items()):
+        group = sorted((row for row in group if row[loss] is not None), key=lambda row: row["flops"])
+        columns = (np.array([row[name] for row in group], float) for name in ("flops", "tokens", loss))
+        run = Run(n_params, seed, *columns)
+        if len(group) < 2 or not (np.diff(run.flops) > 0).all():
+            raise ValueError(
+                f"rows: got {len(group)} evaluations of {n_params:,} parameters, seed {seed}, expected at "
+                "least two, each with more flops than the one before"
+            )
+        runs.append(run)
+    return runs
+
+
+def fit_power_law(x: Array, y: Array) -> PowerLaw:
+    """Least squares in logarithms.
+
+    Raises:
+        ValueError: fewer than two different x, or numbers that have no logarithm.
+    """
+    if x.shape != y.shape or len(np.unique(x)) < 2:
+        raise ValueError(f"x, y: got shapes {x.shape} and {y.shape}, expected two different x at least")
+    if not ((x > 0).all() and (y > 0).all()):
+        raise ValueError("x, y: got numbers that are not positive, which have no logarithm")
+    exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
+    return PowerLaw(float(np.exp(intercept)), float(exponent))
+
+
+class _Curves(NamedTuple):
+    """Runs at common budgets: log loss ``[S, G]``, infinite where a size has none, and what belongs to it."""
+
+    flops: Array  # [G]
+    log_loss: Array  # [S, G], mean over seeds
+    tokens: Array  # [S, G]
+    n_params: Array  # [S], rising
+    n_seeds: Array  # [S]
+    spread: float  # standard deviation of log loss between seeds of a size, pooled over sizes
+    freedom: int  # degrees of it
+
+
+def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
+    sizes = sorted({run.n_params for run in runs})
+    if len(sizes) < 3:
+        raise ValueError(f"runs: got {len(sizes)} sizes, expected at least 3")
+    low, high = min(run.flops[0] for run in runs), max(run.flops[-1] for run in runs)
+    flops = np.geomspace(low, high, n_budgets)
+    loss, tokens = np.full((len(sizes), n_budgets), np.inf), np.full((len(sizes), n_budgets), np.nan)
+    n_seeds, squares, freedom = np.zeros(len(sizes)), 0.0, 0
+    for s, size in enumerate(sizes):
+        same = [run for run in runs if run.n_params == size]
+        logs = np.stack([_at(flops, run.flops, np.log(run.loss)) for run in same])  # [seeds, G]
+        mean = logs.mean(0)
+        inside = np.isfinite(mean)
+        loss[s, inside] = mean[inside]
+        tokens[s] = np.exp(np.stack([_at(flops, run.flops, np.log(run.tokens)) for run in same]).mean(0))
+        n_seeds[s] = len(same)
+        if len(same) > 1 and inside.any():
+            offsets = (logs - mean)[:, inside].mean(1)  # of a seed's whole curve
+            squares, freedom = squares + float((offsets**2).sum()), freedom + len(same) - 1
+    spread = np.sqrt(squares / freedom) if freedom else 0.0
+    return _Curves(flops, loss, tokens, np.array(sizes), n_seeds, float(spread), freedom)
+
+
+def _at(flops: Array, x: Array, y: Array) -> Array:
+    """y at budgets, a line between evaluations in log compute; NaN outside of the run."""
+    return np.interp(np.log(flops), np.log(x), y, left=np.nan, right=np.nan)
+
+
+def lower_envelope(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
+    """The lowest curve at each budget at which there are two at least: parameters go up in steps."""
+    curves = _curves(runs, n_budgets)
+    g = np.flatnonzero(np.isfinite(curves.log_loss).sum(0) >= 2)
+    s = curves.log_loss[:, g].argmin(0)
+    return Envelope(curves.flops[g], np.exp(curves.log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
+
+
+def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
+    """The corners of the lower envelope: budgets at which a size and the next one have the same loss.
+
+    There the best size, if all sizes were there, lies between the two: their geometric mean, up to the third
+    derivative of the loss. A fit to all points of the envelope depends on where its first and last step are
+    cut off.
+
+    Raises:
+        ValueError: fewer than three sizes, or curves that cross at fewer than two budgets.
+    """
+    curves = _curves(runs, n_budgets)
+    return _corners(curves, curves.log_loss)
+
+
+def _corners(curves: _Curves, log_loss: Array) -> Envelope:
+    found = []
+    log_flops = np.log(curves.flops)
+    for s in range(len(curves.n_params) - 1):
+        g = np.flatnonzero(np.isfinite(log_loss[s]) & np.isfinite(log_loss[s + 1]))
+        ahead = log_loss[s + 1, g] - log_loss[s, g]  # of the smaller size
+        changes = np.flatnonzero((ahead[:-1] > 0) & (ahead[1:] <= 0))
+        if not len(changes):
+            continue  # one of them is better all the way
+        i = changes[len(changes) // 2]  # noise makes them cross several times
+        share = ahead[i] / (ahead[i] - ahead[i + 1])
+        at = log_flops[g[i]] + share * (log_flops[g[i + 1]] - log_flops[g[i]])
+        pair = slice(s, s + 2)
+        tokens = [np.interp(at, log_flops[g], np.log(row[g])) for row in curves.tokens[pair]]
+        loss = np.interp(at, log_flops[g], log_loss[s, g])
+        found.append((at, loss, np.log(curves.n_params[pair]).mean(), np.mean(tokens)))
+    if len(found) < 2:
+        raise ValueError(
+            f"runs: curves of neighbouring sizes cross at {len(found)} budgets, expected two at least"
+        )
+    return Envelope(*np.exp(np.array(found)).T)
+
+
+def fit_laws(
+    runs: Sequence[Run],
+    *,
+    n_budgets: int = 200,
+    n_resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Law]:
+    """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens".
+
+    Intervals are of a parametric bootstrap over seeds: each resample moves the whole curve of every size by
+    what a mean over its seeds may be off, with a spread that is itself drawn (from its estimate and degrees
+    of freedom), and fits again. What they do not hold is doubt about the method: see the other fits.
+
+    Raises:
+        ValueError: as ``lower_envelope``; or no size has two seeds.
+    """
+    curves = _curves(runs, n_budgets)
+    if curves.freedom == 0:
+        raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
+    found = _three(_corners(curves, curves.log_loss))
+    generator = np.random.default_rng(seed)
+    resampled = []
+    for _ in range(n_resamples):
+        spread = curves.spread * np.sqrt(curves.freedom / generator.chisquare(curves.freedom))
+        offsets = generator.normal(size=len(curves.n_params)) * spread / np.sqrt(curves.n_seeds)
+        try:
+            resampled.append(_three(_corners(curves, curves.log_loss + offsets[:, None])))
+        except ValueError:
+            continue  # so far off that they do not cross
+    tails = (50 * (1 - confidence), 50 * (1 + confidence))
+    laws = {}
+    for i, name in enumerate(("loss", "parameters", "tokens")):
+        parts = []
+        for part in range(2):
+            low, high = np.percentile([fit[i][part] for fit in resampled], tails)
+            parts.append(Interval(found[i][part], float(low), float(high)))
+        laws[name] = Law(*parts)
+    return laws
+
+
+def _three(envelope: Envelope) -> tuple[PowerLaw, PowerLaw, PowerLaw]:
+    C = envelope.flops / PFLOPS_DAY
+    return tuple(fit_power_law(C, y) for y in (envelope.loss, envelope.n_params, envelope.tokens))  # type: ignore[return-value]
