@@ -7,10 +7,11 @@ section 4 (approach 1 of Hoffmann et al. 2022, arXiv 2203.15556), which has no i
 intervals.
 
 Our choices where it is silent: curves are interpolated in logarithms, seeds of a size are averaged, budgets
-are spaced evenly in log C, and laws are fitted to the corners of the envelope, see ``crossings``.
+are spaced evenly in log C. Beside all points of the envelope, laws are fitted to its corners, ``crossings``,
+and to the minima of parabolas, ``iso_flop``: both find exponents that are known, where all points do not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -152,9 +153,13 @@ def _at(flops: Array, x: Array, y: Array) -> Array:
 def lower_envelope(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
     """The lowest curve at each budget at which there are two at least: parameters go up in steps."""
     curves = _curves(runs, n_budgets)
-    g = np.flatnonzero(np.isfinite(curves.log_loss).sum(0) >= 2)
-    s = curves.log_loss[:, g].argmin(0)
-    return Envelope(curves.flops[g], np.exp(curves.log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
+    return _steps(curves, curves.log_loss)
+
+
+def _steps(curves: _Curves, log_loss: Array) -> Envelope:
+    g = np.flatnonzero(np.isfinite(log_loss).sum(0) >= 2)
+    s = log_loss[:, g].argmin(0)
+    return Envelope(curves.flops[g], np.exp(log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
 
 
 def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
@@ -194,8 +199,52 @@ def _corners(curves: _Curves, log_loss: Array) -> Envelope:
     return Envelope(*np.exp(np.array(found)).T)
 
 
+def iso_flop(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
+    """At each budget the minimum of a parabola of log loss over log N, by the best size and its neighbours.
+
+    Approach 2 of Hoffmann et al. 2022, with budgets read off the curves instead of runs made for them.
+
+    Raises:
+        ValueError: fewer than three sizes, or than two budgets at which a size between two others is best.
+    """
+    curves = _curves(runs, n_budgets)
+    return _minima(curves, curves.log_loss)
+
+
+def _minima(curves: _Curves, log_loss: Array) -> Envelope:
+    x, best = np.log(curves.n_params), log_loss.argmin(0)
+    inner = np.flatnonzero(
+        (best > 0) & (best < len(x) - 1)
+    )  # else the best size may be one that is not there
+    three = best[inner] + np.arange(-1, 2)[:, None]  # [3, G]
+    g = np.isfinite(log_loss[three, inner]).all(0)
+    three, inner = three[:, g], inner[g]
+    if len(inner) < 2:
+        raise ValueError(
+            f"runs: a size between others is best at {len(inner)} budgets, expected two at least"
+        )
+    (x0, x1, x2), (y0, y1, y2) = x[three], log_loss[three, inner]
+    left, right = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    curvature = (right - left) / (x2 - x0)
+    at = (x0 + x1) / 2 - left / (
+        2 * curvature
+    )  # where y0 + left (x - x0) + curvature (x - x0) (x - x1) is flat
+    lowest = y0 + left * (at - x0) + curvature * (at - x0) * (at - x1)
+    t0, t1, t2 = np.log(curves.tokens[three, inner])
+    tokens = np.where(at < x1, t1 + (at - x1) * (t1 - t0) / (x1 - x0), t1 + (at - x1) * (t2 - t1) / (x2 - x1))
+    return Envelope(curves.flops[inner], np.exp(lowest), np.exp(at), np.exp(tokens))
+
+
+METHODS: dict[str, Callable[[_Curves, Array], Envelope]] = {
+    "envelope": _steps,
+    "corners": _corners,
+    "iso_flop": _minima,
+}
+
+
 def fit_laws(
     runs: Sequence[Run],
+    method: str = "corners",
     *,
     n_budgets: int = 200,
     n_resamples: int = 1000,
@@ -204,24 +253,28 @@ def fit_laws(
 ) -> dict[str, Law]:
     """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens".
 
+    Fitted to all points of the "envelope", as in the paper, to its "corners", or to "iso_flop" minima.
+
     Intervals are of a parametric bootstrap over seeds: each resample moves the whole curve of every size by
     what a mean over its seeds may be off, with a spread that is itself drawn (from its estimate and degrees
     of freedom), and fits again. What they do not hold is doubt about the method: see the other fits.
 
     Raises:
-        ValueError: as ``lower_envelope``; or no size has two seeds.
+        ValueError: as these; an unknown method; or no size has two seeds.
     """
+    if method not in METHODS:
+        raise ValueError(f"method: got {method!r}, expected one of {list(METHODS)}")
     curves = _curves(runs, n_budgets)
     if curves.freedom == 0:
         raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
-    found = _three(_corners(curves, curves.log_loss))
+    found = _three(METHODS[method](curves, curves.log_loss))
     generator = np.random.default_rng(seed)
     resampled = []
     for _ in range(n_resamples):
         spread = curves.spread * np.sqrt(curves.freedom / generator.chisquare(curves.freedom))
         offsets = generator.normal(size=len(curves.n_params)) * spread / np.sqrt(curves.n_seeds)
         try:
-            resampled.append(_three(_corners(curves, curves.log_loss + offsets[:, None])))
+            resampled.append(_three(METHODS[method](curves, curves.log_loss + offsets[:, None])))
         except ValueError:
             continue  # so far off that they do not cross
     tails = (50 * (1 - confidence), 50 * (1 + confidence))
