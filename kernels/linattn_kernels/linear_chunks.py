@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.decays import decays_of_head, summed, sums_of_decays
+from linattn_kernels.decays import decays_of_chunk, decays_of_head, summed
 from linattn_kernels.door import decay_dtype, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, tile_of
 from linattn_kernels.states import states_cut, states_of_chunks
@@ -42,7 +42,7 @@ BACKWARD = Launches(half=Launch(64, 4, 2), full=Launch(32, 8, 1), small=Launch(6
 def backward_kernel(
     q, k,  # described [B, T, H, K]
     v, do,  # described [B, T, H, V]
-    g,  # [H], or sums [B, H, M, C]
+    g,  # as in ``Decay``
     states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
     dq, dk,  # described [B, T, H, K], written
     dv,  # described [B, T, H, V], written
@@ -73,7 +73,8 @@ def backward_kernel(
         A, B = causal(A * scale, C), causal(B * scale, C)
     else:
         g = decays_of_head(g, bh, h, M, KIND, C)
-        G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+        G, from_past, to_future, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], [C], []
+        from_past *= scale
         between = decay_between(G, C) * scale
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
@@ -81,7 +82,6 @@ def backward_kernel(
             rises, leaves = tl.sum(pairs, 1) - tl.sum(pairs, 0), tl.zeros([C], tl.float32)
             through = tl.zeros([BK], tl.float32)
         A, B = A * between, B * between
-        from_past, to_future = exp(G) * scale, exp(whole - G)  # [C]
     A, B = A.to(STATE), B.to(STATE)
 
     # 2. queries and keys
