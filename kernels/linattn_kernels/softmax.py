@@ -16,9 +16,8 @@ number is written by one program, and every run gives the same bits.
 
 Exponentials are powers of 2, which is what the hardware has: scores and lse carry a factor log2(e).
 
-Sources: the running softmax is that of Milakov and Gimelshein 2018 (arXiv 1805.02867). Keeping lse alone for
-the backward, and running tiles of the length side by side, is FlashAttention-2 (Dao 2023, arXiv 2307.08691,
-section 3); there, however, many programs add to one dq.
+Sources: Milakov and Gimelshein 2018 (arXiv 1805.02867) for the running softmax; FlashAttention-2 (Dao 2023,
+arXiv 2307.08691, section 3) for lse alone kept and tiles side by side; there, however, many add to one dq.
 """
 
 from typing import Any, NamedTuple
@@ -211,8 +210,8 @@ def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: i
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     p = plan(q, v, chunk_size, over="keys")
     forward_kernel[(B * H * triton.cdiv(T, p.Q),)](
-        q, k, v, o, lse, scale * LOG2_E.value, T, L, H, B * H, K, V, p.Q, p.C, precision(q),
-        num_warps=p.num_warps, num_stages=p.num_stages,
+        q, k, v, o, lse, scale * LOG2_E.value, T, L, H, B * H,
+        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return o, lse
 
@@ -235,14 +234,12 @@ def softmax_backward(
     p = plan(q, v, chunk_size, over="keys")
     dq_kernel[(B * H * triton.cdiv(T, p.Q),)](
         q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, p.Q, p.C, precision(q),
-        num_warps=p.num_warps, num_stages=p.num_stages,
+        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     p = plan(q, v, chunk_size, over="queries")
     dkdv_kernel[(B * H * triton.cdiv(L, p.C),)](
         q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, p.Q, p.C, precision(q),
-        num_warps=p.num_warps, num_stages=p.num_stages,
+        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return dq, dk, dv
 
