@@ -76,12 +76,13 @@ def backward_kernel(
         G, from_past, to_future, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], [C], []
         from_past *= scale
         between = decay_between(G, C) * scale
+        A *= between
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-            pairs = tl.where(j < i, A * B * between, 0.0)
+            pairs = tl.where(j < i, A * B, 0.0)
             rises, leaves = tl.sum(pairs, 1) - tl.sum(pairs, 0), tl.zeros([C], tl.float32)
             through = tl.zeros([BK], tl.float32)
-        A, B = A * between, B * between
+        B *= between
     A, B = A.to(STATE), B.to(STATE)
 
     # 2. queries and keys
