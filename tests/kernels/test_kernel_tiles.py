@@ -54,27 +54,31 @@ def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> N
     check_kernel(case, decays_apart(kernel_call(case)) if decay else kernel_call(case), "passes")
 
 
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As GPUs outside of data centres have it."""
+    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+
+
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("wrap", [lambda call: call, decays_apart], ids=["all gradients", "decays apart"])
 @pytest.mark.parametrize("decay", ["head", "token"])
-def test_narrow_tiles_where_shared_memory_is_short(
-    monkeypatch: pytest.MonkeyPatch, decay: str, wrap: Callable
-) -> None:
+def test_narrow_tiles_where_shared_memory_is_short(decay: str, wrap: Callable) -> None:
     """More columns than one program has room for, in half precision."""
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
     check_kernel(case, wrap(kernel_call(case)), "lean")
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("decay", [None, "channel"])
-def test_narrow_tiles_of_other_decays(monkeypatch: pytest.MonkeyPatch, decay: str | None) -> None:
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+def test_narrow_tiles_of_other_decays(decay: str | None) -> None:
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
     check_kernel(case, kernel_call(case), "lean")
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-def test_narrow_tiles_of_softmax(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+def test_narrow_tiles_of_softmax(dtype: torch.dtype) -> None:
     case = example("softmax_attention", None, dtype=dtype, T=150, H=1, K=64, V=128, chunk_size=128)
     check_kernel(case, kernel_call(case), "lean")
 
