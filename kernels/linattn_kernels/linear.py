@@ -35,7 +35,7 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels import linear_chunks
-from linattn_kernels.decays import Decay, decays_of_chunk, decays_of_head, summed
+from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays, weights_of_chunk
 from linattn_kernels.door import decay_dtype, engine_writes, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
 from linattn_kernels.states import segments_alone, state_before
@@ -45,10 +45,10 @@ from linattn_kernels.tiles import (
     TOKEN,
     bounded,
     causal,
-    decay_between,
     described,
     exp,
     square,
+    sums_between,
     write_tile,
 )
 
@@ -69,7 +69,7 @@ def forward_kernel(
     q, k,  # described [B, T, H, K]
     v,  # described [B, T, H, V]
     o,  # [B, T, H, V], written; described if ENGINE
-    g,  # as in ``Decay``
+    g, weights,  # as in ``Decay``
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
@@ -86,7 +86,7 @@ def forward_kernel(
         g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
         G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
-        between = decay_between(G, C, not BACKWARD)  # [C, C]: row j, column i; in all chunks
+        between = exp(sums_between(G, C, not BACKWARD))  # [C, C]: row j, column i; in all chunks
     block = square(0, column, V, K, BV)
     S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, KIND, BACKWARD, HAS_START)
     S = tl.trans(S)  # [BV, K]
@@ -103,11 +103,12 @@ def forward_kernel(
             A = causal(A, C, not BACKWARD)
             os += tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
         else:
-            G, since, until, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], [C], []
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+            since, until = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
             if BACKWARD:
                 since, until = until, since
             if KIND == TOKEN:
-                between = decay_between(G, C, not BACKWARD)
+                between = exp(sums_between(G, C, not BACKWARD))
             A *= between
             os = os * since[None, :] + tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
             vs = (vs * until[None, :]).to(vs.dtype)
@@ -123,7 +124,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
     C = tile_of(q, v, chunk_size, full=16)
-    return attended(q, k, v, summed(g, q, C), start, scale, C)
+    return attended(q, k, v, summed(g, q, C, weights=True), start, scale, C)
 
 
 def attended(
@@ -147,8 +148,9 @@ def attended(
     engine = engine_writes(q) and decay.kind != TOKEN  # there, pointers are faster (NOTES.md)
     forward_kernel[(B * H * (V // BV), c.N)](
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))), described(o, c.C, BV) if engine else o,
-        decay.g, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
-        start is not None, engine, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+        decay.g, decay.weights, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C,
+        decay.kind, backward, start is not None, engine,
+        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 
@@ -175,7 +177,7 @@ def backward(
     if needs_dg or abs(scale) < LEAST_SCALE or q.dtype == torch.float32:
         return linear_chunks.backward(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg)
     C = tile_of(q, v, chunk_size, full=16)
-    decay = summed(g, q, C)
+    decay = summed(g, q, C, weights=True)
     E = None if dend is None else dend / scale
     dq, _ = attended(do, v, k, decay, turned(start), scale, C)
     if max(q.shape[-1], v.shape[-1]) <= DKDV.columns:
@@ -192,7 +194,7 @@ def dkdv_kernel(
     v, do,  # described [B, T, H, V]
     dk,  # [B, T, H, K], written; described if ENGINE
     dv,  # [B, T, H, V], the same
-    g,  # as in ``Decay``
+    g, weights,  # as in ``Decay``
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
@@ -219,8 +221,9 @@ def dkdv_kernel(
         if KIND == NONE:
             A, B = causal(A, C, True), causal(B, C, True)
         else:
-            G, until, since, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], [C], []
-            between = decay_between(G, C, True)
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+            until, since = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
+            between = exp(sums_between(G, C, True))
             A, B = A * between, B * between
             dvs, dks = dvs * since[:, None], dks * since[:, None]
             E *= exp(whole)
@@ -248,7 +251,7 @@ def dkdv(
     dkdv_kernel[(B * H, c.N)](
         *(described(x, c.C, K) for x in (q, k)), *(described(x, c.C, V) for x in (v, do)),
         *(described(x, c.C, W) if engine else x for x, W in ((dk, K), (dv, V))),
-        decay.g, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
+        decay.g, decay.weights, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
         E is not None, engine, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
     )  # fmt: skip
     return dk, dv, before

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.decays import decays_of_chunk, decays_of_head, summed
+from linattn_kernels.decays import decays_of_head, summed, sums_of_decays
 from linattn_kernels.door import decay_dtype, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, tile_of
 from linattn_kernels.states import states_cut, states_of_chunks
@@ -29,10 +29,10 @@ from linattn_kernels.tiles import (
     HEAD,
     NONE,
     causal,
-    decay_between,
     described,
-    exp,
     square,
+    sums_between,
+    thrifty_exp,
 )
 
 BACKWARD = Launches(half=Launch(64, 4, 2), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168))
@@ -73,9 +73,9 @@ def backward_kernel(
         A, B = causal(A * scale, C), causal(B * scale, C)
     else:
         g = decays_of_head(g, bh, h, M, KIND, C)
-        G, from_past, to_future, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], [C], []
-        from_past *= scale
-        between = decay_between(G, C) * scale
+        G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+        from_past, to_future = thrifty_exp(G) * scale, thrifty_exp(whole - G)  # [C]
+        between = thrifty_exp(sums_between(G, C)) * scale
         A *= between
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
@@ -113,7 +113,7 @@ def backward_kernel(
         dk.store([b, first, h * K + row], dks.to(dk.dtype).reshape(1, C, BK))
     if NEEDS_DG:
         dgs = tl.cumsum(rises, 0, reverse=True) + (tl.cumsum(leaves, 0) - leaves)
-        dgs += exp(whole) * tl.sum(through, 0)
+        dgs += thrifty_exp(whole) * tl.sum(through, 0)
         t = m * C + tl.arange(0, C)
         tl.store(dg + (b.to(tl.int64) * T + t) * H + h, dgs, mask=t < T)
 

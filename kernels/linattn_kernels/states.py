@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.decays import Decay, decays_of_chunk, decays_of_head
+from linattn_kernels.decays import Decay, decays_of_head, sums_of_decays
 from linattn_kernels.door import decay_dtype, precision, wide_dtype
 from linattn_kernels.launches import Cut, Launch, Launches, cut
 from linattn_kernels.tiles import (
@@ -136,8 +136,8 @@ def walk_kernel(
             S *= exp(whole)[:, None]
             span += whole
         elif KIND != NONE:
-            _, since_start, until_end, whole = decays_of_chunk(g, m, T, KIND, C, SUMS)  # [C], [C], []
-            xs = (xs * (since_start if BACKWARD else until_end)[None, :]).to(xs.dtype)
+            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+            xs = (xs * exp(G if BACKWARD else whole - G)[None, :]).to(xs.dtype)
             S *= exp(whole)
             span += whole.to(tl.float32)
         S += factor * tl.dot(xs, ys, input_precision=PRECISION)

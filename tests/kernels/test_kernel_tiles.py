@@ -101,11 +101,16 @@ def test_more_heads_than_one_program_sums() -> None:
 
 def test_sums_write_nothing_behind_the_last_head() -> None:
     B, T, H, C, M = 1, 20, 3, 16, 2
-    size = B * H * M * 3 * C
-    room = torch.full((size + 64,), 7.0)
-    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), room, T, H, M, C, 4, tl.float32)
-    assert (room[size:] == 7).all()
-    assert (room[:size] <= 1).all()
+    size = B * H * M * C
+    sums, weights = torch.full((size + 64,), 7.0), torch.full((2 * size + 64,), 7.0)
+    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True)
+    assert (sums[size:] == 7).all()
+    assert (sums[:size] <= 0).all()
+    assert (weights[2 * size :] == 7).all()
+    assert (weights[: 2 * size] <= 1).all()
+    G, (since_start, until_end) = sums[:size].view(-1, C), weights[: 2 * size].view(-1, 2, C).unbind(1)
+    torch.testing.assert_close(since_start, G.exp())
+    torch.testing.assert_close(until_end, (G[:, -1:] - G).exp())
 
 
 @pytest.mark.parametrize(("decay", "T"), [(None, 20), ("head", 20), ("token", 20), ("channel", 200)])
