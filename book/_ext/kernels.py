@@ -25,8 +25,8 @@ what they are held to. They need an NVIDIA GPU of compute capability 8.0 or late
 `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
 64, 128. For anything else they raise an error that says what to call instead.
 
-They have run on the GPU named below alone. They compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and
-have the shared memory there that they need.
+They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
+10.0 and 12.0, too, and have the shared memory there that they need.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.

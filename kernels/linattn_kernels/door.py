@@ -140,6 +140,11 @@ def _shared_memory_of(gpu: int) -> int:
     return int(triton.runtime.driver.active.utils.get_device_properties(gpu)["max_shared_mem"])
 
 
+def engine_writes(x: Tensor) -> bool:
+    """Whether the copy engine may write in a pipelined loop: for capability 10.0, Triton 3.7 refuses that."""
+    return x.device.type != "cuda" or torch.cuda.get_device_capability(x.device)[0] != 10
+
+
 def multiprocessors(x: Tensor) -> int:
     """How many programs run side by side; few in the interpreter, so that tests cut sequences too."""
     if x.device.type != "cuda":

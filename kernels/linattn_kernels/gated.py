@@ -197,7 +197,7 @@ def backward_kernel(
         mild = mild_level(gs, end, C, LEVELS, MILD)
         inside, near = from_inside(G, mild, C, BK), together(mild, C)
         B = tl.where(near, B, 0.0).to(dscores.dtype.element_ty)
-        weight_q, weight_k = tl.exp(inside), tl.exp(-inside)
+        weight_q, weight_k = exp(inside), exp(-inside)
     else:
         tl.store(hard + tl.program_id(0), (tl.max(-end, 0) > MILD).to(tl.int8))
         weight_q, weight_k = exp(tl.minimum(G - end[None, :], MILD)), to_future

@@ -35,8 +35,8 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels import linear_chunks
-from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays
-from linattn_kernels.door import decay_dtype, precision, state_dtype
+from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays, weights_of_chunk
+from linattn_kernels.door import decay_dtype, engine_writes, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
 from linattn_kernels.states import segments_alone, state_before
 from linattn_kernels.tiles import (
@@ -45,12 +45,11 @@ from linattn_kernels.tiles import (
     TOKEN,
     bounded,
     causal,
-    decay_between,
     described,
     exp,
-    head_of,
     square,
-    store_tile,
+    sums_between,
+    write_tile,
 )
 
 FORWARD = Launches(
@@ -69,14 +68,14 @@ LEAST_SCALE = 1e-30  # that a gradient in float32 can be divided by
 def forward_kernel(
     q, k,  # described [B, T, H, K]
     v,  # described [B, T, H, V]
-    o,  # [B, T, H, V], written; described for HEAD
-    g,  # [H], or sums [B, H, M, C]
+    o,  # [B, T, H, V], written; described if ENGINE
+    g, weights,  # as in ``Decay``
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr,
+    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr, ENGINE: tl.constexpr,
     STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Columns of V of one head, through one segment; BACKWARD: against time."""
@@ -87,7 +86,7 @@ def forward_kernel(
         g = decays_of_head(g, bh, h, M, KIND, C)
     if KIND == HEAD:
         G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
-        between = decay_between(G, C, not BACKWARD)  # [C, C]: row j, column i; in all chunks
+        between = exp(sums_between(G, C, not BACKWARD))  # [C, C]: row j, column i; in all chunks
     block = square(0, column, V, K, BV)
     S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, KIND, BACKWARD, HAS_START)
     S = tl.trans(S)  # [BV, K]
@@ -105,18 +104,16 @@ def forward_kernel(
             os += tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
         else:
             G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
+            since, until = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
+            if BACKWARD:
+                since, until = until, since
             if KIND == TOKEN:
-                between = decay_between(G, C, not BACKWARD)
+                between = exp(sums_between(G, C, not BACKWARD))
             A *= between
-            since, until = exp(whole - G if BACKWARD else G), exp(G if BACKWARD else whole - G)  # [C]
             os = os * since[None, :] + tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
             vs = (vs * until[None, :]).to(vs.dtype)
             S *= exp(whole)
-        os = tl.trans(os * scale)  # [C, BV]
-        if KIND == HEAD:  # the copy engine needs no registers, and here there are none left (NOTES.md)
-            o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
-        else:
-            store_tile(head_of(o, b, h, T, H, V), os, m * C, T, H * V, column, C, BV)
+        write_tile(o, tl.trans(os * scale), b, m * C, h, T, H, V, column, C, BV, ENGINE)
         S += tl.dot(vs, ks, input_precision=PRECISION)
     if segment == (0 if BACKWARD else N - 1):
         tl.store(end + bh.to(tl.int64) * K * V + block, tl.trans(S))
@@ -127,7 +124,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
     C = tile_of(q, v, chunk_size, full=16)
-    return attended(q, k, v, summed(g, q, C), start, scale, C)
+    return attended(q, k, v, summed(g, q, C, weights=True), start, scale, C)
 
 
 def attended(
@@ -148,11 +145,12 @@ def attended(
     c = cut(T, C, B * H * (V // BV), launch, q)
     segments = segments_alone(k, v, decay, c, backward=backward)
     o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    engine = engine_writes(q) and decay.kind != TOKEN  # there, pointers are faster (NOTES.md)
     forward_kernel[(B * H * (V // BV), c.N)](
-        *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))),
-        described(o, c.C, BV) if decay.kind == HEAD else o,
-        decay.g, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C, decay.kind, backward,
-        start is not None, state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+        *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))), described(o, c.C, BV) if engine else o,
+        decay.g, decay.weights, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C,
+        decay.kind, backward, start is not None, engine,
+        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
     )  # fmt: skip
     return o, end
 
@@ -179,7 +177,7 @@ def backward(
     if needs_dg or abs(scale) < LEAST_SCALE or q.dtype == torch.float32:
         return linear_chunks.backward(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg)
     C = tile_of(q, v, chunk_size, full=16)
-    decay = summed(g, q, C)
+    decay = summed(g, q, C, weights=True)
     E = None if dend is None else dend / scale
     dq, _ = attended(do, v, k, decay, turned(start), scale, C)
     if max(q.shape[-1], v.shape[-1]) <= DKDV.columns:
@@ -194,14 +192,15 @@ def backward(
 def dkdv_kernel(
     q, k,  # described [B, T, H, K]
     v, do,  # described [B, T, H, V]
-    dk,  # [B, T, H, K], written
-    dv,  # [B, T, H, V], written
-    g,  # [H], or sums [B, H, M, C]
+    dk,  # [B, T, H, K], written; described if ENGINE
+    dv,  # [B, T, H, V], the same
+    g, weights,  # as in ``Decay``
     start,  # [B H, K, V], or nothing for an empty state
     ends, spans,  # of segments alone, see ``states.py``
     end,  # [B H, K, V]
     scale, T, H, M, N, PER,
-    K: tl.constexpr, V: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, HAS_START: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, C: tl.constexpr,
+    KIND: tl.constexpr, HAS_START: tl.constexpr, ENGINE: tl.constexpr,
     STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Both passes against time at once, where one program has room for all columns; they share E."""
@@ -223,16 +222,17 @@ def dkdv_kernel(
             A, B = causal(A, C, True), causal(B, C, True)
         else:
             G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-            between, until = decay_between(G, C, True), exp(whole - G)[:, None]
+            until, since = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
+            between = exp(sums_between(G, C, True))
             A, B = A * between, B * between
-            dvs, dks = dvs * until, dks * until
+            dvs, dks = dvs * since[:, None], dks * since[:, None]
             E *= exp(whole)
         dvs += tl.dot(A.to(STATE), dos.to(STATE), input_precision=PRECISION)
         dks += tl.dot(B.to(STATE), qs.to(STATE), input_precision=PRECISION)
-        store_tile(head_of(dv, b, h, T, H, V), dvs * scale, m * C, T, H * V, 0, C, V)
-        store_tile(head_of(dk, b, h, T, H, K), dks * scale, m * C, T, H * K, 0, C, K)
+        write_tile(dv, dvs * scale, b, m * C, h, T, H, V, 0, C, V, ENGINE)
+        write_tile(dk, dks * scale, b, m * C, h, T, H, K, 0, C, K, ENGINE)
         if KIND != NONE:
-            dos = (dos * exp(G)[:, None]).to(dos.dtype)
+            dos = (dos * until[:, None]).to(dos.dtype)
         E += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
     if segment == 0:
         tl.store(end + bh.to(tl.int64) * K * V + square(0, 0, V, K, V), E)
@@ -247,10 +247,12 @@ def dkdv(
     c = cut(T, C, B * H, DKDV, q)
     segments = segments_alone(q, do, decay, c, backward=True)
     dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    engine = engine_writes(q)
     dkdv_kernel[(B * H, c.N)](
-        *(described(x, c.C, K) for x in (q, k)), *(described(x, c.C, V) for x in (v, do)), dk, dv,
-        decay.g, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
-        E is not None, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
+        *(described(x, c.C, K) for x in (q, k)), *(described(x, c.C, V) for x in (v, do)),
+        *(described(x, c.C, W) if engine else x for x, W in ((dk, K), (dv, V))),
+        decay.g, decay.weights, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
+        E is not None, engine, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
     )  # fmt: skip
     return dk, dv, before
 

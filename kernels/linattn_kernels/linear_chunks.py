@@ -29,10 +29,10 @@ from linattn_kernels.tiles import (
     HEAD,
     NONE,
     causal,
-    decay_between,
     described,
-    exp,
     square,
+    sums_between,
+    thrifty_exp,
 )
 
 BACKWARD = Launches(half=Launch(64, 4, 2), full=Launch(32, 8, 1), small=Launch(64, 4, 1, registers=168))
@@ -42,7 +42,7 @@ BACKWARD = Launches(half=Launch(64, 4, 2), full=Launch(32, 8, 1), small=Launch(6
 def backward_kernel(
     q, k,  # described [B, T, H, K]
     v, do,  # described [B, T, H, V]
-    g,  # [H], or sums [B, H, M, C]
+    g,  # as in ``Decay``
     states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
     dq, dk,  # described [B, T, H, K], written
     dv,  # described [B, T, H, V], written
@@ -74,14 +74,15 @@ def backward_kernel(
     else:
         g = decays_of_head(g, bh, h, M, KIND, C)
         G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-        between = decay_between(G, C) * scale
+        from_past, to_future = thrifty_exp(G) * scale, thrifty_exp(whole - G)  # [C]
+        between = thrifty_exp(sums_between(G, C)) * scale
+        A *= between
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-            pairs = tl.where(j < i, A * B * between, 0.0)
+            pairs = tl.where(j < i, A * B, 0.0)
             rises, leaves = tl.sum(pairs, 1) - tl.sum(pairs, 0), tl.zeros([C], tl.float32)
             through = tl.zeros([BK], tl.float32)
-        A, B = A * between, B * between
-        from_past, to_future = exp(G) * scale, exp(whole - G)  # [C]
+        B *= between
     A, B = A.to(STATE), B.to(STATE)
 
     # 2. queries and keys
@@ -112,7 +113,7 @@ def backward_kernel(
         dk.store([b, first, h * K + row], dks.to(dk.dtype).reshape(1, C, BK))
     if NEEDS_DG:
         dgs = tl.cumsum(rises, 0, reverse=True) + (tl.cumsum(leaves, 0) - leaves)
-        dgs += exp(whole) * tl.sum(through, 0)
+        dgs += thrifty_exp(whole) * tl.sum(through, 0)
         t = m * C + tl.arange(0, C)
         tl.store(dg + (b.to(tl.int64) * T + t) * H + h, dgs, mask=t < T)
 

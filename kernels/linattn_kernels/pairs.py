@@ -122,7 +122,7 @@ def scores_kernel(
         if HARD:
             mild = mild_level(gs, end, C, LEVELS, MILD)
             inside = from_inside(G, mild, C, BK)
-            Xq, Xk = (qs * tl.exp(inside)).to(STATE), (ks * tl.exp(-inside)).to(STATE)
+            Xq, Xk = (qs * exp(inside)).to(STATE), (ks * exp(-inside)).to(STATE)
             A += tl.where(together(mild, C), tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
             for level in range(mild, LEVELS):
                 X = (tl.where(is_odd(level, C), qs, ks) * to_middle(G, level, C, BK)).to(STATE)

@@ -20,7 +20,6 @@ Sources: Milakov and Gimelshein 2018 (arXiv 1805.02867) for the running softmax;
 arXiv 2307.08691, section 3) for lse alone kept and tiles side by side; there, however, many add to one dq.
 """
 
-from math import log2
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +29,7 @@ from torch import Tensor
 
 from linattn_kernels.door import CHUNKS, check_chunk, check_kernel, on_device_of_q, precision
 from linattn_kernels.launches import roomy
-from linattn_kernels.tiles import head_of, load_tile, store_tile
+from linattn_kernels.tiles import LOG2_E, head_of, load_tile, store_tile
 from linattn_ref.ops.inputs import (
     KVCache,
     SoftmaxResult,
@@ -42,7 +41,6 @@ from linattn_ref.ops.inputs import (
 from linattn_ref.shapes import Float
 
 TILES = (*CHUNKS, 128)  # of keys
-LOG2_E = log2(2.718281828459045)
 
 
 class Plan(NamedTuple):
@@ -212,7 +210,7 @@ def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: i
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     p = plan(q, v, chunk_size, over="keys")
     forward_kernel[(B * H * triton.cdiv(T, p.Q),)](
-        q, k, v, o, lse, scale * LOG2_E, T, L, H, B * H,
+        q, k, v, o, lse, scale * LOG2_E.value, T, L, H, B * H,
         K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return o, lse
@@ -235,12 +233,12 @@ def softmax_backward(
     dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
     p = plan(q, v, chunk_size, over="keys")
     dq_kernel[(B * H * triton.cdiv(T, p.Q),)](
-        q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E, T, L, H, B * H,
+        q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E.value, T, L, H, B * H,
         K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     p = plan(q, v, chunk_size, over="queries")
     dkdv_kernel[(B * H * triton.cdiv(L, p.C),)](
-        q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E, T, L, H, B * H,
+        q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E.value, T, L, H, B * H,
         K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
     )  # fmt: skip
     return dq, dk, dv

@@ -20,8 +20,8 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.door import check_kernel, multiprocessors, on_device_of_q
-from linattn_kernels.softmax import LOG2_E, chunk_softmax_attention, joined
-from linattn_kernels.tiles import head_of, load_tile
+from linattn_kernels.softmax import chunk_softmax_attention, joined
+from linattn_kernels.tiles import LOG2_E, head_of, load_tile
 from linattn_ref.ops.inputs import (
     KVCache,
     SoftmaxResult,
@@ -103,7 +103,7 @@ def softmax_step(q: Tensor, k: Tensor, v: Tensor, L: int, scale: float) -> Tenso
     os = q.new_empty(B * H, N, V, dtype=torch.float32)
     ds, ms = q.new_empty(2, B * H, N, dtype=torch.float32)
     o = q.new_empty(B, 1, H, V)
-    slice_kernel[(B * H, N)](q, k, v, os, ds, ms, scale * LOG2_E, L, R, H, per, K, V, C, num_warps=1)
+    slice_kernel[(B * H, N)](q, k, v, os, ds, ms, scale * LOG2_E.value, L, R, H, per, K, V, C, num_warps=1)
     join_kernel[(B * H,)](os, ds, ms, o, N, V, MOST, num_warps=4)
     return o
 

@@ -5,6 +5,8 @@ token's row is ``stride = H * W`` further on. Rows beyond T read as zeros: zeros
 and a log decay of 0 forgets nothing, so a chunk that is cut off needs no case of its own.
 """
 
+from math import e, log2
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,6 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 # what ``log_decay`` is: None, [H], [B, T, H] or [B, T, H, K]
 NONE, HEAD, TOKEN, CHANNEL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+LOG2_E = tl.constexpr(log2(e))
 
 
 def kind_of(g: Tensor | None) -> int:
@@ -54,6 +57,18 @@ def store_tile(x, values, first, T, stride, column, C: tl.constexpr, W: tl.const
 
 
 @triton.jit
+def write_tile(
+    x, values, b, first, h, T, H, width: tl.constexpr, column, C: tl.constexpr, W: tl.constexpr,
+    ENGINE: tl.constexpr,
+):  # fmt: skip
+    """The same place in x [B, T, H, width]: by the copy engine, if x is described, else by pointers."""
+    if ENGINE:
+        x.store([b, first, h * width + column], values.to(x.dtype).reshape(1, C, W))
+    else:
+        store_tile(head_of(x, b, h, T, H, width), values, first, T, H * width, column, C, W)
+
+
+@triton.jit
 def square(row, column, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr):
     """[BK, BV]: offsets of a block of a state [K, V]."""
     return (row + tl.arange(0, BK))[:, None] * V + (column + tl.arange(0, BV))[None, :]
@@ -86,22 +101,28 @@ def last_row(G, C: tl.constexpr):
 
 @triton.jit
 def exp(x):
-    """In float32, whatever sums were made in."""
+    """In float32, whatever sums were made in. exp2 is one instruction, exp five: it keeps denormals."""
+    return tl.exp2(x.to(tl.float32) * LOG2_E)
+
+
+@triton.jit
+def thrifty_exp(x):
+    """The same in five instructions, which the compiler does not move apart: fewer registers (NOTES.md)."""
     return tl.exp(x.to(tl.float32))
 
 
 @triton.jit
-def decay_between(G, C: tl.constexpr, BACKWARD: tl.constexpr = False):
-    """[C, C]: what is left at token i of what token j wrote: exp(G_i - G_j) for j <= i, else 0.
+def sums_between(G, C: tl.constexpr, BACKWARD: tl.constexpr = False):
+    """[C, C]: G_i - G_j for j <= i, else -inf: exp of it is left at token i of what token j wrote.
 
-    BACKWARD: the table turned, exp(G_j - G_i) for j >= i.
+    BACKWARD: the table turned, G_j - G_i for j >= i.
     """
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     if BACKWARD:
         x = tl.where(j >= i, G[None, :] - G[:, None], float("-inf"))
     else:
         x = tl.where(j <= i, G[:, None] - G[None, :], float("-inf"))
-    return exp(x)
+    return x
 
 
 @triton.jit

@@ -54,27 +54,31 @@ def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> N
     check_kernel(case, decays_apart(kernel_call(case)) if decay else kernel_call(case), "passes")
 
 
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As GPUs outside of data centres have it."""
+    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+
+
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("wrap", [lambda call: call, decays_apart], ids=["all gradients", "decays apart"])
 @pytest.mark.parametrize("decay", ["head", "token"])
-def test_narrow_tiles_where_shared_memory_is_short(
-    monkeypatch: pytest.MonkeyPatch, decay: str, wrap: Callable
-) -> None:
+def test_narrow_tiles_where_shared_memory_is_short(decay: str, wrap: Callable) -> None:
     """More columns than one program has room for, in half precision."""
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
     check_kernel(case, wrap(kernel_call(case)), "lean")
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("decay", [None, "channel"])
-def test_narrow_tiles_of_other_decays(monkeypatch: pytest.MonkeyPatch, decay: str | None) -> None:
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+def test_narrow_tiles_of_other_decays(decay: str | None) -> None:
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
     check_kernel(case, kernel_call(case), "lean")
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-def test_narrow_tiles_of_softmax(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+def test_narrow_tiles_of_softmax(dtype: torch.dtype) -> None:
     case = example("softmax_attention", None, dtype=dtype, T=150, H=1, K=64, V=128, chunk_size=128)
     check_kernel(case, kernel_call(case), "lean")
 
@@ -97,10 +101,16 @@ def test_more_heads_than_one_program_sums() -> None:
 
 def test_sums_write_nothing_behind_the_last_head() -> None:
     B, T, H, C, M = 1, 20, 3, 16, 2
-    room = torch.full((B * H * M * C + 64,), 7.0)
-    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), room, T, H, M, C, 4, tl.float32)
-    assert (room[B * H * M * C :] == 7).all()
-    assert (room[: B * H * M * C] <= 0).all()
+    size = B * H * M * C
+    sums, weights = torch.full((size + 64,), 7.0), torch.full((2 * size + 64,), 7.0)
+    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True)
+    assert (sums[size:] == 7).all()
+    assert (sums[:size] <= 0).all()
+    assert (weights[2 * size :] == 7).all()
+    assert (weights[: 2 * size] <= 1).all()
+    G, (since_start, until_end) = sums[:size].view(-1, C), weights[: 2 * size].view(-1, 2, C).unbind(1)
+    torch.testing.assert_close(since_start, G.exp())
+    torch.testing.assert_close(until_end, (G[:, -1:] - G).exp())
 
 
 @pytest.mark.parametrize(("decay", "T"), [(None, 20), ("head", 20), ("token", 20), ("channel", 200)])
