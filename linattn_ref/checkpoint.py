@@ -39,7 +39,7 @@ class TrainState:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     generator: torch.Generator  # draws the training batches
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
 
 
 def identity_of(model: nn.Module, config: Mapping[str, Any], corpus_sha256: str) -> dict[str, dict[str, str]]:

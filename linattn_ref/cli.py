@@ -11,6 +11,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="linattn", description="Tools of the Linear Attention Book.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_grade(commands.add_parser("grade", help="grade notebooks with exercises", description=GRADE))
+    _add_study(commands.add_parser("study", help="train the models of a study", description=STUDY))
     options = parser.parse_args(arguments)
     try:
         return options.run(options)
@@ -111,6 +112,39 @@ def _first_line(path: Path | None) -> str:
     if not line:
         raise ValueError(f"seed-file: got {path} with an empty first line, expected the secret there")
     return line
+
+
+# --- study ----------------------------------------------------------------------------------------------
+
+STUDY = (
+    "Train all models of a study on all GPUs; or, as NAME, corpora: prepare its texts. What was done is kept "
+    "in --out; the same command goes on where it was stopped."
+)
+
+
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME", help="a study, or corpora")
+    add("--out", type=Path, metavar="DIR", help="where runs are kept; default: build/study/NAME")
+    add("--corpora", type=Path, default=Path("build/corpora"), metavar="DIR", help="prepared texts")
+    add("--novels", type=Path, metavar="PATH", help="corpora: the ELTeC-eng release; default: fetched")
+    add("--code", type=Path, metavar="DIR", help="corpora: the source archives; default: fetched")
+    add("--only", default="", metavar="TEXT", help="only runs whose name has this in it")
+    add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or one on the CPU")
+    add("--backend", choices=("auto", "reference", "triton"), default="auto", help="default: triton on GPUs")
+    add("--minutes", type=float, metavar="M", help="stop at the first evaluation after M minutes")
+    add("--list", action="store_true", help="print the names of the runs, and how far they are")
+    add("--collect", type=Path, metavar="DIR", help="write NAME.csv and index.json of what is done into DIR")
+    add(
+        "--worker", action="store_true", help="work in this process, on its first GPU; under torchrun, on all"
+    )
+    parser.set_defaults(run=_study)
+
+
+def _study(options: argparse.Namespace) -> int:
+    from linattn_ref.study import command
+
+    return command.run(options)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ def save(
     seed: int | list[int] | None,
     source_hash: str,
     device: str | None = None,
+    measured_with: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> None:
     """Write ``NAME.csv`` and its entry in ``index.json``; on any error both stay as they were.
@@ -82,6 +83,7 @@ def save(
         seed: or seeds; None where nothing is random.
         source_hash: of the code that measured, see ``source_hash``.
         device: where it was measured; None is this machine's first GPU, or else its CPU.
+        measured_with: versions, as ``versions()`` gives them; None is what runs here.
         directory: None is this package.
     """
     runs_elsewhere = command.strip() and not ABSOLUTE_PATH.search(command)
@@ -90,8 +92,8 @@ def save(
         "command": command,
         "seed": seed,
         "source_hash": source_hash,
-        "device": device or _device(),
-        "versions": _versions(),
+        "device": device or device_name(),
+        "versions": dict(measured_with or versions()),
         "date": datetime.now(UTC).date().isoformat(),
     }
     _write(name, rows, columns, entry, directory)
@@ -211,7 +213,8 @@ def _written(value: Any, where: str) -> str:
     return repr(value)
 
 
-def _device() -> str:
+def device_name() -> str:
+    """This machine's first GPU, or else its CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -221,7 +224,8 @@ def _device() -> str:
     return f"{found[1].strip() if found else platform.machine()} (CPU)"
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Python and of what computes."""
     import torch
 
     versions = {"python": platform.python_version(), "torch": torch.__version__}

@@ -1,0 +1,89 @@
+"""What ``linattn study`` does."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from linattn_ref.distributed import default_device, distributed
+from linattn_ref.study import collect, corpora, launch, work
+from linattn_ref.study.plan import STUDIES
+from linattn_ref.study.trial import Trial
+from linattn_ref.tasks import code, novels
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit status; errors are ``ValueError``, ``OSError`` and ``RuntimeError``."""
+    if options.name == "corpora":
+        return prepare(options.corpora, options.novels, options.code)
+    if options.name not in STUDIES:
+        raise ValueError(f"name: got {options.name!r}, expected corpora or one of {', '.join(STUDIES)}")
+    trials = [trial for trial in STUDIES[options.name]() if options.only in trial.key]
+    if not trials:
+        raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
+    out = options.out or Path("build/study") / options.name
+    if options.list:
+        return show(trials, out)
+    if options.collect is not None:
+        say(collect.collect(options.name, trials, out, options.collect))
+        return 0
+    if options.worker:
+        return worker(trials, out, options)
+    n_workers = options.workers or max(1, torch.cuda.device_count())
+    arguments = ["study", options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
+    arguments += ["--backend", options.backend, "--only", options.only]
+    if options.minutes is not None:
+        arguments += ["--minutes", str(options.minutes)]
+    return launch.run(trials, out, arguments, n_workers, launch.LocalProcesses(), say)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def show(trials: Sequence[Trial], out: Path) -> int:
+    for trial in trials:
+        place = work.place_of(trial, out)
+        rows, status = place.rows(), place.manifest().get("status", "not begun")
+        share = rows[-1]["tokens"] / trial.tokens if rows else 0.0
+        loss = f"  {rows[-1]['val_loss']:.4f}" if rows else ""
+        say(f"{trial.key}  {status}  {100 * share:.0f} %{loss}")
+    return 0
+
+
+def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> int:
+    """0 if no trial failed; one that diverged, or is in other hands, did not fail."""
+    seconds = float("inf") if options.minutes is None else 60 * options.minutes
+    with distributed() as world:
+        device = default_device()
+        backend = options.backend
+        if backend == "auto":
+            backend = "triton" if device.type == "cuda" and find_spec("linattn_kernels") else "reference"
+        if device.type == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = True  # of what autocast leaves in float32
+        settings = work.Settings(out, options.corpora, device, backend, time.monotonic() + seconds)
+        tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
+    return 1 if tally.failed else 0
+
+
+def prepare(folder: Path, novels_path: Path | None, code_path: Path | None) -> int:
+    """Make what is not there yet, of the texts that are given or can be fetched."""
+    texts = {part.text for part in corpora.PARTS.values()}
+    readers = {
+        "novels": lambda: novels.read_novels(novels_path or novels.fetch_novels(folder / "eltec-eng.zip")),
+        "code": lambda: code.read_code(code_path or code.fetch_code(folder / "archives")),
+    }
+    for text in sorted(texts):
+        names = [name for name, part in corpora.PARTS.items() if part.text == text]
+        missing = [name for name in names if not (folder / f"{name}.json").is_file()]
+        documents = readers[text]() if missing else {}
+        for name in missing:
+            corpora.prepare(name, documents, folder)
+        for name in names:
+            found = corpora.load(name, folder)
+            sizes = f"{len(found.train):,} bytes to train on, {len(found.validation):,} to validate on"
+            say(f"{name}: {sizes}, sha256 {found.sha256[:12]}")
+    return 0

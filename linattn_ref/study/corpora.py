@@ -1,0 +1,129 @@
+"""The text of the study, made once: a file of bytes for each corpus, with a hash that every run checks.
+
+Both corpora are split by document, copies removed. Training text is taken from the documents in the order of
+a hash of their names (``documents.spread``), so the smaller part of the code is part of the larger one; both
+have the same validation text.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from linattn_ref.files import write_atomically
+from linattn_ref.tasks import documents as docs
+
+NAMES = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class Part:
+    """How much of which text: bytes to train on, bytes to validate on, share of documents for the latter.
+
+    ``sha256`` is that of the bytes of our measurements; empty if any will do.
+    """
+
+    text: str  # "novels" or "code"
+    train: int
+    validation: int
+    validation_fraction: float
+    sha256: str = ""
+
+
+PARTS = {
+    "novels": Part(
+        "novels",
+        58_000_000,
+        4_000_000,
+        0.05,
+        "94df293352175792c57052415413b42351e28cb639fab4459713ca6a9a5957bb",
+    ),
+    "code": Part(
+        "code",
+        58_000_000,
+        4_000_000,
+        0.03,
+        "fb0fa41a730d0ea557c47daea5927e8b71625e21bfa0dd33a0bb7b7502ff6830",
+    ),
+    "code-large": Part(
+        "code",
+        240_000_000,
+        4_000_000,
+        0.03,
+        "d3de63a66502ca12ae70f8baec325dadf129e6cb4e1ba6691f8bb1b6c6dd9e9b",
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Bytes to train on and to validate on, ``[N]`` and ``[M]`` uint8, and the hash of both."""
+
+    train: Tensor
+    validation: Tensor
+    sha256: str
+
+
+def prepare(name: str, documents: Mapping[str, bytes], folder: Path, part: Part | None = None) -> Text:
+    """Write ``NAME.bytes`` and ``NAME.json`` from all documents of its text; whole, or not at all.
+
+    Raises:
+        ValueError: an unknown name, or too little text.
+    """
+    if part is None and name not in PARTS:
+        raise ValueError(f"name: got {name!r}, expected one of {sorted(PARTS)}, or a part")
+    part = part or PARTS[name]
+    kept = docs.without_copies(documents)
+    if len(kept) < 2:
+        raise ValueError(f"documents: got {len(kept)} distinct ones, expected two at least")
+    sides = docs.split_by_name(kept, part.validation_fraction)
+    data = {}
+    for side, found, size in zip(NAMES, sides, (part.train, part.validation), strict=True):
+        n_bytes = sum(map(len, found.values()))
+        if n_bytes < size:
+            raise ValueError(f"documents: {n_bytes:,} bytes for {side} of {name}, expected {size:,} at least")
+        data[side] = b"".join(docs.spread(found, size).values())
+    digest = _digest(data["train"], data["validation"])
+    if part.sha256 not in ("", digest):
+        raise ValueError(f"documents: sha256 {digest[:12]}... is not that of {name}, {part.sha256[:12]}...")
+    about = {"train": part.train, "validation": part.validation, "sha256": digest}
+    write_atomically(
+        {
+            folder / f"{name}.bytes": data["train"] + data["validation"],
+            folder / f"{name}.json": json.dumps(about, indent=2) + "\n",
+        }
+    )
+    return load(name, folder)
+
+
+def load(name: str, folder: Path) -> Text:
+    """What ``prepare`` wrote.
+
+    Raises:
+        ValueError: it is not there, or its bytes are not those that were written.
+    """
+    file, about_file = folder / f"{name}.bytes", folder / f"{name}.json"
+    if not (file.is_file() and about_file.is_file()):
+        raise ValueError(f"corpus: {name!r} is not in {folder}; `linattn study corpora` makes it")
+    about = json.loads(about_file.read_text("utf-8"))
+    data = bytearray(file.read_bytes())
+    n = about["train"]
+    digest = _digest(bytes(data[:n]), bytes(data[n:]))
+    if len(data) != n + about["validation"] or digest != about["sha256"]:
+        raise ValueError(
+            f"corpus: {file} is not what was prepared: sha256 {digest[:12]}..., expected "
+            f"{about['sha256'][:12]}...; delete it and run `linattn study corpora` again"
+        )
+    whole = torch.frombuffer(data, dtype=torch.uint8)
+    return Text(whole[:n], whole[n:], digest)
+
+
+def _digest(train: bytes, validation: bytes) -> str:
+    total = hashlib.sha256()
+    for name, data in zip(NAMES, (train, validation), strict=True):
+        total.update(f"{name}\0{len(data)}\0".encode() + data)
+    return total.hexdigest()

@@ -1,0 +1,179 @@
+"""Training without a word to the host: text, order, rates and losses live on the device.
+
+On a GPU the whole step, from bytes to updated weights, is captured once as a CUDA graph and replayed, since
+the models are small and the launches of their kernels would cost more than the kernels. The first steps run
+as they are written, so that everything is compiled and allocated; the same code runs on a CPU.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from linattn_ref import accounting
+from linattn_ref.checkpoint import TrainState
+from linattn_ref.distributed import World
+from linattn_ref.model import LanguageModel
+from linattn_ref.study.corpora import Text
+from linattn_ref.study.trial import Trial
+from linattn_ref.train import next_byte_loss, parameter_groups
+
+BETAS, GRAD_CLIP = (0.9, 0.95), 1.0
+EAGER_STEPS = 3  # before a graph is captured
+
+
+class Losses(NamedTuple):
+    """Since the last evaluation: mean training loss in nats per byte, and the largest gradient norm."""
+
+    train: float
+    worst_norm: float
+
+
+class Diverged(FloatingPointError):
+    """The loss is no longer a number."""
+
+
+def window_starts(n_bytes: int, trial: Trial) -> Tensor:
+    """``[steps, B]`` int64: where each window of T + 1 bytes begins.
+
+    A pass goes through the text once, in windows side by side that begin at an offset of its own, shuffled.
+    """
+    T, wanted = trial.seq_len, trial.n_steps * trial.batch_size
+    if n_bytes < 2 * T:
+        raise ValueError(f"corpus: got {n_bytes:,} bytes to train on, expected {2 * T:,} at least")
+    generator = torch.Generator().manual_seed(trial.seed)
+    passes, n = [], 0
+    while n < wanted:
+        offset = int(torch.randint(T, (), generator=generator))
+        per_pass = (n_bytes - 1 - offset) // T
+        passes.append(offset + T * torch.randperm(per_pass, generator=generator))
+        n += per_pass
+    return torch.cat(passes)[:wanted].view(trial.n_steps, trial.batch_size)
+
+
+class Loop:
+    """A model, its optimiser, its text and its order, on one device; of several ranks, each has its part."""
+
+    def __init__(
+        self, trial: Trial, text: Text, device: torch.device, backend: str, world: World | None = None
+    ) -> None:
+        self.trial, self.device, self.world = trial, device, world or World()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(trial.seed)
+            self.model = LanguageModel(trial.model_config(backend))
+        self.config = self.model.config
+        self.model.to(device)
+        alone = self.world.size == 1
+        self.replica: nn.Module = self.model if alone else DistributedDataParallel(self.model)
+        on_gpu = device.type == "cuda"
+        self.lr = torch.zeros((), device=device)
+        groups = parameter_groups(self.model, trial.weight_decay)
+        self.optimizer = torch.optim.AdamW(groups, self.lr, BETAS, fused=True, capturable=on_gpu)
+        self.state = TrainState(self.model, self.optimizer, torch.Generator())
+
+        self.bytes = text.train.to(device)
+        starts = window_starts(len(text.train), trial)
+        self.starts = self.world.slice(starts.T).T.contiguous().to(device)  # [steps, B / ranks]
+        self.rates = torch.tensor([trial.rate(step + 1) for step in range(trial.n_steps)], device=device)
+        self.offsets = torch.arange(trial.seq_len + 1, device=device)
+        self.step = torch.zeros(1, dtype=torch.int64, device=device)
+        self.began = self.done = 0  # the step this process began with, and the same number as ``step``
+        self.loss_sum, self.worst_norm = torch.zeros((), device=device), torch.zeros((), device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.captures = on_gpu and alone
+
+        n = min(trial.validation_tokens, len(text.validation) - 1) // trial.seq_len
+        if n < 1:
+            raise ValueError(f"corpus: got {len(text.validation):,} bytes to validate on, expected a window")
+        spacing = (len(text.validation) - 1 - trial.seq_len) // max(1, n - 1)
+        at = torch.arange(n) * spacing
+        self.validation = text.validation[at[:, None] + torch.arange(trial.seq_len + 1)].to(device)
+
+    @property
+    def flops_per_token(self) -> float:
+        """The paper's closed form, without embeddings."""
+        return accounting.flops_per_token(self.config, self.trial.seq_len)
+
+    @property
+    def n_params(self) -> int:
+        return accounting.n_parameters(self.config, embedding=False)
+
+    # ---- steps --------------------------------------------------------------------------------------------
+
+    def advance(self, n: int) -> Losses:
+        """Take n steps.
+
+        Raises:
+            Diverged: a loss or a gradient was not finite.
+        """
+        self.model.train()
+        for _ in range(n):
+            if self.graph is not None:
+                self.graph.replay()
+            elif self.captures and self.done >= self.began + EAGER_STEPS:
+                self.graph = self._captured()
+                self.graph.replay()
+            else:
+                self._step()
+            self.done += 1
+        loss = self.world.mean(self.loss_sum).item() / n
+        norm = self.worst_norm.item()
+        self.loss_sum.zero_()
+        self.worst_norm.zero_()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise Diverged(f"training loss {loss}, gradient norm {norm} up to step {self.done}")
+        return Losses(loss, norm)
+
+    def _step(self) -> None:
+        self.optimizer.zero_grad()
+        at = self.starts.index_select(0, self.step).T  # [B, 1]
+        windows = self.bytes[at + self.offsets].long()  # [B, T + 1]
+        with self.autocast():
+            loss = next_byte_loss(self.replica, windows[:, :-1], windows[:, 1:])
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
+        self.lr.copy_(self.rates.index_select(0, self.step)[0])
+        self.optimizer.step()
+        self.loss_sum += loss.detach()
+        self.worst_norm.copy_(torch.maximum(self.worst_norm, norm))
+        self.step += 1
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        self.optimizer.zero_grad()
+        torch.cuda.synchronize(self.device)
+        torch.cuda.empty_cache()  # the graph has memory of its own
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()  # is recorded, not done
+        return graph
+
+    def autocast(self) -> torch.autocast:
+        """bfloat16 for matrix products on GPUs that have it; a graph keeps no cache of casts."""
+        has_bf16 = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 0)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=has_bf16, cache_enabled=False)
+
+    # ---- evaluation ---------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """Mean loss over the validation windows in nats per byte; every rank takes all of them."""
+        self.model.eval()
+        total = torch.zeros((), device=self.device)
+        for windows in self.validation.long().split(self.trial.batch_size):
+            with self.autocast():
+                loss = next_byte_loss(self.model, windows[:, :-1], windows[:, 1:])
+            total += loss * len(windows)
+        return total.item() / len(self.validation)
+
+    # ---- going on -----------------------------------------------------------------------------------------
+
+    def resumed(self, load: Callable[[TrainState], Any]) -> None:
+        """``load`` fills ``state``; the loop goes on after its last row."""
+        load(self.state)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr  # which the checkpoint has replaced by a number of its own
+        self.began = self.done = self.state.rows[-1]["step"]
+        self.step.fill_(self.done)

@@ -1,0 +1,31 @@
+"""The studies: which trials each is made of."""
+
+from collections.abc import Callable, Sequence
+
+from linattn_ref.study.trial import ARCHITECTURES, Trial
+
+CORPORA = ("novels", "code")
+
+
+def learning_rates() -> Sequence[Trial]:
+    """Rates for the two sizes below the middle, on a quarter of the tokens."""
+    return [
+        Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
+        for size in ("0.8M", "2M")
+        for corpus in CORPORA
+        for arch in ARCHITECTURES
+        for lr in (1e-3, 2e-3, 4e-3, 8e-3)
+    ]
+
+
+def tiny() -> Sequence[Trial]:
+    """The reduced study: three sizes, both corpora, a few million tokens each."""
+    return [
+        Trial(corpus, arch, size, 4e-3, tokens=16_000_000, n_evaluations=20, warmup_tokens=1_000_000)
+        for size in ("0.2M", "0.8M", "2M")
+        for corpus in CORPORA
+        for arch in ARCHITECTURES
+    ]
+
+
+STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {"scaling_lr": learning_rates, "tiny": tiny}
