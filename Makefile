@@ -2,13 +2,14 @@
 PYTHON ?= python3
 OUT ?= build
 MINUTES ?= 60
+STUDY ?= tiny
 BIN := .venv/bin
 SOURCES := linattn_ref kernels exercises book/_ext tests chapters
 PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format lint test execute exercises book bench test-gpu clean repository
+.PHONY: help venv check format lint test execute exercises book bench test-gpu study clean repository
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +62,9 @@ bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch an
 
 test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
 	PYTHONPATH=.:kernels:tests:tests/ops:tests/kernels:$(PYTHONPATH) $(PYTHON) tests/kernels/gpu_ladder.py --out $(OUT)/ladder
+
+study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=tiny OUT=DIR MINUTES=60
+	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m linattn_ref.cli study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)
 
 clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -125,8 +125,8 @@ STUDY = (
 def _add_study(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", help="a study, or corpora")
-    add("--out", type=Path, metavar="DIR", help="where runs are kept; default: build/study/NAME")
-    add("--corpora", type=Path, default=Path("build/corpora"), metavar="DIR", help="prepared texts")
+    add("--out", type=Path, metavar="DIR", help="where runs are kept; default: runs/NAME")
+    add("--corpora", type=Path, default=Path("runs/corpora"), metavar="DIR", help="prepared texts")
     add("--novels", type=Path, metavar="PATH", help="corpora: the ELTeC-eng release; default: fetched")
     add("--code", type=Path, metavar="DIR", help="corpora: the source archives; default: fetched")
     add("--only", default="", metavar="TEXT", help="only runs whose name has this in it")

@@ -33,6 +33,10 @@ class World:
         dist.all_reduce(total)  # sum
         return total / self.size
 
+    def any(self, flag: bool) -> bool:
+        """Whether it is so on one rank at least."""
+        return self.mean(torch.tensor(float(flag))).item() > 0
+
 
 @contextmanager
 def distributed() -> Iterator[World]:

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     trials = [trial for trial in STUDIES[options.name]() if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
-    out = options.out or Path("build/study") / options.name
+    out = options.out or Path("runs") / options.name
     if options.list:
         return show(trials, out)
     if options.collect is not None:

@@ -61,6 +61,10 @@ class Loop:
         self, trial: Trial, text: Text, device: torch.device, backend: str, world: World | None = None
     ) -> None:
         self.trial, self.device, self.world = trial, device, world or World()
+        if trial.batch_size % self.world.size:
+            raise ValueError(
+                f"batch_size: got {trial.batch_size}, expected a multiple of {self.world.size} ranks"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(trial.seed)
             self.model = LanguageModel(trial.model_config(backend))

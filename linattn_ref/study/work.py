@@ -4,8 +4,9 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import linattn_ref
 from linattn_ref import results
 from linattn_ref.checkpoint import identity_of, load_checkpoint, save_checkpoint
-from linattn_ref.distributed import current_world
+from linattn_ref.distributed import World, current_world
 from linattn_ref.study import corpora
 from linattn_ref.study.loop import Diverged, Loop
 from linattn_ref.study.place import DiskFull, Place, Row, Taken
@@ -67,7 +68,7 @@ def train_trial(trial: Trial, settings: Settings, on_row: Callable[[Row], None] 
     """
     place, world = place_of(trial, settings.out), current_world()
     writes = world.rank == 0
-    with place.claimed() if writes else nullcontext():
+    with _claimed(place, world):
         manifest = place.manifest()
         if manifest.get("status") in (DONE, DIVERGED):
             return str(manifest["status"])
@@ -100,6 +101,23 @@ def train_trial(trial: Trial, settings: Settings, on_row: Callable[[Row], None] 
         return str(end["status"])
 
 
+@contextmanager
+def _claimed(place: Place, world: World) -> Iterator[None]:
+    """The first rank claims a place for all of them."""
+    if world.rank == 0:
+        try:
+            with place.claimed():
+                world.any(False)
+                yield
+        except Taken:
+            world.any(True)
+            raise
+    elif world.any(False):
+        raise Taken(f"{place.folder}: another process works on this trial")
+    else:
+        yield
+
+
 def _nothing(manifest: Any) -> None:
     """What other ranks than the first write."""
 
@@ -117,7 +135,7 @@ def _train(
             place.save_rows(loop.state.rows)
             on_row(loop.state.rows[-1])
         now = time.monotonic()
-        over = now > settings.deadline and step < trial.n_steps
+        over = loop.world.any(now > settings.deadline) and step < trial.n_steps
         if place is not None and (over or now - saved > settings.checkpoint_seconds):
             save_checkpoint(place.checkpoint_file, loop.state, identity)
             saved = time.monotonic()
@@ -154,7 +172,7 @@ def _manifest(
         "trial": plan,
         "trial_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
         "corpus_sha256": corpus_sha256,
-        "source_hash": results.source_hash(SOURCES),
+        "source_hash": results.source_hash(_sources(settings.backend)),
         "backend": settings.backend,
         "n_params": loop.n_params,
         "n_layers": loop.config.n_layers,
@@ -163,6 +181,11 @@ def _manifest(
         "versions": results.versions(),
         "sessions": before.get("sessions", 0) + 1,  # times that a process has begun or gone on
     }
+
+
+def _sources(backend: str) -> list[Path]:
+    kernels = find_spec("linattn_kernels") if backend == "triton" else None
+    return SOURCES + [Path(folder) for folder in (kernels and kernels.submodule_search_locations) or ()]
 
 
 def _peak_bytes(device: torch.device) -> int | None:

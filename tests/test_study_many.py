@@ -1,0 +1,156 @@
+"""Many trials: workers, progress, the table of their rows, and the command."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import study_helpers as s
+import torch
+
+from linattn_ref import cli, results
+from linattn_ref.study import STUDIES, collect, corpora, launch, work
+from linattn_ref.study.trial import Trial
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """So that every process adds in the same order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# --- many ---------------------------------------------------------------------------------------------------
+
+
+def test_one_that_fails_or_diverges_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = dataclasses.replace(s.TINY, seed=1)
+    broken = dataclasses.replace(s.TINY, seed=2)
+    rate = Trial.rate
+    monkeypatch.setattr(Trial, "rate", lambda self, step: 1e30 if self.seed == 1 else rate(self, step))
+    configure = Trial.model_config
+
+    def model_config(self: Trial, backend: str = "reference") -> Any:
+        if self.seed == 2:
+            raise RuntimeError("no such thing")
+        return configure(self, backend)
+
+    monkeypatch.setattr(Trial, "model_config", model_config)
+    said: list[str] = []
+    tally = work.work([wild, broken, s.TINY], s.settings(tmp_path), said.append)
+    assert (tally.diverged, tally.done) == ([wild.key], [s.TINY.key])
+    assert tally.failed == {broken.key: "RuntimeError: no such thing"}
+    assert [line.split(": ")[1] for line in said] == ["diverged", "RuntimeError", "done"]
+    manifest = work.place_of(wild, tmp_path / "runs").manifest()
+    assert manifest["status"] == "diverged"
+    assert "up to step" in manifest["error"]
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STUDIES, "words", lambda: s.STUDY)
+
+
+def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, study: None) -> None:
+    where, said = s.settings(tmp_path), list[str]()
+    arguments = ["study", "words", "--worker", "--out", str(where.out), "--corpora", str(where.corpora)]
+    launcher = s.Processes()
+    assert launch.run(s.STUDY, where.out, arguments, 2, launcher, said.append, every=0.0) == 0
+    assert launcher.slots == [0, 1]
+    assert said[-1] == "3 of 3 trials, 100.0 % of the bytes"
+    alone = s.trained(s.STUDY[1], tmp_path / "alone")
+    assert s.timeless(work.place_of(s.STUDY[1], where.out).rows()) == alone
+
+    assert cli.main(["study", "words", "--out", str(where.out), "--collect", str(tmp_path / "made")]) == 0
+    rows = results.load("words", directory=tmp_path / "made")
+    assert list(rows[0]) == list(collect.COLUMNS)
+    assert [row["val_loss"] for row in rows if row["seed"] == 1] == [row["val_loss"] for row in alone]
+    origin = results.provenance("words", directory=tmp_path / "made")
+    assert origin["command"] == "linattn study words --out DIR"
+    assert origin["seed"] == [0, 1, 2]
+
+
+def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
+    where = s.settings(tmp_path)
+    for trial in s.STUDY[:2]:
+        work.train_trial(trial, where)
+    there = work.place_of(s.STUDY[0], where.out)
+    there.save_manifest(there.manifest() | {"source_hash": "another"})
+    with pytest.raises(ValueError, match="have several source_hash"):
+        collect.collect("words", s.STUDY, where.out, tmp_path / "made")
+
+
+def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
+    small, large = s.TINY, dataclasses.replace(s.TINY, size="2M")
+    trials = [small, dataclasses.replace(small, seed=1), large]
+    row = {"step": 12, "tokens": small.tokens, "seconds": 60.0}
+    out = tmp_path
+    assert "no telling yet" in str(launch.progress(trials, out, 1))
+    there = work.place_of(small, out)
+    there.save_rows([row])
+    there.save_manifest({"status": "done"})
+    halfway = work.place_of(trials[1], out)
+    halfway.save_rows([row | {"step": 6, "tokens": small.tokens // 2, "seconds": 30.0}])
+    halfway.save_manifest({"status": "running"})
+    now = launch.progress(trials, out, 1)
+    assert (now.done, now.unknown) == (1, 1)
+    assert now.seconds == pytest.approx(30.0)
+    assert str(now) == "1 of 3 trials, 50.0 % of the bytes, 0.5 minutes left and 1 trials of unknown speed"
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "name: got 'nothing', expected corpora or one of"),
+        (["words", "--only", "gpt"], "only: no run of words has 'gpt' in its name"),
+        (["words", "--collect", "made"], "out: no trial of words is done"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    arguments: list[str], message: str, study: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["study", *arguments, "--out", str(tmp_path / "runs")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_list_says_how_far_each_is(
+    tmp_path: Path, study: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = s.settings(tmp_path)
+    work.train_trial(s.STUDY[0], where)
+    with pytest.raises(work.Stopped):
+        work.train_trial(s.STUDY[1], dataclasses.replace(where, deadline=0.0))
+    assert cli.main(["study", "words", "--out", str(where.out), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()[1:-1]) for line in lines[:2]] == ["done 100 %", "stopped 8 %"]
+    assert lines[2].endswith("not begun 0 %".replace(" 0", "  0"))
+
+
+def test_corpora_are_prepared_once_from_what_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from linattn_ref.tasks import code, novels
+
+    monkeypatch.setattr(corpora, "PARTS", {"novels": dataclasses.replace(s.PART, text="novels")})
+    reads: list[Path] = []
+
+    def read(path: Path) -> dict[str, bytes]:
+        reads.append(path)
+        return s.WORDS
+
+    monkeypatch.setattr(novels, "read_novels", read)
+    monkeypatch.setattr(code, "read_code", lambda path: pytest.fail("nothing of code is wanted"))
+    for _ in range(2):
+        assert cli.main(["study", "corpora", "--novels", "eltec", "--corpora", str(tmp_path)]) == 0
+    assert reads == [Path("eltec")]
+    assert "novels: 20,000 bytes to train on, 3,000 to validate on" in capsys.readouterr().out
+    assert json.loads((tmp_path / "novels.json").read_text())["train"] == 20_000
