@@ -185,7 +185,8 @@ def _manifest(
 
 def _sources(backend: str) -> list[Path]:
     kernels = find_spec("linattn_kernels") if backend == "triton" else None
-    return SOURCES + [Path(folder) for folder in (kernels and kernels.submodule_search_locations) or ()]
+    folders = kernels.submodule_search_locations or [] if kernels else []
+    return [*SOURCES, *map(Path, folders)]
 
 
 def _peak_bytes(device: torch.device) -> int | None:
