@@ -1,0 +1,88 @@
+"""Training runs as numbers, and the power law that is fitted to what is found in them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+PFLOPS_DAY = 8.64e19  # FLOPs
+
+
+class Run(NamedTuple):
+    """One training run, at its evaluations."""
+
+    n_params: float  # without embeddings
+    seed: int
+    flops: Array  # [E], since the start, rising
+    tokens: Array  # [E]
+    loss: Array  # [E]
+
+
+class PowerLaw(NamedTuple):
+    """y = coefficient x^exponent."""
+
+    coefficient: float
+    exponent: float
+
+    def __call__(self, x: Array) -> Array:
+        return self.coefficient * x**self.exponent
+
+
+class Interval(NamedTuple):
+    """What was found, and bounds that hold it with the confidence that was asked for."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Law(NamedTuple):
+    """A power law of compute with intervals."""
+
+    coefficient: Interval
+    exponent: Interval
+
+
+def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list[Run]:
+    """Rows of evaluations, one architecture and corpus, as runs: by ``n_params`` and ``seed``.
+
+    Raises:
+        ValueError: no rows, or rows of several architectures, corpora or rates of one size and seed.
+    """
+    if not rows:
+        raise ValueError("rows: got none, expected the evaluations of at least one run")
+    for column in ("arch", "corpus"):
+        found = sorted({str(row[column]) for row in rows if column in row})
+        if len(found) > 1:
+            raise ValueError(f"rows: got {column} {found}, expected a single one")
+    groups: dict[tuple[float, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["n_params"], row["seed"]), []).append(row)
+    runs = []
+    for (n_params, seed), group in sorted(groups.items()):
+        group = sorted((row for row in group if row[loss] is not None), key=lambda row: row["flops"])
+        columns = (np.array([row[name] for row in group], float) for name in ("flops", "tokens", loss))
+        run = Run(n_params, seed, *columns)
+        if len(group) < 2 or not (np.diff(run.flops) > 0).all():
+            raise ValueError(
+                f"rows: got {len(group)} evaluations of {n_params:,} parameters, seed {seed}, expected at "
+                "least two, each with more flops than the one before"
+            )
+        runs.append(run)
+    return runs
+
+
+def fit_power_law(x: Array, y: Array) -> PowerLaw:
+    """Least squares in logarithms.
+
+    Raises:
+        ValueError: fewer than two different x, or numbers that have no logarithm.
+    """
+    if x.shape != y.shape or len(np.unique(x)) < 2:
+        raise ValueError(f"x, y: got shapes {x.shape} and {y.shape}, expected two different x at least")
+    if not ((x > 0).all() and (y > 0).all()):
+        raise ValueError("x, y: got numbers that are not positive, which have no logarithm")
+    exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
+    return PowerLaw(float(np.exp(intercept)), float(exponent))
