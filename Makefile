@@ -2,7 +2,7 @@
 PYTHON ?= python3
 OUT ?= build
 MINUTES ?= 60
-STUDY ?= tiny
+STUDY ?= reduced
 BIN := .venv/bin
 SOURCES := linattn_ref kernels exercises book/_ext tests chapters
 PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
@@ -63,7 +63,7 @@ bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch an
 test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
 	PYTHONPATH=.:kernels:tests:tests/ops:tests/kernels:$(PYTHONPATH) $(PYTHON) tests/kernels/gpu_ladder.py --out $(OUT)/ladder
 
-study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=tiny OUT=DIR MINUTES=60
+study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=reduced OUT=DIR MINUTES=60
 	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m linattn_ref.cli study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)
 
 clean:  ## remove everything built, except .venv

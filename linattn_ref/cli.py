@@ -129,7 +129,11 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     add("--corpora", type=Path, default=Path("runs/corpora"), metavar="DIR", help="prepared texts")
     add("--novels", type=Path, metavar="PATH", help="corpora: the ELTeC-eng release; default: fetched")
     add("--code", type=Path, metavar="DIR", help="corpora: the source archives; default: fetched")
-    add("--only", default="", metavar="TEXT", help="only runs whose name has this in it")
+    more = "corpora: your own text, a file or folder, or hf:DATASET of the Hugging Face hub"
+    add("--add", nargs="+", default=[], metavar="NAME=PATH", help=more)
+    add("--pattern", default="*.txt", help="of the files of a folder in --add (*.txt)")
+    add("--corpus", nargs="+", default=[], metavar="NAME", help="train on these instead of the study's")
+    add("--only", default="", metavar="TEXT", help="only runs, or corpora, with this in their name")
     add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or one on the CPU")
     add("--backend", choices=("auto", "reference", "triton"), default="auto", help="default: triton on GPUs")
     add("--minutes", type=float, metavar="M", help="stop at the first evaluation after M minutes")

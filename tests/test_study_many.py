@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import study_helpers as s
 import torch
 
 from linattn_ref import cli, results
+from linattn_ref.scaling import runs_of
 from linattn_ref.study import STUDIES, collect, corpora, launch, work
 from linattn_ref.study.trial import Trial
 
@@ -71,6 +73,8 @@ def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, stud
     rows = results.load("words", directory=tmp_path / "made")
     assert list(rows[0]) == list(collect.COLUMNS)
     assert [row["val_loss"] for row in rows if row["seed"] == 1] == [row["val_loss"] for row in alone]
+    probes = results.load("words_probes", directory=tmp_path / "made")
+    assert list(probes[0]) == list(collect.PROBES)
     origin = results.provenance("words", directory=tmp_path / "made")
     assert origin["command"] == "linattn study words --out DIR"
     assert origin["seed"] == [0, 1, 2]
@@ -154,3 +158,44 @@ def test_corpora_are_prepared_once_from_what_is_given(
     assert reads == [Path("eltec")]
     assert "novels: 20,000 bytes to train on, 3,000 to validate on" in capsys.readouterr().out
     assert json.loads((tmp_path / "novels.json").read_text())["train"] == 20_000
+
+
+def test_your_own_text_is_added_and_trained_on(
+    tmp_path: Path, study: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, data in s.WORDS.items():
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(data)
+    texts = ["--corpora", str(tmp_path / "texts")]
+    assert cli.main(["study", "corpora", *texts, "--add", f"mine={tmp_path / 'mine'}"]) == 0
+    assert "mine: " in capsys.readouterr().out
+    runs = ["--out", str(tmp_path / "runs"), "--corpus", "mine", "--backend", "reference"]
+    assert cli.main(["study", "words", "--worker", *texts, *runs, "--only", "seed1"]) == 0
+    assert capsys.readouterr().out.startswith("mine-llama-0.2M-lr0.004-seed1-")
+    for wrong in ("mine", "=mine", "novels=mine", "a/b=mine"):
+        assert cli.main(["study", "corpora", *texts, "--add", wrong]) == 2
+        assert "expected NAME=PATH" in capsys.readouterr().err
+
+
+def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three sizes, four architectures, two corpora: every run ends, below where it began, above nothing."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    texts, runs = ["--corpora", str(tmp_path / "texts")], ["--out", str(tmp_path / "runs")]
+    assert cli.main(["study", "corpora", *texts, "--only", "library"]) == 0
+    begin = time.monotonic()
+    assert cli.main(["study", "laptop", *texts, *runs, "--workers", "2"]) == 0
+    took = time.monotonic() - begin
+    assert cli.main(["study", "laptop", *runs, "--collect", str(tmp_path)]) == 0
+    rows = results.load("laptop", directory=tmp_path)
+    trials = STUDIES["laptop"]()
+    assert len(rows) == sum(len(trial.evaluations()) for trial in trials)
+    for trial in trials:
+        losses: list[Any] = [
+            row["val_loss"]
+            for row in rows
+            if (row["corpus"], row["arch"], row["size"]) == (trial.corpus, trial.arch, trial.size)
+        ]
+        assert losses[-1] < min(losses[0], 5.0)  # 5.5 knows nothing
+    for corpus in ("library-prose", "library-code"):
+        assert len(runs_of([row for row in rows if (row["corpus"], row["arch"]) == (corpus, "tnl")])) == 3
+    assert took < 180, f"{took:.0f} s"

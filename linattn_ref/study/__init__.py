@@ -10,6 +10,6 @@ process at a time may claim (``place``). The *loop* trains it without a word to 
 """
 
 from linattn_ref.study.plan import STUDIES
-from linattn_ref.study.trial import ARCHITECTURES, SIZES, Trial
+from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, SIZES, Trial
 
-__all__ = ["ARCHITECTURES", "SIZES", "STUDIES", "Trial"]
+__all__ = ["ARCHITECTURES", "MAIN_SIZES", "SIZES", "STUDIES", "Trial"]

@@ -26,28 +26,37 @@ COLUMNS = {
 }
 
 
-def rows_of(trials: Sequence[Trial], out: Path) -> list[dict[str, Any]]:
-    """Of the trials that are done, in their order; trials that diverged have none."""
-    found = []
+PROBES = {
+    name: meaning
+    for name, meaning in COLUMNS.items()
+    if name not in ("flops", "train_loss", "val_loss", "seconds")
+} | {
+    "probe": "text: validation text; twice: half a window of it, and the same again",
+    "length": "bytes in a row",
+    "first": "position of a range, from 0",
+    "last": "position of it",
+    "loss": "nats per byte, mean over the range",
+}
+
+
+def rows_of(trials: Sequence[Trial], out: Path, probes: bool = False) -> list[dict[str, Any]]:
+    """Evaluations, or probes, of the trials that are done, in their order; those that diverged have none."""
+    columns, found = PROBES if probes else COLUMNS, []
     for trial in trials:
         place = place_of(trial, out)
         manifest = place.manifest()
         if manifest.get("status") != DONE:
             continue
-        about = {"corpus": trial.corpus, "arch": trial.arch, "size": trial.size, "seed": trial.seed}
+        about = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "tokens")}
         about |= {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
-        for row in place.rows():
-            facts = (
-                about
-                | {"lr": trial.lr}
-                | {name: row[name] for name in COLUMNS if name in row and name != "lr"}
-            )
-            found.append({name: facts[name] for name in COLUMNS})
+        for row in place.probes() if probes else place.rows():
+            facts = about | row | {"lr": trial.lr}  # of a row, it is that of its step
+            found.append({name: facts[name] for name in columns})
     return found
 
 
 def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> str:
-    """Write NAME.csv and its entry of index.json into ``directory``; what there is, in words.
+    """Write NAME.csv and NAME_probes.csv into ``directory``, with index.json; what there is, in words.
 
     Raises:
         ValueError: no trial is done, or trials were made by different code or on different devices.
@@ -60,17 +69,17 @@ def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> s
         several = sorted({manifest[fact] for manifest in done})
         if len(several) > 1:
             raise ValueError(f"out: the trials in {out} have several {fact}: {', '.join(several)}")
-    rows = rows_of(trials, out)
-    results.save(
-        name,
-        rows,
-        columns=COLUMNS,
-        command=f"linattn study {name} --out DIR",
-        seed=sorted({trial.seed for trial in trials}),
-        source_hash=done[0]["source_hash"],
-        device=done[0]["device"],
-        measured_with=done[0]["versions"],
-        directory=directory,
-    )
+    for table, columns, probes in ((name, COLUMNS, False), (f"{name}_probes", PROBES, True)):
+        results.save(
+            table,
+            rows_of(trials, out, probes),
+            columns=columns,
+            command=f"linattn study {name} --out DIR",
+            seed=sorted({trial.seed for trial in trials}),
+            source_hash=done[0]["source_hash"],
+            device=done[0]["device"],
+            measured_with=done[0]["versions"],
+            directory=directory,
+        )
     diverged = sum(manifest.get("status") == DIVERGED for manifest in manifests.values())
-    return f"{len(rows)} rows of {len(done)} trials of {len(trials)}; {diverged} diverged"
+    return f"{len(done)} of {len(trials)} trials are done; {diverged} diverged"

@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,16 +13,16 @@ from linattn_ref.distributed import default_device, distributed
 from linattn_ref.study import collect, corpora, launch, work
 from linattn_ref.study.plan import STUDIES
 from linattn_ref.study.trial import Trial
-from linattn_ref.tasks import code, novels
+from linattn_ref.tasks import ByteCorpus, code, library, novels
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit status; errors are ``ValueError``, ``OSError`` and ``RuntimeError``."""
     if options.name == "corpora":
-        return prepare(options.corpora, options.novels, options.code)
+        return prepare(options)
     if options.name not in STUDIES:
         raise ValueError(f"name: got {options.name!r}, expected corpora or one of {', '.join(STUDIES)}")
-    trials = [trial for trial in STUDIES[options.name]() if options.only in trial.key]
+    trials = [trial for trial in chosen(options) if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
     out = options.out or Path("runs") / options.name
@@ -35,9 +36,19 @@ def run(options: argparse.Namespace) -> int:
     n_workers = options.workers or max(1, torch.cuda.device_count())
     arguments = ["study", options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
     arguments += ["--backend", options.backend, "--only", options.only]
+    arguments += ["--corpus", *options.corpus] if options.corpus else []
     if options.minutes is not None:
         arguments += ["--minutes", str(options.minutes)]
     return launch.run(trials, out, arguments, n_workers, launch.LocalProcesses(), say)
+
+
+def chosen(options: argparse.Namespace) -> Sequence[Trial]:
+    """The trials of a study, or the same on other corpora."""
+    trials = STUDIES[options.name]()
+    if not options.corpus:
+        return trials
+    moved = (replace(trial, corpus=corpus) for corpus in options.corpus for trial in trials)
+    return list(dict.fromkeys(moved))
 
 
 def say(text: str) -> None:
@@ -69,21 +80,40 @@ def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> i
     return 1 if tally.failed else 0
 
 
-def prepare(folder: Path, novels_path: Path | None, code_path: Path | None) -> int:
-    """Make what is not there yet, of the texts that are given or can be fetched."""
-    texts = {part.text for part in corpora.PARTS.values()}
+def prepare(options: argparse.Namespace) -> int:
+    """Make what is not there yet: texts of ours that are given or fetched, and those of ``--add``."""
+    folder: Path = options.corpora
     readers = {
-        "novels": lambda: novels.read_novels(novels_path or novels.fetch_novels(folder / "eltec-eng.zip")),
-        "code": lambda: code.read_code(code_path or code.fetch_code(folder / "archives")),
+        "novels": lambda: novels.read_novels(options.novels or novels.fetch_novels(folder / "eltec-eng.zip")),
+        "code": lambda: code.read_code(options.code or code.fetch_code(folder / "archives")),
+        "library-prose": library.read_library_prose,
+        "library-code": library.read_library_code,
     }
-    for text in sorted(texts):
-        names = [name for name, part in corpora.PARTS.items() if part.text == text]
+    wanted = {name: part for name, part in corpora.PARTS.items() if options.only in name}
+    if options.add:
+        wanted = {}
+    for text in dict.fromkeys(part.text for part in wanted.values()):
+        names = [name for name, part in wanted.items() if part.text == text]
         missing = [name for name in names if not (folder / f"{name}.json").is_file()]
         documents = readers[text]() if missing else {}
         for name in missing:
             corpora.prepare(name, documents, folder)
         for name in names:
-            found = corpora.load(name, folder)
-            sizes = f"{len(found.train):,} bytes to train on, {len(found.validation):,} to validate on"
-            say(f"{name}: {sizes}, sha256 {found.sha256[:12]}")
+            tell(name, corpora.load(name, folder))
+    for addition in options.add:
+        name, _, source = addition.partition("=")
+        if not name.replace("-", "").replace("_", "").isalnum() or not source or name in corpora.PARTS:
+            raise ValueError(f"add: got {addition!r}, expected NAME=PATH or NAME=hf:DATASET, with a new name")
+        found = (
+            ByteCorpus.from_hugging_face(source[3:])
+            if source.startswith("hf:")
+            else ByteCorpus.from_path(source, options.pattern)
+        )
+        train, validation = (bytes(side.numpy()) for side in (found.train, found.validation))
+        tell(name, corpora.write(name, train, validation, folder))
     return 0
+
+
+def tell(name: str, text: corpora.Text) -> None:
+    sizes = f"{len(text.train):,} bytes to train on, {len(text.validation):,} to validate on"
+    say(f"{name}: {sizes}, sha256 {text.sha256[:12]}")

@@ -24,10 +24,10 @@ NAMES = ("train", "validation")
 class Part:
     """How much of which text: bytes to train on, bytes to validate on, share of documents for the latter.
 
-    ``sha256`` is that of the bytes of our measurements; empty if any will do.
+    ``text`` is a name that ``command`` knows; ``sha256`` is that of what we measured on; empty: any will do.
     """
 
-    text: str  # "novels" or "code"
+    text: str
     train: int
     validation: int
     validation_fraction: float
@@ -56,6 +56,8 @@ PARTS = {
         0.03,
         "d3de63a66502ca12ae70f8baec325dadf129e6cb4e1ba6691f8bb1b6c6dd9e9b",
     ),
+    "library-prose": Part("library-prose", 800_000, 50_000, 0.1),
+    "library-code": Part("library-code", 2_000_000, 100_000, 0.1),
 }
 
 
@@ -90,10 +92,15 @@ def prepare(name: str, documents: Mapping[str, bytes], folder: Path, part: Part 
     digest = _digest(data["train"], data["validation"])
     if part.sha256 not in ("", digest):
         raise ValueError(f"documents: sha256 {digest[:12]}... is not that of {name}, {part.sha256[:12]}...")
-    about = {"train": part.train, "validation": part.validation, "sha256": digest}
+    return write(name, data["train"], data["validation"], folder)
+
+
+def write(name: str, train: bytes, validation: bytes, folder: Path) -> Text:
+    """Whole, or not at all."""
+    about = {"train": len(train), "validation": len(validation), "sha256": _digest(train, validation)}
     write_atomically(
         {
-            folder / f"{name}.bytes": data["train"] + data["validation"],
+            folder / f"{name}.bytes": train + validation,
             folder / f"{name}.json": json.dumps(about, indent=2) + "\n",
         }
     )

@@ -89,12 +89,13 @@ class Loop:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.captures = on_gpu and alone
 
+        self.validation_text = text.validation.to(device)
         n = min(trial.validation_tokens, len(text.validation) - 1) // trial.seq_len
         if n < 1:
             raise ValueError(f"corpus: got {len(text.validation):,} bytes to validate on, expected a window")
         spacing = (len(text.validation) - 1 - trial.seq_len) // max(1, n - 1)
         at = torch.arange(n) * spacing
-        self.validation = text.validation[at[:, None] + torch.arange(trial.seq_len + 1)].to(device)
+        self.validation = self.validation_text[(at[:, None] + torch.arange(trial.seq_len + 1)).to(device)]
 
     @property
     def flops_per_token(self) -> float:

@@ -1,7 +1,8 @@
 """The folder of one trial: who works on it, what it has found so far, and where it goes on.
 
-``rows.csv`` has a row for each evaluation, ``manifest.json`` says what was trained on what, ``checkpoint.pt``
-is there until the trial is done. Each is replaced as a whole, so a process may die at any moment.
+``rows.csv`` has a row for each evaluation, ``probes.csv`` what the finished model was asked,
+``manifest.json`` says what was trained on what, ``checkpoint.pt`` is there until the trial is done. Each is
+replaced as a whole, so a process may die at any moment.
 """
 
 import csv
@@ -34,7 +35,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows_file, self.manifest_file = folder / "rows.csv", folder / "manifest.json"
-        self.checkpoint_file = folder / "checkpoint.pt"
+        self.probes_file, self.checkpoint_file = folder / "probes.csv", folder / "checkpoint.pt"
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -61,22 +62,23 @@ class Place:
 
     def rows(self) -> list[Row]:
         """Numbers as numbers; empty if there are none yet."""
-        if not self.rows_file.is_file():
-            return []
-        with self.rows_file.open(newline="", encoding="utf-8") as file:
-            return [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+        return _read(self.rows_file)
+
+    def probes(self) -> list[Row]:
+        """The same, of the finished model."""
+        return _read(self.probes_file)
 
     def save_manifest(self, manifest: Mapping[str, Any]) -> None:
         with _room(self.folder):
             write_atomically({self.manifest_file: json.dumps(manifest, indent=2) + "\n"})
 
     def save_rows(self, rows: Sequence[Row]) -> None:
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
         with _room(self.folder):
-            write_atomically({self.rows_file: text.getvalue()})
+            write_atomically({self.rows_file: _table(rows)})
+
+    def save_probes(self, rows: Sequence[Row]) -> None:
+        with _room(self.folder):
+            write_atomically({self.probes_file: _table(rows)})
 
     def require_room(self, n_bytes: int) -> None:
         """Before a trial begins: room for its checkpoints.
@@ -100,6 +102,21 @@ def _room(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"{folder}: the disk is full; what was there before is unharmed") from error
         raise
+
+
+def _table(rows: Sequence[Row]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _read(file: Path) -> list[Row]:
+    if not file.is_file():
+        return []
+    with file.open(newline="", encoding="utf-8") as opened:
+        return [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(opened)]
 
 
 def _number(cell: str) -> Any:

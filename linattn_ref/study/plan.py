@@ -8,7 +8,7 @@ CORPORA = ("novels", "code")
 
 
 def learning_rates() -> Sequence[Trial]:
-    """Rates for the two sizes below the middle, on a quarter of the tokens."""
+    """Rates for two sizes below the middle, on a quarter of the tokens."""
     return [
         Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
         for size in ("0.8M", "2M")
@@ -18,8 +18,8 @@ def learning_rates() -> Sequence[Trial]:
     ]
 
 
-def tiny() -> Sequence[Trial]:
-    """The reduced study: three sizes, both corpora, a few million tokens each."""
+def reduced() -> Sequence[Trial]:
+    """Three sizes and a few million bytes: minutes on one GPU."""
     return [
         Trial(corpus, arch, size, 4e-3, tokens=16_000_000, n_evaluations=20, warmup_tokens=1_000_000)
         for size in ("0.2M", "0.8M", "2M")
@@ -28,4 +28,30 @@ def tiny() -> Sequence[Trial]:
     ]
 
 
-STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {"scaling_lr": learning_rates, "tiny": tiny}
+def laptop() -> Sequence[Trial]:
+    """The same in a minute on two cores, with what a Python installation has to read."""
+    return [
+        Trial(
+            corpus,
+            arch,
+            size,
+            4e-3,
+            tokens=24_576,
+            seq_len=128,
+            batch_size=8,
+            n_evaluations=8,
+            first_evaluation=2048,
+            warmup_tokens=4096,
+            validation_tokens=4096,
+        )
+        for size in ("0.03M", "0.1M", "0.2M")
+        for corpus in ("library-prose", "library-code")
+        for arch in ARCHITECTURES
+    ]
+
+
+STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
+    "scaling_lr": learning_rates,
+    "reduced": reduced,
+    "laptop": laptop,
+}

@@ -11,7 +11,7 @@ from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
 
 ARCHITECTURES = tuple(PAPER_ARCHITECTURES)  # llama, tnl, hgrn2, cosformer2
 HEAD_DIM = 64
-SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million parameters without embeddings
+MAIN_SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million parameters without embeddings
     "0.2M": (4, 64),
     "0.8M": (4, 128),
     "2M": (5, 192),
@@ -19,6 +19,7 @@ SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million parame
     "14M": (8, 384),
     "32M": (10, 512),
 }
+SIZES = {"0.03M": (2, 32), "0.1M": (2, 64)} | MAIN_SIZES  # the smallest are for a CPU
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Trial:
             PAPER_ARCHITECTURES[self.arch],
             d_model,
             n_layers,
-            d_model // HEAD_DIM,
+            max(1, d_model // HEAD_DIM),
             d_ff=8 * round(d_model / 3),
             activation="silu" if self.arch == "llama" else "none",
             backend=backend,  # type: ignore[arg-type]

@@ -19,11 +19,12 @@ from linattn_ref.distributed import World, current_world
 from linattn_ref.study import corpora
 from linattn_ref.study.loop import Diverged, Loop
 from linattn_ref.study.place import DiskFull, Place, Row, Taken
+from linattn_ref.study.probes import probe
 from linattn_ref.study.trial import Trial
 
 PACKAGE = Path(linattn_ref.__file__).parent
 SOURCES = [  # what decides the numbers
-    *(PACKAGE / "study" / name for name in ("trial.py", "loop.py", "corpora.py")),
+    *(PACKAGE / "study" / name for name in ("trial.py", "loop.py", "probes.py", "corpora.py")),
     *(PACKAGE / name for name in ("ops", "mixers", "model.py", "config.py", "train.py", "accounting.py")),
 ]
 DONE, DIVERGED, RUNNING, FAILED, STOPPED = "done", "diverged", "running", "failed", "stopped"
@@ -141,6 +142,9 @@ def _train(
             saved = time.monotonic()
         if over:
             raise Stopped
+    found = probe(loop)
+    if place is not None:
+        place.save_probes(found)
     return DONE
 
 
@@ -198,7 +202,7 @@ def _peak_bytes(device: torch.device) -> int | None:
 
 @dataclasses.dataclass
 class Tally:
-    """What a worker did: names of trials by how they ended."""
+    """What a worker did itself: names of trials by how they ended."""
 
     done: list[str] = dataclasses.field(default_factory=list)
     diverged: list[str] = dataclasses.field(default_factory=list)
@@ -216,6 +220,8 @@ def work(
         if time.monotonic() > settings.deadline:
             tally.stopped = True
             break
+        if place_of(trial, settings.out).manifest().get("status") in (DONE, DIVERGED):
+            continue
         if settings.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(settings.device)
         try:
