@@ -50,10 +50,11 @@ def trained(trial: Trial, folder: Path) -> list[Row]:
     return timeless(place_of(trial, folder / "runs").rows())
 
 
+CLOCK = ("seconds", "wall", "tokens_per_second")
+
+
 def timeless(rows: list[Row]) -> list[Row]:
-    return [
-        {name: x for name, x in row.items() if name not in ("seconds", "tokens_per_second")} for row in rows
-    ]
+    return [{name: x for name, x in row.items() if name not in CLOCK} for row in rows]
 
 
 def lines(text: str) -> str:

@@ -93,14 +93,14 @@ def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
 def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
     small, large = s.TINY, dataclasses.replace(s.TINY, size="2M")
     trials = [small, dataclasses.replace(small, seed=1), large]
-    row = {"step": 12, "tokens": small.tokens, "seconds": 60.0}
+    row = {"step": 12, "tokens": small.tokens, "wall": 60.0}
     out = tmp_path
     assert "no telling yet" in str(launch.progress(trials, out, 1))
     there = work.place_of(small, out)
     there.save_rows([row])
     there.save_manifest({"status": "done"})
     halfway = work.place_of(trials[1], out)
-    halfway.save_rows([row | {"step": 6, "tokens": small.tokens // 2, "seconds": 30.0}])
+    halfway.save_rows([row | {"step": 6, "tokens": small.tokens // 2, "wall": 30.0}])
     halfway.save_manifest({"status": "running"})
     now = launch.progress(trials, out, 1)
     assert (now.done, now.unknown) == (1, 1)
@@ -199,3 +199,17 @@ def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.M
     for corpus in ("library-prose", "library-code"):
         assert len(runs_of([row for row in rows if (row["corpus"], row["arch"]) == (corpus, "tnl")])) == 3
     assert took < 180, f"{took:.0f} s"
+
+
+def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
+    where = s.settings(tmp_path, whole=True)
+    assert work.train_trial(s.STUDY[0], where) == "done"
+    there = work.place_of(s.STUDY[0], where.out)
+    there.save_rows([row | {"wall": 3600.0} for row in there.rows()])
+    said: list[str] = []
+    soon = dataclasses.replace(where, deadline=time.monotonic() + 600)
+    tally = work.work(s.STUDY, soon, said.append)
+    assert tally.too_long == [trial.key for trial in s.STUDY[1:]]
+    assert said[0].endswith("too long for the time that is left")
+    later = dataclasses.replace(where, deadline=time.monotonic() + 5000)
+    assert work.work(s.STUDY, later).done == [trial.key for trial in s.STUDY[1:]]

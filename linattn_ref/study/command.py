@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     arguments = ["study", options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
     arguments += ["--backend", options.backend, "--only", options.only]
     arguments += ["--corpus", *options.corpus] if options.corpus else []
+    arguments += ["--whole"] if options.whole else []
     if options.minutes is not None:
         arguments += ["--minutes", str(options.minutes)]
     return launch.run(trials, out, arguments, n_workers, launch.LocalProcesses(), say)
@@ -76,6 +77,7 @@ def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> i
         if device.type == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = True  # of what autocast leaves in float32
         settings = work.Settings(out, options.corpora, device, backend, time.monotonic() + seconds)
+        settings = replace(settings, whole=options.whole)
         tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
     return 1 if tally.failed else 0
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from linattn_ref.study.place import Place
 from linattn_ref.study.trial import Trial
-from linattn_ref.study.work import DIVERGED, DONE, place_of
+from linattn_ref.study.work import DIVERGED, DONE, place_of, speeds
 
 
 class Worker(Protocol):
@@ -65,24 +65,19 @@ class Progress(NamedTuple):
 
 
 def progress(trials: Sequence[Trial], out: Path, n_workers: int) -> Progress:
-    """Read off the folder. A trial's speed is its own, or the mean of those of its architecture and size."""
-    speeds: dict[tuple[str, str], list[float]] = {}
-    found = []
+    """Read off the folder. A trial's speed is the mean of those of its architecture and size."""
+    known, found = speeds(trials, out), []
     for trial in trials:
         place: Place = place_of(trial, out)
         rows, status = place.rows(), place.manifest().get("status")
-        if rows:
-            speeds.setdefault((trial.arch, trial.size), []).append(rows[-1]["tokens"] / rows[-1]["seconds"])
         found.append((trial, rows[-1]["tokens"] if rows else 0, status in (DONE, DIVERGED)))
     seconds, unknown = 0.0, 0
     for trial, tokens, finished in found:
-        known = speeds.get((trial.arch, trial.size))
-        if finished:
-            continue
-        if known is None:
+        speed = known.get((trial.arch, trial.size))
+        if not finished and speed is None:
             unknown += 1
-        else:
-            seconds += (trial.tokens - tokens) * len(known) / sum(known)
+        elif not finished and speed is not None:
+            seconds += (trial.tokens - tokens) / speed
     tokens = sum(trial.tokens if finished else tokens for trial, tokens, finished in found)
     n_done = sum(finished for *_, finished in found)
     everything = sum(trial.tokens for trial in trials)

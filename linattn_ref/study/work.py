@@ -39,7 +39,8 @@ class Stopped(Exception):
 class Settings:
     """What a worker needs to know besides its trials.
 
-    ``deadline`` is a time of ``time.monotonic``; a checkpoint is written at the first evaluation after
+    ``deadline`` is a time of ``time.monotonic``; with ``whole``, no trial begins that would not end before,
+    as far as trials like it tell. A checkpoint is written at the first evaluation after
     ``checkpoint_seconds``.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     backend: str
     deadline: float = float("inf")
     checkpoint_seconds: float = 60.0
+    whole: bool = False
 
 
 def place_of(trial: Trial, out: Path) -> Place:
@@ -153,16 +155,19 @@ def _row(loop: Loop, step: int) -> Row:
     trial, before, start = loop.trial, loop.done, time.perf_counter()
     losses = loop.advance(step - before)
     seconds = time.perf_counter() - start
-    so_far = loop.state.rows[-1]["seconds"] if loop.state.rows else 0.0
+    val_loss = loop.evaluate()
+    wall = time.perf_counter() - start
+    so_far = loop.state.rows[-1] if loop.state.rows else {"seconds": 0.0, "wall": 0.0}
     return {
         "step": step,
         "tokens": step * trial.tokens_per_step,
         "flops": step * trial.tokens_per_step * loop.flops_per_token,
         "lr": trial.rate(step),
         "train_loss": losses.train,
-        "val_loss": loop.evaluate(),
+        "val_loss": val_loss,
         "grad_norm": losses.worst_norm,
-        "seconds": so_far + seconds,
+        "seconds": so_far["seconds"] + seconds,
+        "wall": so_far["wall"] + wall,
         "tokens_per_second": (step - before) * trial.tokens_per_step / seconds,
     }
 
@@ -208,6 +213,7 @@ class Tally:
     diverged: list[str] = dataclasses.field(default_factory=list)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     taken: list[str] = dataclasses.field(default_factory=list)
+    too_long: list[str] = dataclasses.field(default_factory=list)
     stopped: bool = False
 
 
@@ -221,6 +227,11 @@ def work(
             tally.stopped = True
             break
         if place_of(trial, settings.out).manifest().get("status") in (DONE, DIVERGED):
+            continue
+        speed = speeds(trials, settings.out).get((trial.arch, trial.size)) if settings.whole else None
+        if speed is not None and time.monotonic() + trial.tokens / speed > settings.deadline:
+            tally.too_long.append(trial.key)
+            say(f"{trial.key}: too long for the time that is left")
             continue
         if settings.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(settings.device)
@@ -241,3 +252,13 @@ def work(
         (tally.done if status == DONE else tally.diverged).append(trial.key)
         say(f"{trial.key}: {status}")
     return tally
+
+
+def speeds(trials: Sequence[Trial], out: Path) -> dict[tuple[str, str], float]:
+    """Bytes a second, evaluations included, mean over what was trained so far: by architecture and size."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for trial in trials:
+        rows = place_of(trial, out).rows()
+        if rows:
+            found.setdefault((trial.arch, trial.size), []).append(rows[-1]["tokens"] / rows[-1]["wall"])
+    return {kind: sum(some) / len(some) for kind, some in found.items()}
