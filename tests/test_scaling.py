@@ -15,32 +15,13 @@ from linattn_ref.scaling import (
     lower_envelope,
     runs_of,
 )
+from linattn_ref.scaling.synthetic import PURE, SIZES, exponents, synthetic_runs
 
-# L = A / N^alpha + B / D^beta and C = 6 N D, so the best N is k C^a with a = beta / (alpha + beta), and L has
-# the exponent -alpha beta / (alpha + beta)
-ALPHA, BETA, A, B = 0.34, 0.28, 400.0, 410.0
-EXPONENTS = {
-    "loss": -ALPHA * BETA / (ALPHA + BETA),
-    "parameters": BETA / (ALPHA + BETA),
-    "tokens": ALPHA / (ALPHA + BETA),
-}
-SIZES = np.geomspace(2e5, 3e7, 6)
-SEEDS = (2, 2, 2, 2, 1, 1)
+EXPONENTS = exponents(PURE)
 
 
-def runs(noise: float, seed: int = 0, seeds: tuple[int, ...] = SEEDS, first: float = 1e6) -> list[Run]:
-    """The study's shape: six sizes, two seeds of the smaller four, 40 evaluations of 1 to 240 M tokens.
-
-    noise: standard deviation of log loss from seed to seed, and twice that from point to point.
-    """
-    generator, made = np.random.default_rng(seed), []
-    tokens = np.geomspace(first, 2.4e8, 40)
-    for size, n in zip(SIZES, seeds, strict=True):
-        for number in range(n):
-            loss = A / size**ALPHA + B / tokens**BETA
-            loss = loss * np.exp(noise * (generator.normal() + generator.normal(size=40) / 2))
-            made.append(Run(size, number, 6 * size * tokens, tokens, loss))
-    return made
+def runs(noise: float, seed: int = 0) -> list[Run]:
+    return synthetic_runs(PURE, noise, seed)
 
 
 # --- without noise -----------------------------------------------------------------------------------------
@@ -64,7 +45,8 @@ def test_corners_are_where_the_next_size_takes_over() -> None:
     corners = crossings(runs(0.0))
     for C, N, D in zip(corners.flops, corners.n_params, corners.tokens, strict=True):
         assert abs(6 * N * D / C - 1) < 1e-3
-        exact = (ALPHA * A / (BETA * B) * (C / 6) ** BETA) ** (1 / (ALPHA + BETA))
+        ratio = PURE.alpha * PURE.A / (PURE.beta * PURE.B)
+        exact = (ratio * (C / 6) ** PURE.beta) ** (1 / (PURE.alpha + PURE.beta))
         assert abs(N / exact - 1) < 0.02
 
 
@@ -159,7 +141,7 @@ def test_rows_that_are_no_runs_are_refused(rows: list[dict[str, Any]], message: 
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(ValueError, match="two different x"):
+    with pytest.raises(ValueError, match="within a factor of 1.2, expected a wider span"):
         fit_power_law(np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match="not positive"):
         fit_power_law(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
@@ -168,8 +150,8 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match="method: got 'best', expected one of"):
         fit_laws(runs(0.0), "best")
     with pytest.raises(ValueError, match=r"best at \d+ budgets, expected two at least"):
-        iso_flop(runs(0.0, first=1.2e8))
+        iso_flop(synthetic_runs(PURE, 0.0, first=1.2e8))
     with pytest.raises(ValueError, match="a size with two at least"):
-        fit_laws(runs(0.0, seeds=(1,) * 6))
+        fit_laws(synthetic_runs(PURE, 0.0, seeds=(1,) * 6))
     with pytest.raises(ValueError, match=r"cross at \d budgets, expected two at least"):
-        crossings(runs(0.0, first=1.2e8))
+        crossings(synthetic_runs(PURE, 0.0, first=1.2e8))

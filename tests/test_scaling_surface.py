@@ -2,23 +2,14 @@
 
 import numpy as np
 import pytest
-from test_scaling import SEEDS, SIZES
 
 from linattn_ref.scaling import Interval, Run, Surface, fit_parametric, fit_surface
-
-TRUTH = Surface(irreducible=0.5, A=20.0, B=30.0, alpha=0.34, beta=0.28)
+from linattn_ref.scaling.synthetic import RAISED as TRUTH
+from linattn_ref.scaling.synthetic import synthetic_runs
 
 
 def runs(noise: float, seed: int = 0) -> list[Run]:
-    """The study's shape; noise of log loss from seed to seed, and half of that from point to point."""
-    generator, made = np.random.default_rng(seed), []
-    tokens = np.geomspace(1e6, 2.4e8, 40)
-    for size, n in zip(SIZES, SEEDS, strict=True):
-        for number in range(n):
-            loss = TRUTH(np.array(size), tokens)
-            loss = loss * np.exp(noise * (generator.normal() + generator.normal(size=40) / 2))
-            made.append(Run(size, number, 6 * size * tokens, tokens, loss))
-    return made
+    return synthetic_runs(TRUTH, noise, seed)
 
 
 def points(made: list[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,10 +1,11 @@
-"""What chapters 1 and 2 quote: ``python -m linattn_ref.benchmarks NAME... [--reduced] --out DIR``.
+"""What chapters quote: ``python -m linattn_ref.benchmarks NAME... [--reduced] --out DIR``.
 
 Each study returns rows; the command writes them, with their provenance, where ``linattn_ref.results`` reads.
 ``--reduced`` runs the same code at sizes for a laptop.
 """
 
 from linattn_ref.benchmarks.attention import ATTENTION_COST, BRACKET_COST
+from linattn_ref.benchmarks.coverage import COVERAGE
 from linattn_ref.benchmarks.decoding import DECODE_COST
 from linattn_ref.benchmarks.language import LANGUAGE
 from linattn_ref.benchmarks.late_mask import LATE_MASK
@@ -16,4 +17,5 @@ STUDIES: dict[str, Study] = {
     "decode_cost": DECODE_COST,
     "language_models": LANGUAGE,
     "late_mask": LATE_MASK,
+    "fit_coverage": COVERAGE,
 }

@@ -10,7 +10,7 @@ Rows = list[dict[str, Any]]
 seconds = partial(measure.seconds, repeats=10, warmup=2, at_least=0.2)
 
 OPS = ("ops", "measure.py", "shapes.py", "benchmarks/study.py")
-MODELS = (*OPS, "mixers", "accounting.py", "backend.py", "config.py", "model.py")
+MODELS = (*OPS, "mixers", "accounting.py", "paper_costs.py", "backend.py", "config.py", "model.py")
 TRAINING = (*MODELS, "tasks", "files.py", "checkpoint.py", "distributed.py", "train.py", "train_config.py")
 
 

@@ -180,7 +180,7 @@ def fit_laws(
     of freedom), and fits again. What they do not hold is doubt about the method: see the other fits.
 
     Raises:
-        ValueError: as these; an unknown method; or no size has two seeds.
+        ValueError: as these; an unknown method; no size has two seeds; or most resamples cannot be fitted.
     """
     if method not in METHODS:
         raise ValueError(f"method: got {method!r}, expected one of {list(METHODS)}")
@@ -197,6 +197,9 @@ def fit_laws(
             resampled.append(_three(METHODS[method](curves, curves.log_loss + offsets[:, None])))
         except ValueError:
             continue  # so far off that they do not cross
+    failed = n_resamples - len(resampled)
+    if 2 * failed > n_resamples:
+        raise ValueError(f"runs: {failed} of {n_resamples} resamples could not be fitted by {method!r}")
     tails = (50 * (1 - confidence), 50 * (1 + confidence))
     laws = {}
     for i, name in enumerate(("loss", "parameters", "tokens")):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 PFLOPS_DAY = 8.64e19  # FLOPs
+LEAST_SPAN = 1.2  # of x, for a line through points to mean anything
 
 
 class Run(NamedTuple):
@@ -78,11 +79,13 @@ def fit_power_law(x: Array, y: Array) -> PowerLaw:
     """Least squares in logarithms.
 
     Raises:
-        ValueError: fewer than two different x, or numbers that have no logarithm.
+        ValueError: x that all lie within a factor of ``LEAST_SPAN``, or numbers that have no logarithm.
     """
-    if x.shape != y.shape or len(np.unique(x)) < 2:
-        raise ValueError(f"x, y: got shapes {x.shape} and {y.shape}, expected two different x at least")
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"x, y: got shapes {x.shape} and {y.shape}, expected two of one length")
     if not ((x > 0).all() and (y > 0).all()):
         raise ValueError("x, y: got numbers that are not positive, which have no logarithm")
+    if len(x) < 2 or x.max() < LEAST_SPAN * x.min():
+        raise ValueError(f"x: got {len(x)} numbers within a factor of {LEAST_SPAN}, expected a wider span")
     exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
     return PowerLaw(float(np.exp(intercept)), float(exponent))
