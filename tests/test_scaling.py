@@ -141,7 +141,7 @@ def test_rows_that_are_no_runs_are_refused(rows: list[dict[str, Any]], message: 
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(ValueError, match="within a factor of 1.2, expected a wider span"):
+    with pytest.raises(ValueError, match=r"within a factor of 1\.2, expected a wider span"):
         fit_power_law(np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match="not positive"):
         fit_power_law(np.array([1.0, 2.0]), np.array([1.0, 0.0]))

@@ -1,5 +1,15 @@
 """Data to train and test on. What is drawn at random is drawn from a generator that the caller passes in."""
 
 from linattn_ref.tasks.corpus import SPLITS, ByteCorpus
+from linattn_ref.tasks.recall import IGNORED, Needle, Recall, multi_query_recall, needle, recall_accuracy
 
-__all__ = ["SPLITS", "ByteCorpus"]
+__all__ = [
+    "IGNORED",
+    "SPLITS",
+    "ByteCorpus",
+    "Needle",
+    "Recall",
+    "multi_query_recall",
+    "needle",
+    "recall_accuracy",
+]

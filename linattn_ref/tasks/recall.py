@@ -1,0 +1,131 @@
+"""Tasks that a model solves by looking something up: multi-query recall, and a needle in a haystack.
+
+Multi-query recall is that of Arora et al. 2023 (Zoology, arXiv 2312.04927): pairs of a key and a value, then
+keys again among other tokens, and after each its value is asked for. The needle is hidden in bytes of text.
+Its two modes are those of arXiv 2406.16690, section 4.3: "easy" plants the question with its answer, so that
+finding the same words again is enough; "standard" plants the answer alone.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+IGNORED = -100  # a target that is not asked for, as torch's cross_entropy has it
+KEY_LENGTH, ANSWER_LENGTH = 6, 6  # letters and digits of a needle
+Mode = Literal["easy", "standard"]
+
+
+class Recall(NamedTuple):
+    """inputs, targets: ``[B, T]`` int64; targets are ``IGNORED`` where nothing is asked."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+def multi_query_recall(
+    batch_size: int,
+    seq_len: int,
+    n_pairs: int,
+    generator: torch.Generator,
+    *,
+    vocab_size: int = 8192,
+    n_passes: int = 1,
+    power: float = 0.01,
+    random_fillers: bool = True,
+) -> Recall:
+    """Each of ``n_pairs`` keys is asked for once.
+
+    Keys are drawn from the lower half of the vocabulary (0 left out), values from the upper half; no two of a
+    sequence are equal. Pairs come first, ``n_passes`` times in the same order (reading twice: Arora et al.
+    2024, arXiv 2407.05483). A key then stands at one of the even places that follow; place i is chosen with a
+    weight of i^(power - 1), so most are asked for soon. Other places hold any token, or 0.
+
+    Raises:
+        ValueError: the sequence is too short, or the vocabulary too small.
+    """
+    context = 2 * n_pairs * n_passes
+    n_places = (seq_len - context) // 2
+    if min(batch_size, n_pairs, n_passes) < 1 or power <= 0:
+        raise ValueError(
+            f"batch_size, n_pairs, n_passes, power: got {batch_size}, {n_pairs}, {n_passes} and {power}, "
+            "expected at least 1, and a power above 0"
+        )
+    if n_places < n_pairs:
+        raise ValueError(
+            f"seq_len: got {seq_len}, expected {context + 2 * n_pairs} at least for {n_pairs} pairs in "
+            f"{n_passes} passes"
+        )
+    if vocab_size // 2 <= n_pairs:
+        raise ValueError(
+            f"vocab_size: got {vocab_size}, expected more than {2 * n_pairs} for {n_pairs} pairs"
+        )
+    half = vocab_size // 2
+    keys = 1 + _distinct(batch_size, n_pairs, torch.ones(half - 1), generator)  # [B, N]
+    values = half + _distinct(batch_size, n_pairs, torch.ones(vocab_size - half), generator)  # [B, N]
+    weights = torch.arange(1, n_places + 1, dtype=torch.float64) ** (power - 1)
+    places = context + 2 * _distinct(batch_size, n_pairs, weights, generator)  # [B, N]
+
+    inputs = torch.zeros(batch_size, seq_len, dtype=torch.int64)
+    if random_fillers:
+        inputs = torch.randint(vocab_size, inputs.shape, generator=generator)
+    inputs[:, :context] = torch.stack([keys, values], 2).flatten(1).repeat(1, n_passes)
+    inputs.scatter_(1, places, keys)
+    targets = torch.full_like(inputs, IGNORED).scatter_(1, places, values)
+    return Recall(inputs, targets)
+
+
+def _distinct(batch_size: int, n: int, weights: Tensor, generator: torch.Generator) -> Tensor:
+    """``[B, n]``: different numbers from 0, one after the other with these weights."""
+    return torch.multinomial(weights.expand(batch_size, -1), n, generator=generator)
+
+
+def recall_accuracy(logits: Tensor, targets: Tensor) -> float:
+    """Share of what is asked for that has the largest of its logits ``[B, T, vocab]``."""
+    asked = targets != IGNORED
+    if not asked.any():
+        raise ValueError("targets: got none that is asked for")
+    return (logits.argmax(-1) == targets)[asked].float().mean().item()
+
+
+class Needle(NamedTuple):
+    """prompt: ``[L]`` uint8, text with the needle and the question at its end; answer: ``[6]`` uint8."""
+
+    prompt: Tensor
+    answer: Tensor
+
+
+def needle(
+    text: Tensor, length: int, depth: float, generator: torch.Generator, *, mode: Mode = "standard"
+) -> Needle:
+    """A number to be found in ``length`` bytes that end with the question for it.
+
+    Args:
+        text: ``[N]`` uint8 to hide it in; a window of it is drawn.
+        depth: 0 for the beginning of the window, 1 for its end, just before the question; the needle moves
+            back to the end of a word.
+
+    Raises:
+        ValueError: an unknown mode, a depth out of range, or too little length or text.
+    """
+    if mode not in ("easy", "standard"):
+        raise ValueError(f"mode: got {mode!r}, expected easy or standard")
+    if not 0 <= depth <= 1:
+        raise ValueError(f"depth: got {depth}, expected a number from 0 to 1")
+    key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
+    answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
+    question = f"\nWhat is the number of {key}? The number of {key} is "
+    planted = f"{question}{answer}.\n" if mode == "easy" else f"\nThe number of {key} is {answer}.\n"
+    n_hay = length - len(planted) - len(question)
+    if n_hay < 0 or len(text) < n_hay:
+        raise ValueError(
+            f"length: got {length} with a text of {len(text)} bytes, expected {len(planted) + len(question)} "
+            "at least, and as much text as is left beside the needle"
+        )
+    start = int(torch.randint(len(text) - n_hay + 1, (), generator=generator))
+    hay = bytes(text[start : start + n_hay].tolist())
+    at = round(depth * n_hay)
+    if at < n_hay:
+        at = max(hay.rfind(b" ", 0, at), hay.rfind(b"\n", 0, at)) + 1  # 0 if there is none before
+    prompt = hay[:at] + planted.encode() + hay[at:] + question.encode()
+    return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer.encode())))
