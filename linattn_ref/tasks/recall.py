@@ -58,7 +58,7 @@ def multi_query_recall(
         )
     if vocab_size // 2 <= n_pairs:
         raise ValueError(
-            f"vocab_size: got {vocab_size}, expected more than {2 * n_pairs} for {n_pairs} pairs"
+            f"vocab_size: got {vocab_size}, expected {2 * n_pairs + 2} at least for {n_pairs} pairs"
         )
     half = vocab_size // 2
     keys = 1 + _distinct(batch_size, n_pairs, torch.ones(half - 1), generator)  # [B, N]
