@@ -14,6 +14,10 @@ from linattn_ref import results
 from .generated import run, table
 
 Row = dict[str, Any]
+SOURCES = {  # what decides the rows
+    "kernels": ("kernels/linattn_kernels", "kernels/benchmarks", "linattn_ref/ops"),
+    "kernels_ladder": ("kernels/linattn_kernels", "linattn_ref/ops"),
+}
 
 INTRODUCTION = """\
 # Kernels
@@ -95,8 +99,8 @@ def page(root: Path) -> str:
     for mode, heading in MODES.items():
         timed = [row for row in rows if row["mode"] == mode]
         parts += [heading, table(*times(timed))] if timed else []
-    parts += [MEANS, table(*means(rows)), measured("kernels"), REPRODUCE.rstrip()]
-    parts += [ladder_text(ladder), table(*shares(ladder)), measured("kernels_ladder")]
+    parts += [MEANS, table(*means(rows)), measured("kernels", root), REPRODUCE.rstrip()]
+    parts += [ladder_text(ladder), table(*shares(ladder)), measured("kernels_ladder", root)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -158,12 +162,15 @@ def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["op, form", "checks", *dtypes], lines
 
 
-def measured(name: str) -> str:
+def measured(name: str, root: Path) -> str:
+    """Where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
+    now = results.source_hash([root / source for source in SOURCES[name]])
+    older = "" if now == origin["source_hash"] else f" **The sources have changed since, to `{now[:12]}`.**"
     return (
         f"Measured on {origin['device']}, {origin['date']}, torch {versions['torch']}, Triton "
-        f"{versions['triton']}; sources `{origin['source_hash'][:12]}`; `{origin['command']}`."
+        f"{versions['triton']}; sources `{origin['source_hash'][:12]}`; `{origin['command']}`." + older
     )
 
 

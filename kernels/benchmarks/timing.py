@@ -2,7 +2,7 @@
 
 Candidates take turns, round after round, so that a slow minute of the machine meets them all. Before each
 call the second-level cache is overwritten and the stream held, so that launches wait in line: what is
-measured is the GPU's time, as under a CUDA graph, not the time that Python takes to launch. Where a busy host
+measured is the GPU's time, as under a CUDA graph, not the time that Python takes to launch. Where the host
 launches so slowly that the GPU had to wait, the call is made again, with the stream held for longer.
 """
 
@@ -39,7 +39,7 @@ class CudaClock:
     """CUDA events around each call."""
 
     rounds = 50
-    HOLDS = tuple(4_000_000 * 2**n for n in range(5))  # cycles: 2 ms, then up to 32; a launch takes about 0.1
+    HOLDS = tuple(4_000_000 * 2**n for n in range(5))  # cycles: about 2 ms, then up to 32
 
     def __init__(self) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())

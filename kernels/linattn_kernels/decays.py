@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.door import decay_dtype
-from linattn_kernels.tiles import HEAD, bounded, exp, kind_of, last_row
+from linattn_kernels.door import decay_dtype, overlaps
+from linattn_kernels.tiles import HEAD, bounded, exp, kind_of, last_row, next_may_begin
 
 HEADS = 16  # that one program sums
 
@@ -68,8 +68,10 @@ def sums_kernel(
     sums,  # [B, H, M, C], written
     weights,  # [B, H, M, 2, C], written if WEIGHTS
     T, H, M, C: tl.constexpr, HEADS: tl.constexpr, SUMS: tl.constexpr, WEIGHTS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Running sums of one chunk and the weights made of them, some heads at a time."""
+    next_may_begin(EARLY)
     m, b = tl.program_id(0) % M, (tl.program_id(0) // M).to(tl.int64)
     i, h = tl.arange(0, C)[:, None], tl.program_id(1) * HEADS + tl.arange(0, HEADS)[None, :]
     t = m * C + i
@@ -94,5 +96,5 @@ def summed(g: Tensor | None, q: Tensor, C: int, weights: bool = False) -> Decay:
     sums = g.new_empty(B, H, M, C, dtype=dtype)
     table = g.new_empty(B, H, M, 2, C) if weights else None
     heads = min(HEADS, triton.next_power_of_2(H))
-    sums_kernel[(B * M, triton.cdiv(H, heads))](g, sums, table, T, H, M, C, heads, SUMS, weights)
+    sums_kernel[(B * M, triton.cdiv(H, heads))](g, sums, table, T, H, M, C, heads, SUMS, weights, overlaps(q))
     return Decay(sums, kind, table)

@@ -140,9 +140,27 @@ def _shared_memory_of(gpu: int) -> int:
     return int(triton.runtime.driver.active.utils.get_device_properties(gpu)["max_shared_mem"])
 
 
+def capability(x: Tensor) -> int:
+    """Of the GPU, 90 for 9.0; 0 in the interpreter."""
+    if x.device.type != "cuda":
+        return 0
+    major, minor = torch.cuda.get_device_capability(x.device)
+    return 10 * major + minor
+
+
 def engine_writes(x: Tensor) -> bool:
     """Whether the copy engine may write in a pipelined loop: for capability 10.0, Triton 3.7 refuses that."""
-    return x.device.type != "cuda" or torch.cuda.get_device_capability(x.device)[0] != 10
+    return capability(x) // 10 != 10
+
+
+def overlaps(x: Tensor) -> bool:
+    """Whether the GPU starts programs of a kernel while the kernel before still runs (capability 9.0 on)."""
+    return capability(x) >= 90
+
+
+def launched_early(x: Tensor) -> dict[str, bool]:
+    """Launch options of a kernel that begins so, and waits (wait_for_kernel_before) for what it reads."""
+    return {"EARLY": True, "launch_pdl": True} if overlaps(x) else {"EARLY": False}
 
 
 def multiprocessors(x: Tensor) -> int:

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from linattn_kernels import linear_chunks
 from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays, weights_of_chunk
-from linattn_kernels.door import decay_dtype, engine_writes, precision, state_dtype
+from linattn_kernels.door import decay_dtype, engine_writes, launched_early, precision, state_dtype
 from linattn_kernels.launches import Launch, Launches, cut, tile_of
 from linattn_kernels.states import segments_alone, state_before
 from linattn_kernels.tiles import (
@@ -49,6 +49,7 @@ from linattn_kernels.tiles import (
     exp,
     square,
     sums_between,
+    wait_for_kernel_before,
     write_tile,
 )
 
@@ -76,9 +77,10 @@ def forward_kernel(
     scale, T, H, M, N, PER,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr, ENGINE: tl.constexpr,
-    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
+    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Columns of V of one head, through one segment; BACKWARD: against time."""
+    wait_for_kernel_before(EARLY)
     bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
     column = tl.program_id(0) % (V // BV) * BV
     b, h = bh // H, bh % H
@@ -150,7 +152,7 @@ def attended(
         *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))), described(o, c.C, BV) if engine else o,
         decay.g, decay.weights, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C,
         decay.kind, backward, start is not None, engine,
-        state_dtype(q), decay_dtype(q), precision(q), **launch.options,
+        state_dtype(q), decay_dtype(q), precision(q), **launch.options, **launched_early(q),
     )  # fmt: skip
     return o, end
 

@@ -22,7 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.decays import Decay, decays_of_head, sums_of_decays
-from linattn_kernels.door import decay_dtype, precision, wide_dtype
+from linattn_kernels.door import decay_dtype, overlaps, precision, wide_dtype
 from linattn_kernels.launches import Cut, Launch, Launches, cut
 from linattn_kernels.tiles import (
     CHANNEL,
@@ -31,6 +31,7 @@ from linattn_kernels.tiles import (
     exp,
     first_state,
     head_of,
+    next_may_begin,
     square,
 )
 
@@ -101,9 +102,10 @@ def walk_kernel(
     BACKWARD: tl.constexpr,  # against time
     HAS_START: tl.constexpr,
     STORE: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
-    SUMS: tl.constexpr, PRECISION: tl.constexpr,
+    SUMS: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A block [BK, BV] of the states of one head, through one segment."""
+    next_may_begin(EARLY)
     bh, segment = tl.program_id(0), tl.program_id(1)
     row, column = tl.program_id(2) // (V // BV) * BK, tl.program_id(2) % (V // BV) * BV
     b, h = bh // H, bh % H
@@ -215,5 +217,5 @@ def _walk(
     walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
         described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor,
         T, H, c.M, c.N, c.per, K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
-        decay_dtype(x), precision(x), **launch.options,
+        decay_dtype(x), precision(x), overlaps(x), **launch.options,
     )  # fmt: skip

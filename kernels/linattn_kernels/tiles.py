@@ -10,6 +10,7 @@ from math import e, log2
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 # what ``log_decay`` is: None, [H], [B, T, H] or [B, T, H, K]
@@ -66,6 +67,20 @@ def write_tile(
         x.store([b, first, h * width + column], values.to(x.dtype).reshape(1, C, W))
     else:
         store_tile(head_of(x, b, h, T, H, width), values, first, T, H * width, column, C, W)
+
+
+@triton.jit
+def next_may_begin(EARLY: tl.constexpr):
+    """Programs of the next kernel, if launched early, may take the places that this one leaves free."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_kernel_before(EARLY: tl.constexpr):
+    """First in a kernel launched early: until the kernel before has ended and all it wrote can be read."""
+    if EARLY:
+        gdc_wait()
 
 
 @triton.jit

@@ -48,6 +48,18 @@ def test_the_page_of_kernels_has_every_time_and_every_op_of_the_ladder() -> None
         assert f"| {str(op).replace('_', ' ')}, {form} |" in text
 
 
+def test_the_page_says_whether_the_kernels_have_changed_since_they_were_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = results.provenance("kernels")["source_hash"]
+    monkeypatch.setattr(results, "source_hash", lambda paths: measured)
+    assert "have changed since" not in kernels.measured("kernels", ROOT)
+    monkeypatch.setattr(results, "source_hash", lambda paths: "0" * 64)
+    assert kernels.measured("kernels", ROOT).endswith(
+        "**The sources have changed since, to `000000000000`.**"
+    )
+
+
 def test_kernels_are_compared_by_geometric_means_of_what_was_timed() -> None:
     rows = [
         {"op": "chunk_linear_attention/H", "mode": "fwd", "ms": ms, "fla_ms": fla, "floor_ms": 0.5}

@@ -55,7 +55,7 @@ class NoGPU:
 @contextmanager
 def compiled_only(report: Report, gpu: int = 90) -> Iterator[None]:
     """Inside, kernels are compiled instead of launched; what they would have written stays as it was."""
-    from linattn_kernels import door, launches, linear, softmax_step, step
+    from linattn_kernels import door, launches, softmax_step, step
 
     run, seen = JITFunction.run, set()
 
@@ -72,7 +72,7 @@ def compiled_only(report: Report, gpu: int = 90) -> Iterator[None]:
         for module in (launches, softmax_step, step):
             patches.enter_context(mock.patch.object(module, "multiprocessors", return_value=132))
         patches.enter_context(mock.patch.object(launches, "shared_memory", return_value=SHARED[gpu]))
-        patches.enter_context(mock.patch.object(linear, "engine_writes", return_value=gpu != 100))
+        patches.enter_context(mock.patch.object(door, "capability", return_value=gpu))
         yield
 
 

@@ -168,3 +168,12 @@ def test_the_kernels_go_through_a_dry_run(tmp_path: Path) -> None:
     assert row["error"] < 1e-5
     assert row["device"] == "CPU, dry run"
     assert "Geometric means" in process.stdout
+
+
+def test_the_page_knows_which_sources_decide_the_rows() -> None:
+    from gpu_report import SOURCES
+
+    from linattn_book.kernels import SOURCES as OF_PAGE
+
+    for name, sources in (("kernels", keeping.SOURCES), ("kernels_ladder", SOURCES)):
+        assert {ROOT / source for source in OF_PAGE[name]} == {source.resolve() for source in sources}

@@ -103,7 +103,7 @@ def test_sums_write_nothing_behind_the_last_head() -> None:
     B, T, H, C, M = 1, 20, 3, 16, 2
     size = B * H * M * C
     sums, weights = torch.full((size + 64,), 7.0), torch.full((2 * size + 64,), 7.0)
-    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True)
+    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True, EARLY=False)
     assert (sums[size:] == 7).all()
     assert (sums[:size] <= 0).all()
     assert (weights[2 * size :] == 7).all()
