@@ -5,13 +5,17 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import study_helpers as s
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from linattn_ref.model import LanguageModel
 from linattn_ref.study import STUDIES, corpora, loop, probes, work
 from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, Trial
+from linattn_ref.train import next_byte_loss
 
 
 @pytest.fixture(autouse=True)
@@ -208,3 +212,22 @@ def test_a_model_that_looks_up_is_seen_to(tmp_path: Path) -> None:
     twice = [row for row in probes.probe(asked) if row["probe"] == "twice"]
     assert max(row["loss"] for row in twice if row["first"] >= 16) < 1e-4
     assert min(row["loss"] for row in twice if 2 <= row["first"] < 15) > 1
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_step_asks_the_host_for_nothing(arch: str) -> None:
+    """No value is looked at and no constant comes from the host, else a step could not be captured."""
+    asked: list[str] = []
+    host = torch.ops.aten._local_scalar_dense.default, torch.ops.aten.lift_fresh.default
+
+    class Asked(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            asked.extend([str(op)] if op in host else [])
+            return op(*args, **(kwargs or {}))
+
+    model = LanguageModel(Trial("novels", arch, "0.1M", 1e-3).model_config())
+    tokens = torch.randint(256, (2, 33))
+    # decays are looked at on a CPU alone, see ``linattn_kernels.door``
+    with mock.patch("linattn_ref.ops.inputs.require_values"), Asked():
+        next_byte_loss(model, tokens[:, :-1], tokens[:, 1:]).backward()
+    assert asked == []

@@ -1,15 +1,14 @@
 """cosFormer2: no decay at all; positions enter by a cosine per channel, and once before the first layer."""
 
-import math
-
 import torch
 from torch import nn
 from torch.nn.functional import silu
 
-from linattn_ref import ops
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, positions, split_heads
 from linattn_ref.mixers.parts import LowRank, simple_rms, wide
+from linattn_ref.ops.inputs import no_autocast
+from linattn_ref.ops.lti import causal_convolution, powers
 from linattn_ref.ops.position import cos_per_channel
 from linattn_ref.shapes import Float, Tensor
 
@@ -20,7 +19,8 @@ class ToeplitzPositions(nn.Module):
 
     With j = 1..e, e = D / H, and w [D, e] learned, parameters (d e) and FLOPs (4 n d e) are those that the
     study counts (arXiv 2406.16690, A.1.4). It prints no formula; a later release of its authors has another
-    one with a D x D matrix. The rates lambda_j are fixed, half-lives of 1 to 1024 tokens: our choice.
+    one with a D x D matrix. The rates lambda_j are fixed, half-lives of 1 to 1024 tokens: our choice. All
+    channels share them, so the filters of all are one product, ``w [D, e] @ (1 - lambda) lambda^l [e, T]``.
     """
 
     def __init__(self, width: int, memory: int) -> None:
@@ -30,13 +30,18 @@ class ToeplitzPositions(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], state: Tensor | None
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D N"]]:
-        D, N = self.weight.shape
-        weight = wide(self.weight)
-        half_life = torch.logspace(0, 10, N, base=2, device=x.device, dtype=weight.dtype)
-        A = (-math.log(2) / half_life).expand(D, N)
-        step = torch.ones(D, device=x.device, dtype=weight.dtype)
-        y, state = ops.convolution_lti_ssm(x, step, A, -A, weight, initial_state=state)  # B_bar = 1 - lambda
-        return x + y, state
+        N, T = self.weight.shape[1], x.shape[1]
+        with no_autocast(x.device):
+            u, weight = wide(x), wide(self.weight)
+            half_life = torch.logspace(0, 10, N, base=2, device=x.device, dtype=weight.dtype)
+            rate = torch.exp2(-1 / half_life)  # [N], lambda
+            decay = powers(rate, T + 1)  # [N, T + 1]
+            y = causal_convolution(u, (weight * (1 - rate)) @ decay[:, :T])
+            written = torch.einsum("nt,btd->bdn", (1 - rate)[:, None] * decay[:, :T].flip(-1), u)
+            if state is None:
+                return x + y.to(x.dtype), written
+            y = y + torch.einsum("dn,nt,bdn->btd", weight, decay[:, 1:], state)
+            return x + y.to(x.dtype), written + decay[:, -1] * state
 
 
 class Cosformer2Mixer(Mixer):

@@ -1,6 +1,7 @@
 """TransNormerLLM: one fixed decay per head, weaker from layer to layer."""
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
@@ -39,7 +40,7 @@ class TNLMixer(Mixer):
 
     def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
-        slope = slopes(self.config.n_heads, self.config.tnl_decay).to(x.device)[:, None]  # [H, 1]
+        slope = slopes(self.config.n_heads, self.config.tnl_decay, x.device)[:, None]  # [H, 1]
         anneal = annealing(self.layer, self.config.n_layers, self.config.tnl_decay)
         gate = torch.sigmoid(self.gate(x))
         return {"q": silu(q), "k": silu(k), "v": v, "slope": slope, "anneal": anneal, "gate": gate}, None
@@ -53,18 +54,18 @@ class TNLMixer(Mixer):
         return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]
 
 
-def slopes(n_heads: int, decay: str = "code") -> Tensor:
+def slopes(n_heads: int, decay: str = "code", device: torch.device | None = None) -> Tensor:
     """Slope of every head [H], float64: the decay of a first layer is exp(-slope).
 
     "code" is 2^(-8i/H), i = 1..H, for H a power of two; for others the released code takes the slopes of the
     power below and fills up with every second one of the power above, unsorted. "printed" is 8i/H.
     """
+    count = partial(torch.arange, dtype=torch.float64, device=device)
     if decay == "printed":
-        return 8 * torch.arange(1, n_heads + 1, dtype=torch.float64) / n_heads
+        return 8 * count(1, n_heads + 1) / n_heads
     below = 2 ** math.floor(math.log2(n_heads))
-    exponents = [8 * i / below for i in range(1, below + 1)]
-    exponents += [8 * i / (2 * below) for i in range(1, 2 * below + 1, 2)][: n_heads - below]
-    return 2.0 ** -torch.tensor(exponents, dtype=torch.float64)
+    between = count(1, 2 * below + 1, 2)[: n_heads - below] / (2 * below)
+    return 2.0 ** (-8 * torch.cat([count(1, below + 1) / below, between]))
 
 
 def annealing(layer: int, n_layers: int, decay: str = "code") -> float:

@@ -7,14 +7,17 @@ from linattn_ref.study.trial import ARCHITECTURES, Trial
 CORPORA = ("novels", "code")
 
 
+TUNED = {"0.8M": (1e-3, 2e-3, 4e-3, 8e-3), "6M": (2e-3, 1e-3, 4e-3)}
+
+
 def learning_rates() -> Sequence[Trial]:
-    """Rates for two sizes below the middle, on a quarter of the tokens."""
+    """Rates for a small and a middle size, on a quarter of the tokens."""
     return [
         Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
-        for size in ("0.8M", "2M")
+        for size, rates in TUNED.items()
+        for lr in rates
         for corpus in CORPORA
         for arch in ARCHITECTURES
-        for lr in (1e-3, 2e-3, 4e-3, 8e-3)
     ]
 
 
