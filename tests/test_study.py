@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from linattn_ref.model import LanguageModel
-from linattn_ref.study import STUDIES, corpora, loop, probes, work
+from linattn_ref.study import STUDIES, corpora, loop, work
 from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 from linattn_ref.train import next_byte_loss
 
@@ -167,51 +167,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     assert s.timeless(work.place_of(s.TINY, tmp_path / "runs").rows()) == rows
 
 
-# --- probes -------------------------------------------------------------------------------------------------
-
-
-def test_ranges_of_positions_cover_a_sequence_once() -> None:
-    assert list(probes.bins(11)) == [(0, 1), (1, 2), (2, 4), (4, 8), (8, 11)]
-    assert list(probes.bins(8, half=True)) == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 8)]
-
-
-def test_probes_are_losses_by_position(tmp_path: Path) -> None:
-    where = s.settings(tmp_path)
-    text = corpora.load("words", where.corpora)
-    trained = loop.Loop(s.TINY, text, torch.device("cpu"), "reference")
-    trained.advance(3)
-    rows = probes.probe(trained)
-    lengths = {(row["probe"], row["length"]) for row in rows}
-    assert lengths == {("text", 32), ("text", 128), ("twice", 32)}
-    ours = [row for row in rows if (row["probe"], row["length"]) == ("text", 32)]
-    whole = sum((row["last"] + 1 - row["first"]) * row["loss"] for row in ours) / 32
-    assert whole == pytest.approx(trained.evaluate(), rel=1e-5)  # the same windows
-
-    row = next(row for row in rows if row["probe"] == "twice" and row["first"] == 16 + 4)
-    n = s.TINY.validation_tokens // 32
-    starts = torch.arange(n) * ((len(text.validation) - 33) // (n - 1))
-    half = torch.stack([text.validation[i : i + 16] for i in starts]).long()
-    with torch.no_grad():
-        logits, _ = trained.model(torch.cat([half, half], 1))
-    by_hand = torch.nn.functional.cross_entropy(logits[:, 20:24].flatten(0, 1), half[:, 5:9].flatten())
-    assert row["loss"] == pytest.approx(by_hand.item(), rel=1e-4)
-
-
-def test_a_model_that_looks_up_is_seen_to(tmp_path: Path) -> None:
-    """A model that copies what stood half a window ago knows the second half, and not the first."""
-    trial = s.TINY
-    text = corpora.load("words", s.settings(tmp_path).corpora)
-    asked = loop.Loop(trial, text, torch.device("cpu"), "reference")
-
-    class Copies(torch.nn.Module):
-        def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, None]:
-            back = torch.nn.functional.pad(tokens, (15, 0))[:, : tokens.shape[1]]  # what followed it there
-            return 20.0 * torch.nn.functional.one_hot(back, 256), None
-
-    asked.model = Copies()  # type: ignore[assignment]
-    twice = [row for row in probes.probe(asked) if row["probe"] == "twice"]
-    assert max(row["loss"] for row in twice if row["first"] >= 16) < 1e-4
-    assert min(row["loss"] for row in twice if 2 <= row["first"] < 15) > 1
+# --- capture ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -31,11 +31,14 @@ PROBES = {
     for name, meaning in COLUMNS.items()
     if name not in ("flops", "train_loss", "val_loss", "seconds")
 } | {
-    "probe": "text: validation text; twice: half a window of it, and the same again",
+    "probe": "text, twice, repeated, new or needle-...: see study.probes",
     "length": "bytes in a row",
     "first": "position of a range, from 0",
     "last": "position of it",
+    "depth": "of a needle: 0 is the beginning of the text, 1 its end",
+    "share": "of all bytes that are repeated, or new",
     "loss": "nats per byte, mean over the range",
+    "accuracy": "share of needles whose digits are all right",
 }
 
 

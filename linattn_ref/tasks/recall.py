@@ -96,7 +96,13 @@ class Needle(NamedTuple):
 
 
 def needle(
-    text: Tensor, length: int, depth: float, generator: torch.Generator, *, mode: Mode = "standard"
+    text: Tensor,
+    length: int,
+    depth: float,
+    generator: torch.Generator,
+    *,
+    mode: Mode = "standard",
+    n_passes: int = 1,
 ) -> Needle:
     """A number to be found in ``length`` bytes that end with the question for it.
 
@@ -104,22 +110,27 @@ def needle(
         text: ``[N]`` uint8 to hide it in; a window of it is drawn.
         depth: 0 for the beginning of the window, 1 for its end, just before the question; the needle moves
             back to the end of a word.
+        n_passes: how often the text with the needle is read before the question (Arora et al. 2024, arXiv
+            2407.05483); a prompt may be a byte or two shorter then.
 
     Raises:
-        ValueError: an unknown mode, a depth out of range, or too little length or text.
+        ValueError: an unknown mode, a depth or n_passes out of range, or too little length or text.
     """
     if mode not in ("easy", "standard"):
         raise ValueError(f"mode: got {mode!r}, expected easy or standard")
     if not 0 <= depth <= 1:
         raise ValueError(f"depth: got {depth}, expected a number from 0 to 1")
+    if n_passes < 1:
+        raise ValueError(f"n_passes: got {n_passes}, expected at least 1")
     key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
     answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
     question = f"\nWhat is the number of {key}? The number of {key} is "
     planted = f"{question}{answer}.\n" if mode == "easy" else f"\nThe number of {key} is {answer}.\n"
-    n_hay = length - len(planted) - len(question)
+    n_hay = (length - len(question)) // n_passes - len(planted)
     if n_hay < 0 or len(text) < n_hay:
         raise ValueError(
-            f"length: got {length} with a text of {len(text)} bytes, expected {len(planted) + len(question)} "
+            f"length: got {length} with a text of {len(text)} bytes, expected "
+            f"{n_passes * len(planted) + len(question)} "
             "at least, and as much text as is left beside the needle"
         )
     start = int(torch.randint(len(text) - n_hay + 1, (), generator=generator))
@@ -127,5 +138,5 @@ def needle(
     at = round(depth * n_hay)
     if at < n_hay:
         at = max(hay.rfind(b" ", 0, at), hay.rfind(b"\n", 0, at)) + 1  # 0 if there is none before
-    prompt = hay[:at] + planted.encode() + hay[at:] + question.encode()
+    prompt = n_passes * (hay[:at] + planted.encode() + hay[at:]) + question.encode()
     return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer.encode())))

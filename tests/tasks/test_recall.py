@@ -95,12 +95,23 @@ def test_a_needle_is_where_it_was_wanted_and_is_asked_for(mode: Any, depth: floa
     assert rest in bytes(TEXT.tolist())
 
 
+def test_a_text_with_a_needle_is_read_twice() -> None:
+    prompt, answer = needle(TEXT, 501, 0.5, torch.Generator().manual_seed(3), n_passes=2)
+    text = bytes(prompt.tolist())
+    assert len(text) in (500, 501)
+    context = text[: text.rindex(b"\nWhat is")]
+    assert context[: len(context) // 2] == context[len(context) // 2 :]
+    assert context.count(bytes(answer.tolist())) == 2
+
+
 def test_a_needle_that_cannot_be_is_refused() -> None:
     generator = torch.Generator().manual_seed(0)
     with pytest.raises(ValueError, match="mode: got 'hard', expected easy or standard"):
         needle(TEXT, 500, 0.5, generator, mode="hard")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"depth: got 1\.5"):
         needle(TEXT, 500, 1.5, generator)
+    with pytest.raises(ValueError, match="n_passes: got 0"):
+        needle(TEXT, 500, 0.5, generator, n_passes=0)
     for text, length in ((TEXT, 50), (TEXT[:100], 500)):
         with pytest.raises(ValueError, match="length: got"):
             needle(text, length, 0.5, generator)
