@@ -16,6 +16,7 @@ from torch import Tensor
 
 from linattn_ref.files import write_atomically
 from linattn_ref.tasks import documents as docs
+from linattn_ref.tasks.recall import with_needles
 
 NAMES = ("train", "validation")
 
@@ -59,6 +60,10 @@ PARTS = {
     "library-prose": Part("library-prose", 800_000, 50_000, 0.1),
     "library-code": Part("library-code", 2_000_000, 100_000, 0.1),
 }
+
+
+WITH_NEEDLES = {"novels-needles": "novels", "code-needles": "code"}  # training text only
+NEEDLE_EVERY = 2048  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +113,16 @@ def write(name: str, train: bytes, validation: bytes, folder: Path) -> Text:
 
 
 def load(name: str, folder: Path) -> Text:
-    """What ``prepare`` wrote.
+    """What ``prepare`` wrote, or, for a name in ``WITH_NEEDLES``, that with needles.
 
     Raises:
         ValueError: it is not there, or its bytes are not those that were written.
     """
+    if name in WITH_NEEDLES:
+        plain = load(WITH_NEEDLES[name], folder)
+        train = with_needles(plain.train, NEEDLE_EVERY, torch.Generator().manual_seed(0))
+        found = (bytes(x.numpy()) for x in (train, plain.validation))
+        return Text(train, plain.validation, _digest(*found))
     file, about_file = folder / f"{name}.bytes", folder / f"{name}.json"
     if not (file.is_file() and about_file.is_file()):
         raise ValueError(f"corpus: {name!r} is not in {folder}; `linattn study corpora` makes it")

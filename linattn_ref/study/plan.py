@@ -2,21 +2,66 @@
 
 from collections.abc import Callable, Sequence
 
-from linattn_ref.study.trial import ARCHITECTURES, Trial
+from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, SIZES, Trial
 
 CORPORA = ("novels", "code")
 
 
-TUNED = {"0.8M": (1e-3, 2e-3, 4e-3, 8e-3), "6M": (2e-3, 1e-3, 4e-3)}
+# Best at a width of 128 and 256, as far as ``scaling_lr`` tells; in between and beyond, one over the width.
+BEST_RATE_AT_128 = {"llama": 6e-3, "tnl": 2e-3, "hgrn2": 4e-3, "cosformer2": 2e-3}
+LARGEST_RATE = 8e-3
+
+
+def rate(arch: str, size: str) -> float:
+    """Learning rate of an architecture at a size."""
+    _, d_model = SIZES[size]
+    return min(LARGEST_RATE, BEST_RATE_AT_128[arch] * 128 / d_model)
 
 
 def learning_rates() -> Sequence[Trial]:
     """Rates for a small and a middle size, on a quarter of the tokens."""
+    tried = {
+        "0.8M": dict.fromkeys(ARCHITECTURES, (1e-3, 2e-3, 4e-3, 8e-3)),
+        "6M": dict.fromkeys(ARCHITECTURES, (2e-3, 1e-3, 4e-3)),
+    }
+    # the best of these was the first or the last of them
+    tried["0.8M"] |= {"llama": (*tried["0.8M"]["llama"], 16e-3)}
+    tried["6M"] |= {arch: (*tried["6M"][arch], 5e-4) for arch in ("tnl", "cosformer2")}
     return [
         Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
-        for size, rates in TUNED.items()
-        for lr in rates
+        for size, rates in tried.items()
+        for arch, some in rates.items()
+        for lr in some
         for corpus in CORPORA
+    ]
+
+
+def scaling() -> Sequence[Trial]:
+    """The main grid: four passes through 58 MB, prose first; then second seeds of the four smallest sizes."""
+    sizes = tuple(reversed(MAIN_SIZES))
+    return [
+        Trial(corpus, arch, size, rate(arch, size), seed)
+        for seed, some in ((0, sizes), (1, sizes[2:]))
+        for corpus in CORPORA
+        for size in some
+        for arch in ARCHITECTURES
+    ]
+
+
+def scaling_control() -> Sequence[Trial]:
+    """One pass through 240 MB of code, of which the main grid reads 58 MB four times."""
+    return [
+        Trial("code-large", arch, size, rate(arch, size))
+        for size in ("14M", "6M", "2M", "0.8M")
+        for arch in ARCHITECTURES
+    ]
+
+
+def scaling_needles() -> Sequence[Trial]:
+    """Prose with needles to learn from."""
+    return [
+        Trial("novels-needles", arch, size, rate(arch, size))
+        for size in ("6M", "2M")
         for arch in ARCHITECTURES
     ]
 
@@ -55,6 +100,9 @@ def laptop() -> Sequence[Trial]:
 
 STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_lr": learning_rates,
+    "scaling": scaling,
+    "scaling_control": scaling_control,
+    "scaling_needles": scaling_needles,
     "reduced": reduced,
     "laptop": laptop,
 }

@@ -1,7 +1,15 @@
 """Data to train and test on. What is drawn at random is drawn from a generator that the caller passes in."""
 
 from linattn_ref.tasks.corpus import SPLITS, ByteCorpus
-from linattn_ref.tasks.recall import IGNORED, Needle, Recall, multi_query_recall, needle, recall_accuracy
+from linattn_ref.tasks.recall import (
+    IGNORED,
+    Needle,
+    Recall,
+    multi_query_recall,
+    needle,
+    recall_accuracy,
+    with_needles,
+)
 
 __all__ = [
     "IGNORED",
@@ -12,4 +20,5 @@ __all__ = [
     "multi_query_recall",
     "needle",
     "recall_accuracy",
+    "with_needles",
 ]

@@ -122,10 +122,7 @@ def needle(
         raise ValueError(f"depth: got {depth}, expected a number from 0 to 1")
     if n_passes < 1:
         raise ValueError(f"n_passes: got {n_passes}, expected at least 1")
-    key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
-    answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
-    question = f"\nWhat is the number of {key}? The number of {key} is "
-    planted = f"{question}{answer}.\n" if mode == "easy" else f"\nThe number of {key} is {answer}.\n"
+    planted, question, answer = _words(mode, generator)
     n_hay = (length - len(question)) // n_passes - len(planted)
     if n_hay < 0 or len(text) < n_hay:
         raise ValueError(
@@ -137,6 +134,46 @@ def needle(
     hay = bytes(text[start : start + n_hay].tolist())
     at = round(depth * n_hay)
     if at < n_hay:
-        at = max(hay.rfind(b" ", 0, at), hay.rfind(b"\n", 0, at)) + 1  # 0 if there is none before
-    prompt = n_passes * (hay[:at] + planted.encode() + hay[at:]) + question.encode()
-    return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer.encode())))
+        at = _word_end(hay, 0, at)
+    prompt = n_passes * (hay[:at] + planted + hay[at:]) + question
+    return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer)))
+
+
+def with_needles(text: Tensor, every: int, generator: torch.Generator) -> Tensor:
+    """A text to learn from: in every stretch of ``every`` bytes a needle and then its question, answered.
+
+    Half of the needles are easy ones. Between needle and question is any share of the stretch.
+
+    Args:
+        text: ``[N]`` uint8.
+
+    Raises:
+        ValueError: a stretch is too short to be cut at words.
+    """
+    if every < 64:
+        raise ValueError(f"every: got {every}, expected at least 64")
+    data, pieces = text.numpy().tobytes(), []
+    n = len(data) // every
+    cuts = torch.rand(n, 2, generator=generator, dtype=torch.float64).sort(1).values.tolist()
+    easy = torch.rand(n, generator=generator).lt(0.5).tolist()
+    end = 0
+    for i, (stretch, is_easy) in enumerate(zip(cuts, easy, strict=True)):
+        first, second = (_word_end(data, i * every, i * every + int(x * every)) for x in stretch)
+        planted, question, answer = _words("easy" if is_easy else "standard", generator)
+        pieces += [data[end:first], planted, data[first:second], question, answer, b".\n"]
+        end = second
+    return torch.frombuffer(bytearray(b"".join([*pieces, data[end:]])), dtype=torch.uint8)
+
+
+def _words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]:
+    """What is planted, the question for it, and the answer."""
+    key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
+    answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
+    question = f"\nWhat is the number of {key}? The number of {key} is "
+    planted = f"{question}{answer}.\n" if mode == "easy" else f"\nThe number of {key} is {answer}.\n"
+    return planted.encode(), question.encode(), answer.encode()
+
+
+def _word_end(text: bytes, start: int, end: int) -> int:
+    """Behind the last space between two places; the first of them if there is none."""
+    return max(text.rfind(b" ", start, end), text.rfind(b"\n", start, end), start - 1) + 1

@@ -1,11 +1,12 @@
 """What is asked for was there, once, at the place that was wanted."""
 
+import re
 from typing import Any
 
 import pytest
 import torch
 
-from linattn_ref.tasks import IGNORED, multi_query_recall, needle, recall_accuracy
+from linattn_ref.tasks import IGNORED, multi_query_recall, needle, recall_accuracy, with_needles
 
 TEXT = torch.frombuffer(
     bytearray(b"Some words, and a line.\nMore of it follows here. " * 60), dtype=torch.uint8
@@ -102,6 +103,29 @@ def test_a_text_with_a_needle_is_read_twice() -> None:
     context = text[: text.rindex(b"\nWhat is")]
     assert context[: len(context) // 2] == context[len(context) // 2 :]
     assert context.count(bytes(answer.tolist())) == 2
+
+
+def test_a_text_to_learn_needles_from() -> None:
+    """Without its needles it is the text; each is before its question, in the same stretch."""
+    text = TEXT.repeat(10)
+    found = bytes(with_needles(text, 512, torch.Generator().manual_seed(0)).tolist())
+    pairs = list(
+        re.finditer(
+            rb"(\nWhat is the number of (\w+)\?)?( |\n)The number of (\w+) is (\d{6})\.\n(.*?)"
+            rb"\nWhat is the number of \4\? The number of \4 is \5\.\n",
+            found,
+            re.DOTALL,
+        )
+    )
+    n = len(text) // 512
+    assert len(pairs) == len({pair[4] for pair in pairs}) == n
+    assert 0.2 * n < sum(pair[1] is not None for pair in pairs) < 0.8 * n
+    assert all(len(pair[6]) <= 512 for pair in pairs)
+    assert len({len(pair[6]) // 64 for pair in pairs}) > 3
+    sentence = rb"(\nWhat is the number of \w+\? |\n)The number of \w+ is \d{6}\.\n"
+    assert re.sub(sentence, b"", found) == bytes(text.tolist())
+    with pytest.raises(ValueError, match="every: got 10, expected at least 64"):
+        with_needles(TEXT, 10, torch.Generator())
 
 
 def test_a_needle_that_cannot_be_is_refused() -> None:
