@@ -10,7 +10,7 @@ from torch import nn
 
 from linattn_ref import paper_costs
 from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
-from linattn_ref.mixers import mixer_of
+from linattn_ref.mixers import Mixer, mixer_of
 from linattn_ref.model import LanguageModel
 
 
@@ -32,7 +32,8 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
     """Forward and backward FLOPs per token in the paper's closed form (arXiv 2406.16690, Table 1).
 
     It assumes a gated MLP of width 8 d / 3 and blocks of d / H tokens, and counts the whole n x n table of
-    softmax scores, the masked half included: see ``paper_costs``. ``embedding`` adds 12 d v.
+    softmax scores, the masked half included: see ``paper_costs``. ``embedding`` adds 12 d v. A hybrid costs
+    what its blocks cost.
 
     Raises:
         ValueError: for a mixer that the paper's Table 1 does not have; ``flops_exact`` counts every mixer.
@@ -44,7 +45,12 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
             "(else use flops_exact)"
         )
     l, d, h = config.n_layers, config.d_model, config.n_heads
-    per_token = paper_costs.flops_per_token(architectures[config.mixer], seq_len, l, d, h)
+    n_softmax = sum(own is not config for own in _layers(config))
+
+    def of(mixer: str, n_layers: int) -> float:
+        return paper_costs.flops_per_token(architectures[mixer], seq_len, n_layers, d, h)
+
+    per_token = of(config.mixer, l - n_softmax) + (of("softmax", n_softmax) if n_softmax else 0)
     return per_token + (12 * d * config.vocab_size if embedding else 0)
 
 
@@ -59,8 +65,8 @@ def flops_exact(config: ModelConfig, seq_len: int) -> int:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
     model, T = _on_meta(config), seq_len
     projections = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    mixer = mixer_of(config)
-    mixing = config.n_layers * mixer.mixing_flops(config, T) + mixer.front_flops(config, T)
+    mixing = sum(mixer_of(own).mixing_flops(own, T) for own in _layers(config))
+    mixing += mixer_of(config).front_flops(config, T)
     return 3 * (2 * T * projections + mixing)
 
 
@@ -70,7 +76,15 @@ def state_bytes(
     """Bytes that decoding carries after ``seq_len`` tokens: a KV cache in ``dtype``, or states in float32."""
     if seq_len < 0:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 0")
-    mixer = mixer_of(config)
-    width = torch.promote_types(dtype, torch.float32).itemsize if mixer.state_in_float32 else dtype.itemsize
-    numbers = config.n_layers * mixer.state_numel(config, seq_len) + mixer.front_numel(config)
-    return batch_size * numbers * width
+    wide = torch.promote_types(dtype, torch.float32)
+
+    def of(mixer: type[Mixer], numbers: int) -> int:
+        return numbers * (wide if mixer.state_in_float32 else dtype).itemsize
+
+    front = of(mixer_of(config), mixer_of(config).front_numel(config))
+    layers = ((mixer_of(own), own) for own in _layers(config))
+    return batch_size * (front + sum(of(mixer, mixer.state_numel(own, seq_len)) for mixer, own in layers))
+
+
+def _layers(config: ModelConfig) -> list[ModelConfig]:
+    return [config.of_layer(layer) for layer in range(config.n_layers)]

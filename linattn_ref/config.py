@@ -1,6 +1,6 @@
 """The one description of a model, and the sizes of the paper."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
@@ -18,6 +18,8 @@ class ModelConfig:
         d_model: width D, a multiple of ``n_heads``; the head width is K = V = D / H.
         n_layers, n_heads: depth and heads H.
         vocab_size: 256 for bytes.
+        softmax_every: of a hybrid: blocks number n, 2 n, ... have softmax attention with rotary positions
+            instead; 0: none has.
         d_ff: hidden width of the gated MLP; 0 means 8 D / 3, rounded up to a multiple of 32.
         positions: "rope" turns queries and keys, "sinusoidal" is added to the embeddings, "none"; empty is
             the default of the mixer (softmax: rope, linear: sinusoidal, cosformer: none).
@@ -43,6 +45,7 @@ class ModelConfig:
     n_layers: int = 2
     n_heads: int = 4
     vocab_size: int = 256
+    softmax_every: int = 0
     d_ff: int = 0
     positions: Positions | Literal[""] = ""
     feature_map: str = "elu_plus_one"
@@ -63,7 +66,7 @@ class ModelConfig:
         for name in ("d_model", "n_layers", "n_heads", "vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
-        for name in ("d_ff", "state_size"):
+        for name in ("d_ff", "state_size", "softmax_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 0")
         if not 0 < self.beta_max <= 2:
@@ -87,6 +90,12 @@ class ModelConfig:
     @property
     def head_dim(self) -> int:
         return self.d_model // self.n_heads
+
+    def of_layer(self, layer: int) -> "ModelConfig":
+        """The configuration whose mixer block 0..L-1 has."""
+        if self.softmax_every and (layer + 1) % self.softmax_every == 0:
+            return replace(self, mixer="softmax", positions="rope", softmax_every=0)
+        return self
 
     @property
     def ff_width(self) -> int:

@@ -39,7 +39,8 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.mixer = mixer_of(config)(config, layer, shared)
+        own = config.of_layer(layer)
+        self.mixer = mixer_of(own)(own, layer, shared)
         self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.mlp = GatedMLP(config)
 

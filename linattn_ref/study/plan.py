@@ -20,7 +20,7 @@ def rate(arch: str, size: str) -> float:
 
 def learning_rates() -> Sequence[Trial]:
     """Rates for a small and a middle size, on a quarter of the tokens."""
-    tried = {
+    tried: dict[str, dict[str, tuple[float, ...]]] = {
         "0.8M": dict.fromkeys(ARCHITECTURES, (1e-3, 2e-3, 4e-3, 8e-3)),
         "6M": dict.fromkeys(ARCHITECTURES, (2e-3, 1e-3, 4e-3)),
     }
@@ -66,6 +66,17 @@ def scaling_needles() -> Sequence[Trial]:
     ]
 
 
+def scaling_hybrid() -> Sequence[Trial]:
+    """One block of four, as far as there are four, with softmax attention."""
+    mixed = (("softmax_every", 4),)
+    return [
+        Trial(corpus, arch, size, rate(arch, size), changes=mixed)
+        for size in ("14M", "2M")
+        for corpus in CORPORA
+        for arch in ARCHITECTURES[1:]
+    ]
+
+
 def reduced() -> Sequence[Trial]:
     """Three sizes and a few million bytes: minutes on one GPU."""
     return [
@@ -103,6 +114,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling": scaling,
     "scaling_control": scaling_control,
     "scaling_needles": scaling_needles,
+    "scaling_hybrid": scaling_hybrid,
     "reduced": reduced,
     "laptop": laptop,
 }
