@@ -27,7 +27,7 @@ class ModelConfig:
         normaliser: the linear mixer divides by the sum of its scores ("denominator") or normalises the
             output of each head ("norm", as later models do).
         max_length: cosFormer's M; longer sequences raise.
-        tnl_decay: "code" or "printed", see ``mixers.tnl``.
+        tnl_decay: "code", "printed", or, to compare, "none" or "data", see ``mixers.tnl``.
         state_size: numbers N in the state of a channel (Mamba, S4D, H3), or of a head's keys (Mamba-2); 0 is
             as published.
         ssm_init: how A of S4D and H3 starts, "lin", "inv" or "real", see ``mixers.s4d``.
@@ -51,7 +51,7 @@ class ModelConfig:
     feature_map: str = "elu_plus_one"
     normaliser: Normaliser = "denominator"
     max_length: int = 8192
-    tnl_decay: Literal["code", "printed"] = "code"
+    tnl_decay: Literal["code", "printed", "none", "data"] = "code"
     state_size: int = 0
     ssm_init: Literal["lin", "inv", "real"] = "lin"
     hold: Literal["euler", "exact"] = "euler"
@@ -79,7 +79,7 @@ class ModelConfig:
             "positions": ("rope", "sinusoidal", "none", ""),
             "normaliser": ("denominator", "norm"),
             "activation": ("silu", "none"),
-            "tnl_decay": ("code", "printed"),
+            "tnl_decay": ("code", "printed", "none", "data"),
             "ssm_init": ("lin", "inv", "real"),
             "hold": ("euler", "exact"),
         }

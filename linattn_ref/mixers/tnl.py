@@ -5,11 +5,11 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import logsigmoid, silu
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import LowRank, simple_rms
+from linattn_ref.mixers.parts import LowRank, simple_rms, wide
 from linattn_ref.shapes import Float, Tensor
 
 
@@ -21,7 +21,9 @@ class TNLMixer(Mixer):
     anneals it by 1 - l/(L-1) + 1e-5, so that the top layer hardly forgets. The chunk form is Lightning
     Attention's schedule. ``config.tnl_decay``: "code" is the released 2^(-8i/H) slopes, and what we use;
     "printed" is equation 10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study
-    trained is open. Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
+    trained is open. Two more are not of the paper, for comparison with all else equal: "none", and "data",
+    ``sigmoid(x W_a + b)`` for every token and head, which starts at the fixed ones of "code".
+    Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
     """
 
     row = Row(
@@ -37,17 +39,28 @@ class TNLMixer(Mixer):
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.gate = LowRank(D, config.head_dim, D)
         self.out = nn.Linear(D, D, bias=False)
+        if config.tnl_decay == "data":
+            self.decay = nn.Linear(D, config.n_heads)
+            fixed = slopes(config.n_heads) * annealing(layer, config.n_layers)
+            with torch.no_grad():
+                self.decay.bias.copy_(-fixed - torch.log(-torch.expm1(-fixed)))  # sigmoid(b) = exp(-fixed)
 
     def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
-        slope = slopes(self.config.n_heads, self.config.tnl_decay, x.device)[:, None]  # [H, 1]
-        anneal = annealing(self.layer, self.config.n_layers, self.config.tnl_decay)
-        gate = torch.sigmoid(self.gate(x))
-        return {"q": silu(q), "k": silu(k), "v": v, "slope": slope, "anneal": anneal, "gate": gate}, None
+        z: Quantities = {"q": silu(q), "k": silu(k), "v": v, "gate": torch.sigmoid(self.gate(x))}
+        kind = self.config.tnl_decay
+        if kind == "data":
+            z["log_decay"] = logsigmoid(wide(self.decay(x)))  # [B, T, H]
+        elif kind != "none":
+            slope = slopes(self.config.n_heads, kind, x.device)[:, None]  # [H, 1]
+            z |= {"slope": slope, "anneal": annealing(self.layer, self.config.n_layers, kind)}
+        return z, None
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         q, k, v = z["q"], z["k"], z["v"]
-        log_decay = (-z["slope"] * z["anneal"])[:, 0].to(torch.promote_types(q.dtype, torch.float32))
+        log_decay = z.get("log_decay")
+        if "slope" in z:
+            log_decay = (-z["slope"] * z["anneal"])[:, 0].to(torch.promote_types(q.dtype, torch.float32))
         return self.ops.chunk_linear_attention(q, k, v, log_decay, scale=1.0, initial_state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:

@@ -1,8 +1,9 @@
 """The studies: which trials each is made of."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
-from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, SIZES, Trial
+from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, SHAPES, SIZES, Trial
 
 CORPORA = ("novels", "code")
 
@@ -20,20 +21,26 @@ def rate(arch: str, size: str) -> float:
 
 def learning_rates() -> Sequence[Trial]:
     """Rates for a small and a middle size, on a quarter of the tokens."""
-    tried: dict[str, dict[str, tuple[float, ...]]] = {
-        "0.8M": dict.fromkeys(ARCHITECTURES, (1e-3, 2e-3, 4e-3, 8e-3)),
-        "6M": dict.fromkeys(ARCHITECTURES, (2e-3, 1e-3, 4e-3)),
-    }
-    # the best of these was the first or the last of them
-    tried["0.8M"] |= {"llama": (*tried["0.8M"]["llama"], 16e-3)}
-    tried["6M"] |= {arch: (*tried["6M"][arch], 5e-4) for arch in ("tnl", "cosformer2")}
+    tried = {"0.8M": (1e-3, 2e-3, 4e-3, 8e-3), "6M": (2e-3, 1e-3, 4e-3)}
     return [
-        Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
+        _tuning(corpus, arch, size, lr)
         for size, rates in tried.items()
-        for arch, some in rates.items()
-        for lr in some
+        for lr in rates
         for corpus in CORPORA
+        for arch in ARCHITECTURES
     ]
+
+
+def learning_rate_edges() -> Sequence[Trial]:
+    """Where the best of those was the first or the last, one more; and two that had been left out."""
+    found = [_tuning(corpus, "llama", "0.8M", 16e-3) for corpus in CORPORA]
+    found += [_tuning(corpus, arch, "6M", 5e-4) for arch in ("tnl", "cosformer2") for corpus in CORPORA]
+    found += [_tuning("code", "llama", "6M", 8e-3)]
+    return found + [_tuning("code", arch, "6M", 4e-3) for arch in ("hgrn2", "cosformer2")]
+
+
+def _tuning(corpus: str, arch: str, size: str, lr: float) -> Trial:
+    return Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
 
 
 def scaling() -> Sequence[Trial]:
@@ -77,6 +84,29 @@ def scaling_hybrid() -> Sequence[Trial]:
     ]
 
 
+def scaling_shape() -> Sequence[Trial]:
+    """Few wide layers against many narrow ones, with 6 million parameters."""
+    kinds = product(("llama", "cosformer2"), SHAPES, CORPORA)
+    return [Trial(corpus, arch, size, rate(arch, size)) for arch, size, corpus in kinds]
+
+
+def scaling_length() -> Sequence[Trial]:
+    """A quarter of the main grid's length, and four times it, with as many bytes in a step."""
+    kinds = product(((256, 256), (4096, 16)), ARCHITECTURES, CORPORA)
+    return [
+        Trial(corpus, arch, "2M", rate(arch, "2M"), seq_len=T, batch_size=B) for (T, B), arch, corpus in kinds
+    ]
+
+
+def scaling_decay() -> Sequence[Trial]:
+    """TNL without decay, and with one from the data; the main grid has the fixed one."""
+    kinds = product(("none", "data"), ("6M", "2M"), CORPORA)
+    return [
+        Trial(corpus, "tnl", size, rate("tnl", size), changes=(("tnl_decay", decay),))
+        for decay, size, corpus in kinds
+    ]
+
+
 def reduced() -> Sequence[Trial]:
     """Three sizes and a few million bytes: minutes on one GPU."""
     return [
@@ -111,10 +141,14 @@ def laptop() -> Sequence[Trial]:
 
 STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_lr": learning_rates,
+    "scaling_lr_edges": learning_rate_edges,
     "scaling": scaling,
     "scaling_control": scaling_control,
     "scaling_needles": scaling_needles,
     "scaling_hybrid": scaling_hybrid,
+    "scaling_shape": scaling_shape,
+    "scaling_length": scaling_length,
+    "scaling_decay": scaling_decay,
     "reduced": reduced,
     "laptop": laptop,
 }

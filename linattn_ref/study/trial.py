@@ -19,7 +19,8 @@ MAIN_SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million p
     "14M": (8, 384),
     "32M": (10, 512),
 }
-SIZES = {"0.03M": (2, 32), "0.1M": (2, 64)} | MAIN_SIZES  # the smallest are for a CPU
+SHAPES = {"6M-3x384": (3, 384), "6M-12x192": (12, 192), "6M-27x128": (27, 128)}  # of as many parameters
+SIZES = {"0.03M": (2, 32), "0.1M": (2, 64)} | MAIN_SIZES | SHAPES  # the smallest are for a CPU
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "cosformer": [{"positions": where} for where in ("sinusoidal", "none")],
     "retnet": [{"positions": where} for where in ("rope", "none")],
     "gated_retnet": [{"positions": where} for where in ("rope", "none")],
+    "tnl": [{"tnl_decay": decay} for decay in ("code", "printed", "none", "data")],
     "s4d": [{"ssm_init": init, "state_size": 8} for init in ("lin", "inv", "real")],
     "h3": [{"ssm_init": init, "state_size": 8} for init in ("lin", "real")],
 }

@@ -63,7 +63,7 @@ def test_an_argument_changes_the_output_exactly_where_a_mixer_claims_it(name: st
     claims = CLAIMS.get(name, {})
     setting = claims.get(argument, {})
     change = err(logits_of(name, setting | {argument: OTHER_VALUES[argument]}), logits_of(name, setting))
-    assert change > 1e-4 if argument in claims else change == 0
+    assert change > 1e-4 if argument in claims else change < 1e-12  # threads may add in another order
 
 
 @every_mixer
