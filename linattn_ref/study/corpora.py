@@ -3,6 +3,9 @@
 Both corpora are split by document, copies removed. Training text is taken from the documents in the order of
 a hash of their names (``documents.spread``), so the smaller part of the code is part of the larger one; both
 have the same validation text.
+
+Names like "recall-512" need no file: they are drawn, sequences of 512 tokens of multi-query recall, each with
+its answers behind it.
 """
 
 import hashlib
@@ -16,7 +19,7 @@ from torch import Tensor
 
 from linattn_ref.files import write_atomically
 from linattn_ref.tasks import documents as docs
-from linattn_ref.tasks.recall import with_needles
+from linattn_ref.tasks.recall import multi_query_recall, with_needles
 
 NAMES = ("train", "validation")
 
@@ -113,11 +116,13 @@ def write(name: str, train: bytes, validation: bytes, folder: Path) -> Text:
 
 
 def load(name: str, folder: Path) -> Text:
-    """What ``prepare`` wrote, or, for a name in ``WITH_NEEDLES``, that with needles.
+    """What ``prepare`` wrote, that with needles (``WITH_NEEDLES``), or what is drawn (``recall_length``).
 
     Raises:
         ValueError: it is not there, or its bytes are not those that were written.
     """
+    if recall_length(name):
+        return recall_text(recall_length(name), N_TRAIN, N_VALIDATION)
     if name in WITH_NEEDLES:
         plain = load(WITH_NEEDLES[name], folder)
         train = with_needles(plain.train, NEEDLE_EVERY, torch.Generator().manual_seed(0))
@@ -137,6 +142,37 @@ def load(name: str, folder: Path) -> Text:
         )
     whole = torch.frombuffer(data, dtype=torch.uint8)
     return Text(whole[:n], whole[n:], digest)
+
+
+# --- multi-query recall -------------------------------------------------------------------------------------
+
+PAIRS = (4, 8, 16, 32, 64)  # of key and value, as many sequences of each
+RECALL_VOCAB = 256  # keys below 128, values above
+N_TRAIN, N_VALIDATION = 2**17, 2**10  # sequences
+
+
+def recall_length(name: str) -> int:
+    """Of the sequences of such a corpus; 0 for the name of a text."""
+    kind, _, length = name.partition("-")
+    return int(length) if kind == "recall" and length.isdigit() else 0
+
+
+def recall_text(length: int, n_train: int, n_validation: int) -> Text:
+    """Sequences in a row, of 2 ``length`` bytes each: inputs, then targets, 0 where nothing is asked."""
+    sides = []
+    for seed, n in enumerate((n_train, n_validation)):
+        generator = torch.Generator().manual_seed(seed)
+        parts = [recall_windows(length, n_pairs, -(-n // len(PAIRS)), generator) for n_pairs in PAIRS]
+        windows = torch.cat(parts)[torch.randperm(len(parts) * len(parts[0]), generator=generator)[:n]]
+        sides.append(windows.flatten())
+    train, validation = sides
+    return Text(train, validation, _digest(train.numpy().tobytes(), validation.numpy().tobytes()))
+
+
+def recall_windows(length: int, n_pairs: int, n: int, generator: torch.Generator) -> Tensor:
+    """``[n, 2 length]`` uint8: inputs and targets, side by side."""
+    inputs, targets = multi_query_recall(n, length, n_pairs, generator, vocab_size=RECALL_VOCAB)
+    return torch.cat([inputs, targets.clamp(min=0)], 1).to(torch.uint8)
 
 
 def _digest(train: bytes, validation: bytes) -> str:

@@ -17,8 +17,9 @@ from linattn_ref import accounting
 from linattn_ref.checkpoint import TrainState
 from linattn_ref.distributed import World
 from linattn_ref.model import LanguageModel
-from linattn_ref.study.corpora import Text
+from linattn_ref.study.corpora import Text, recall_length
 from linattn_ref.study.trial import Trial
+from linattn_ref.tasks import IGNORED
 from linattn_ref.train import next_byte_loss, parameter_groups
 
 BETAS, GRAD_CLIP = (0.9, 0.95), 1.0
@@ -37,10 +38,16 @@ class Diverged(FloatingPointError):
     """The loss is no longer a number."""
 
 
-def window_starts(n_bytes: int, trial: Trial) -> Tensor:
-    """``[steps, B]`` int64: where each window of T + 1 bytes begins.
+def span_of(trial: Trial) -> int:
+    """Bytes of a window: T + 1 of text, or inputs and targets of recall side by side."""
+    return 2 * trial.seq_len if recall_length(trial.corpus) else trial.seq_len + 1
 
-    A pass goes through the text once, in windows side by side that begin at an offset of its own, shuffled.
+
+def window_starts(n_bytes: int, trial: Trial) -> Tensor:
+    """``[steps, B]`` int64: where each window begins.
+
+    A pass goes through the text once, in windows side by side that begin at an offset of its own, shuffled;
+    windows of recall have their places.
     """
     T, wanted = trial.seq_len, trial.n_steps * trial.batch_size
     if n_bytes < 2 * T:
@@ -48,9 +55,11 @@ def window_starts(n_bytes: int, trial: Trial) -> Tensor:
     generator = torch.Generator().manual_seed(trial.seed)
     passes, n = [], 0
     while n < wanted:
-        offset = int(torch.randint(T, (), generator=generator))
-        per_pass = (n_bytes - 1 - offset) // T
-        passes.append(offset + T * torch.randperm(per_pass, generator=generator))
+        offset, stride = int(torch.randint(T, (), generator=generator)), T
+        if recall_length(trial.corpus):
+            offset, stride = 0, 2 * T
+        per_pass = (n_bytes - span_of(trial) - offset) // stride + 1
+        passes.append(offset + stride * torch.randperm(per_pass, generator=generator))
         n += per_pass
     return torch.cat(passes)[:wanted].view(trial.n_steps, trial.batch_size)
 
@@ -85,7 +94,7 @@ class Loop:
         starts = window_starts(len(text.train), trial)
         self.starts = self.world.slice(starts.T).T.contiguous().to(device)  # [steps, B / ranks]
         self.rates = torch.tensor([trial.rate(step + 1) for step in range(trial.n_steps)], device=device)
-        self.offsets = torch.arange(trial.seq_len + 1, device=device)
+        self.offsets = torch.arange(span_of(trial), device=device)
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
         self.began = self.done = 0  # the step this process began with, and the same number as ``step``
         self.loss_sum, self.worst_norm = torch.zeros((), device=device), torch.zeros((), device=device)
@@ -93,12 +102,25 @@ class Loop:
         self.captures = on_gpu and alone
 
         self.validation_text = text.validation.to(device)
-        n = min(trial.validation_tokens, len(text.validation) - 1) // trial.seq_len
+        self.validation = self._validation(len(text.validation))
+
+    def _validation(self, n_bytes: int) -> Tensor:
+        """``[n, span]``: windows spread evenly over the text; of recall, the first."""
+        T, span = self.trial.seq_len, span_of(self.trial)
+        recall = recall_length(self.trial.corpus) > 0
+        n = min(self.trial.validation_tokens // T, (n_bytes // span) if recall else (n_bytes - 1) // T)
         if n < 1:
-            raise ValueError(f"corpus: got {len(text.validation):,} bytes to validate on, expected a window")
-        spacing = (len(text.validation) - 1 - trial.seq_len) // max(1, n - 1)
+            raise ValueError(f"corpus: got {n_bytes:,} bytes to validate on, expected a window")
+        spacing = span if recall else (n_bytes - span) // max(1, n - 1)
         at = torch.arange(n) * spacing
-        self.validation = self.validation_text[(at[:, None] + torch.arange(trial.seq_len + 1)).to(device)]
+        return self.validation_text[(at[:, None] + torch.arange(span)).to(self.device)]
+
+    def pairs(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets ``[B, T]`` int64 of windows ``[B, span]``."""
+        if recall_length(self.trial.corpus):
+            inputs, targets = windows.long().chunk(2, 1)
+            return inputs, targets.masked_fill(targets == 0, IGNORED)
+        return windows[:, :-1].long(), windows[:, 1:].long()
 
     @property
     def flops_per_token(self) -> float:
@@ -138,9 +160,9 @@ class Loop:
     def _step(self) -> None:
         self.optimizer.zero_grad()
         at = self.starts.index_select(0, self.step).T  # [B, 1]
-        windows = self.bytes[at + self.offsets].long()  # [B, T + 1]
+        inputs, targets = self.pairs(self.bytes[at + self.offsets])
         with self.autocast():
-            loss = next_byte_loss(self.replica, windows[:, :-1], windows[:, 1:])
+            loss = next_byte_loss(self.replica, inputs, targets)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
         self.lr.copy_(self.rates.index_select(0, self.step)[0])
@@ -170,9 +192,10 @@ class Loop:
         """Mean loss over the validation windows in nats per byte; every rank takes all of them."""
         self.model.eval()
         total = torch.zeros((), device=self.device)
-        for windows in self.validation.long().split(self.trial.batch_size):
+        for windows in self.validation.split(self.trial.batch_size):
+            inputs, targets = self.pairs(windows)
             with self.autocast():
-                loss = next_byte_loss(self.model, windows[:, :-1], windows[:, 1:])
+                loss = next_byte_loss(self.model, inputs, targets)
             total += loss * len(windows)
         return total.item() / len(self.validation)
 

@@ -107,6 +107,25 @@ def scaling_decay() -> Sequence[Trial]:
     ]
 
 
+def scaling_recall() -> Sequence[Trial]:
+    """Multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
+    kinds = product(("1.6M", "0.4M", "0.1M"), (1e-3, 3e-3), ARCHITECTURES)
+    return [
+        Trial(
+            "recall-512",
+            arch,
+            size,
+            lr,
+            tokens=134_217_728,
+            seq_len=512,
+            batch_size=128,
+            warmup_tokens=4_000_000,
+            n_evaluations=12,
+        )
+        for size, lr, arch in kinds
+    ]
+
+
 def reduced() -> Sequence[Trial]:
     """Three sizes and a few million bytes: minutes on one GPU."""
     return [
@@ -146,6 +165,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_control": scaling_control,
     "scaling_needles": scaling_needles,
     "scaling_hybrid": scaling_hybrid,
+    "scaling_recall": scaling_recall,
     "scaling_shape": scaling_shape,
     "scaling_length": scaling_length,
     "scaling_decay": scaling_decay,

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linattn_ref.study import corpora
 from linattn_ref.study.loop import Loop
-from linattn_ref.tasks.recall import ANSWER_LENGTH, Needle, needle
+from linattn_ref.tasks.recall import ANSWER_LENGTH, IGNORED, Needle, needle
 
 LENGTHS = (1, 4)  # times the length trained on
 HAYSTACKS = (0.25, 0.5, 1, 2, 4)  # the same, of needles
@@ -30,10 +31,13 @@ def probe(loop: Loop) -> list[Row]:
     again, which is known to a model that can look it up. "repeated": bytes that end a string of ``REPEATED``
     + 1 bytes that was in the window before; "new": all others; ``share`` is how many of all. "needle-...":
     loss and accuracy (all of its digits right) of the answer, see ``tasks.recall``; in "needle-twice" the
-    text is read twice before it is asked for.
+    text is read twice before it is asked for. A model of recall is asked for that: "recall-4" has four pairs,
+    its accuracy is the share of values that are right.
     """
     rows: list[Row] = []
     T = loop.trial.seq_len
+    if corpora.recall_length(loop.trial.corpus):
+        return [_recall(loop, n_pairs) for n_pairs in corpora.PAIRS]
     for length in (T * times for times in LENGTHS):
         windows = _windows(loop, length)
         if windows is None:
@@ -65,15 +69,27 @@ def _windows(loop: Loop, length: int) -> Tensor | None:
 
 @torch.no_grad()
 def _asked(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
-    """``[n, length]`` both: the loss at each position, and whether the likeliest byte is the next."""
+    """``[n, length]`` both: the loss at each position, and whether the likeliest byte is the right one."""
     loop.model.eval()
     losses, right = [], []
-    for some in windows.long().split(max(1, loop.trial.tokens_per_step // windows.shape[1])):
+    for some in windows.split(max(1, loop.trial.tokens_per_step // windows.shape[1])):
+        inputs, targets = loop.pairs(some)
         with loop.autocast():
-            logits, _ = loop.model(some[:, :-1])
-        losses.append(F.cross_entropy(logits.float().transpose(1, 2), some[:, 1:], reduction="none"))
-        right.append(logits.argmax(-1) == some[:, 1:])
+            logits, _ = loop.model(inputs)
+        losses.append(F.cross_entropy(logits.float().transpose(1, 2), targets, reduction="none"))
+        right.append(logits.argmax(-1) == targets)
     return torch.cat(losses), torch.cat(right)
+
+
+def _recall(loop: Loop, n_pairs: int) -> Row:
+    """Sequences that no model was trained on, the same for all."""
+    T = loop.trial.seq_len
+    n, generator = max(1, loop.trial.validation_tokens // T), torch.Generator().manual_seed(100 + n_pairs)
+    windows = corpora.recall_windows(T, n_pairs, n, generator).to(loop.device)
+    losses, right = _asked(loop, windows)
+    asked = loop.pairs(windows)[1] != IGNORED
+    found = {"loss": losses[asked].mean().item(), "accuracy": right[asked].float().mean().item()}
+    return EMPTY | {"probe": f"recall-{n_pairs}", "length": T, "first": 0, "last": T - 1} | found
 
 
 def _losses(loop: Loop, windows: Tensor) -> Tensor:

@@ -19,8 +19,9 @@ MAIN_SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million p
     "14M": (8, 384),
     "32M": (10, 512),
 }
+TWO_LAYERS = {"0.03M": (2, 32), "0.1M": (2, 64), "0.4M": (2, 128), "1.6M": (2, 256)}
 SHAPES = {"6M-3x384": (3, 384), "6M-12x192": (12, 192), "6M-27x128": (27, 128)}  # of as many parameters
-SIZES = {"0.03M": (2, 32), "0.1M": (2, 64)} | MAIN_SIZES | SHAPES  # the smallest are for a CPU
+SIZES = TWO_LAYERS | MAIN_SIZES | SHAPES
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class Trial:
         _expect("lr", self.lr, 0 < self.lr < math.inf, "a positive number")
         for name in ("seq_len", "batch_size", "n_evaluations", "validation_tokens"):
             _expect(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        kind, _, length = self.corpus.partition("-")
+        fits = kind != "recall" or length == str(self.seq_len)
+        _expect("seq_len", self.seq_len, fits, f"{length}, as {self.corpus} has it")
         enough = self.tokens >= self.batch_size * self.seq_len
         _expect("tokens", self.tokens, enough, f"a batch of {self.batch_size * self.seq_len:,} at least")
 
