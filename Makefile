@@ -9,10 +9,10 @@ PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format lint test execute exercises book bench test-gpu study clean repository
+.PHONY: help venv check format lint test execute exercises book bench test-compile test-gpu study clean repository
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/.ok  ## build .venv with the pinned set; TORCH_INDEX=https://... chooses a CPU-only torch
 .venv/.ok: pyproject.toml constraints.txt
@@ -36,11 +36,11 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/python -m linattn_book.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
-	$(BIN)/python -m pytest tests -m "not browser and not slow" -n 2
+	$(BIN)/python -m pytest tests -m "not browser and not slow and not other_gpus" -n 2
 	$(BIN)/python -m pytest tests -m slow
 	$(BIN)/python -m linattn_book.verify
 	$(MAKE) _build/.ok
-	$(BIN)/python -m pytest tests/book/test_pages.py -m browser
+	$(BIN)/python -m pytest tests/book/test_pages.py -m browser -n 2
 
 execute: .venv/.ok  ## run the notebooks and store their outputs; NOTEBOOKS="chapters/01_....ipynb" chooses some
 	$(BIN)/python -m linattn_book.execute $(NOTEBOOKS)
@@ -59,6 +59,9 @@ _build/.ok: .venv/.ok $(PAGES)
 
 bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch and Triton; OUT=DIR MINUTES=9
 	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m benchmarks --out $(OUT)/bench --minutes $(MINUTES)
+
+test-compile: .venv/.ok  ## compile the kernels for the GPUs that are not Hopper's; needs none
+	$(BIN)/python -m pytest tests/kernels -m other_gpus -n 2
 
 test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
 	PYTHONPATH=.:kernels:tests:tests/ops:tests/kernels:$(PYTHONPATH) $(PYTHON) tests/kernels/gpu_ladder.py --out $(OUT)/ladder

@@ -14,9 +14,11 @@ pytestmark = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="Trito
 
 @pytest.mark.parametrize(
     ("gpu", "dtype"),
-    [("90", dtype) for dtype in ("float32", "bfloat16", "float16")]
-    + [("89", "float32")]
-    + [(gpu, "bfloat16") for gpu in ("89", "100", "120")],
+    [
+        *(("90", dtype) for dtype in ("float32", "bfloat16", "float16")),
+        pytest.param("89", "float32", marks=pytest.mark.other_gpus),
+        *(pytest.param(gpu, "bfloat16", marks=pytest.mark.other_gpus) for gpu in ("89", "100", "120")),
+    ],
 )
 def test_all_kernels_compile_and_have_the_memory(gpu: str, dtype: str, tmp_path: Path) -> None:
     """In a process of its own: here Triton interprets."""
