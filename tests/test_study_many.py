@@ -13,7 +13,7 @@ import torch
 
 from linattn_ref import cli, results
 from linattn_ref.scaling import runs_of
-from linattn_ref.study import STUDIES, collect, corpora, launch, work
+from linattn_ref.study import STUDIES, collect, command, corpora, launch, work
 from linattn_ref.study.trial import Trial
 
 
@@ -213,3 +213,17 @@ def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
     assert said[0].endswith("too long for the time that is left")
     later = dataclasses.replace(where, deadline=time.monotonic() + 5000)
     assert work.work(s.STUDY, later).done == [trial.key for trial in s.STUDY[1:]]
+
+
+def test_a_study_says_at_once_which_text_it_lacks(tmp_path: Path) -> None:
+    """And makes those that every installation has."""
+    trials = [
+        dataclasses.replace(s.TINY, corpus=corpus) for corpus in ("library-code", "code", "novels-needles")
+    ]
+    with pytest.raises(ValueError, match=r"no code, novels in .*; `linattn study corpora` makes it"):
+        command.provide(trials, tmp_path)
+    assert corpora.load("library-code", tmp_path).train.numel() == corpora.PARTS["library-code"].train
+    with pytest.raises(ValueError, match=r"no mine in .*; `linattn study corpora --add NAME=PATH` makes it"):
+        command.provide([dataclasses.replace(s.TINY, corpus="mine")], tmp_path)
+    recall = dataclasses.replace(s.TINY, corpus="recall-32")
+    command.provide([recall, dataclasses.replace(s.TINY, corpus="library-code")], tmp_path)

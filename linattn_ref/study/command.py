@@ -15,6 +15,8 @@ from linattn_ref.study.plan import STUDIES
 from linattn_ref.study.trial import Trial
 from linattn_ref.tasks import ByteCorpus, code, library, novels
 
+LIBRARY = {"library-prose": library.read_library_prose, "library-code": library.read_library_code}
+
 
 def run(options: argparse.Namespace) -> int:
     """The exit status; errors are ``ValueError``, ``OSError`` and ``RuntimeError``."""
@@ -33,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.worker:
         return worker(trials, out, options)
+    provide(trials, options.corpora)
     n_workers = options.workers or max(1, torch.cuda.device_count())
     arguments = ["study", options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
     arguments += ["--backend", options.backend, "--only", options.only]
@@ -50,6 +53,20 @@ def chosen(options: argparse.Namespace) -> Sequence[Trial]:
         return trials
     moved = (replace(trial, corpus=corpus) for corpus in options.corpus for trial in trials)
     return list(dict.fromkeys(moved))
+
+
+def provide(trials: Sequence[Trial], folder: Path) -> None:
+    """Make the texts that every installation has; the others must be there before a study begins."""
+    named = dict.fromkeys(trial.corpus for trial in trials if not corpora.recall_length(trial.corpus))
+    files = dict.fromkeys(corpora.WITH_NEEDLES.get(name, name) for name in named)
+    missing = [name for name in files if not (folder / f"{name}.json").is_file()]
+    for name in [name for name in missing if name in LIBRARY]:
+        tell(name, corpora.prepare(name, LIBRARY[name](), folder))
+    others = [name for name in missing if name not in LIBRARY]
+    if others:
+        ours = any(name in corpora.PARTS for name in others)
+        command = "linattn study corpora" + ("" if ours else " --add NAME=PATH")
+        raise ValueError(f"corpora: no {', '.join(others)} in {folder}; `{command}` makes it")
 
 
 def say(text: str) -> None:
@@ -88,9 +105,7 @@ def prepare(options: argparse.Namespace) -> int:
     readers = {
         "novels": lambda: novels.read_novels(options.novels or novels.fetch_novels(folder / "eltec-eng.zip")),
         "code": lambda: code.read_code(options.code or code.fetch_code(folder / "archives")),
-        "library-prose": library.read_library_prose,
-        "library-code": library.read_library_code,
-    }
+    } | LIBRARY
     wanted = {name: part for name, part in corpora.PARTS.items() if options.only in name}
     if options.add:
         wanted = {}

@@ -52,8 +52,8 @@ def probe(loop: Loop) -> list[Row]:
             row = {"probe": name, "length": length, "first": 0, "last": length - 1}
             loss = losses[chosen].mean().item() if chosen.any() else None
             rows.append(EMPTY | row | {"loss": loss, "share": chosen.float().mean().item()})
-    for name, length, depth in ((n, round(T * x), d) for n in NEEDLES for x in HAYSTACKS for d in DEPTHS):
-        rows += _needles(loop, name, length, depth)
+    for name, length in ((name, round(T * times)) for name in NEEDLES for times in HAYSTACKS):
+        rows += _needles(loop, name, length)
     return rows
 
 
@@ -119,24 +119,29 @@ def seen_before(windows: Tensor, n: int) -> Tensor:
 # --- needles ------------------------------------------------------------------------------------------------
 
 
-def _needles(loop: Loop, name: str, length: int, depth: float) -> list[Row]:
-    """The same needles for every model; none where they are too long for the haystack."""
+def _needles(loop: Loop, name: str, length: int) -> list[Row]:
+    """At every depth; the same needles for every model; none where they are too long for the haystack."""
     mode, n_passes = NEEDLES[name]
     text = loop.validation_text.cpu()
     n = max(1, min(PROMPTS, loop.trial.validation_tokens * PROMPTS >> 19))
-    generator = torch.Generator().manual_seed(round(length + 100 * depth))
+    generator = torch.Generator().manual_seed(length)
     try:
         found: list[Needle] = [
             needle(text, length, depth, generator, mode=mode, n_passes=n_passes)  # type: ignore[arg-type]
+            for depth in DEPTHS
             for _ in range(n)
         ]
     except ValueError:  # too little length, or text
         return []
     windows = torch.stack([torch.cat([x.prompt, x.answer]) for x in found]).to(loop.device)
-    losses, right = (x[:, -ANSWER_LENGTH:] for x in _asked(loop, windows))
-    at = {"first": length, "last": length + ANSWER_LENGTH - 1, "depth": depth}
-    asked = {"loss": losses.mean().item(), "accuracy": right.all(1).float().mean().item()}
-    return [EMPTY | {"probe": name, "length": length} | at | asked]
+    losses, right = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _asked(loop, windows))
+    at = {"probe": name, "length": length, "first": length, "last": length + ANSWER_LENGTH - 1}
+    return [
+        EMPTY
+        | at
+        | {"depth": d, "loss": loss.mean().item(), "accuracy": answered.all(1).float().mean().item()}
+        for d, loss, answered in zip(DEPTHS, losses, right, strict=True)
+    ]
 
 
 # --- ranges of positions ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Who trains what: one trial in its place, a worker that takes one trial after the other, and their table."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import time
@@ -181,7 +182,7 @@ def _manifest(
         "trial": plan,
         "trial_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
         "corpus_sha256": corpus_sha256,
-        "source_hash": results.source_hash(_sources(settings.backend)),
+        "source_hash": _source_hash(settings.backend),
         "backend": settings.backend,
         "n_params": loop.n_params,
         "n_layers": loop.config.n_layers,
@@ -192,10 +193,11 @@ def _manifest(
     }
 
 
-def _sources(backend: str) -> list[Path]:
+@functools.cache
+def _source_hash(backend: str) -> str:
     kernels = find_spec("linattn_kernels") if backend == "triton" else None
     folders = kernels.submodule_search_locations or [] if kernels else []
-    return [*SOURCES, *map(Path, folders)]
+    return results.source_hash([*SOURCES, *map(Path, folders)])
 
 
 def _peak_bytes(device: torch.device) -> int | None:
