@@ -13,7 +13,8 @@ from linattn_ref.study.trial import ARCHITECTURES
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("size", ["0.8M", "6M"])
 def test_a_rate_is_near_the_best_that_was_tried(arch: str, size: str) -> None:
-    rows: list[dict[str, Any]] = [dict(row) for row in results.load("scaling_lr")]
+    tables = ("scaling_lr", "scaling_lr_edges")
+    rows: list[dict[str, Any]] = [dict(row) for name in tables for row in results.load(name)]
     rows = [row for row in rows if (row["arch"], row["size"]) == (arch, size)]
     end = max(row["tokens"] for row in rows)
     losses: dict[float, list[float]] = {}
