@@ -140,6 +140,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     add("--whole", action="store_true", help="with --minutes: begin no run that would not end in time")
     add("--list", action="store_true", help="print the names of the runs, and how far they are")
     add("--collect", type=Path, metavar="DIR", help="write NAME.csv and index.json of what is done into DIR")
+    add("--fit", type=Path, metavar="DIR", help="fit all laws to NAME.csv of DIR: NAME_fits.csv")
     add(
         "--worker", action="store_true", help="work in this process, on its first GPU; under torchrun, on all"
     )

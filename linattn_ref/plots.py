@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from ._plot_heat import COLOUR_KEY, add_colour_key, cell_ticks, colours, heat, heat_trace, matrix_of
 from ._plot_lines import Series, add_legend, chart
+from ._plot_ranges import ranges
 from ._plot_style import (
     ARCHITECTURES,
     DIVERGING,
@@ -37,7 +38,8 @@ from ._plot_style import (
 
 __all__ = [
     "ARCHITECTURES", "DIVERGING", "NEUTRAL", "SEQUENTIAL", "STYLES", "Series", "Style",
-    "bars", "heatmap", "heatmap_frames", "heatmaps", "line_frames", "lines", "state_walk", "tile_walk",
+    "bars", "heatmap", "heatmap_frames", "heatmaps", "line_frames", "lines", "range_frames", "state_walk",
+    "tile_walk",
 ]  # fmt: skip
 BAR, DIAMOND = "share of the final denominator", "exp(maximum − final maximum)"
 
@@ -118,6 +120,20 @@ def _bar_colours(architectures: Sequence[str] | None, count: int) -> list[str]:
     if unknown:
         raise ValueError(f"architectures: got {unknown}, expected names among {', '.join(ARCHITECTURES)}")
     return [ARCHITECTURES[name] for name in architectures]
+
+
+def range_frames(
+    names: Sequence[str], frames: Sequence[tuple[Any, Sequence[Series]]], *, slider: str, title: str,
+    x: str, y: str, alt: str,
+) -> go.Figure:  # fmt: skip
+    """Dots with whiskers, a row for each name and a dot for each series in it, that change with a slider.
+
+    A series has one y for each name, over ``x`` 0 to n - 1, with ``low`` and ``high``; NaN is a gap. A
+    reference with y alone is a vertical line at it.
+    """
+    labels = _labels(frames)
+    fig, drawn = ranges(names, [list(group) for _, group in frames], title, x, y, alt)
+    return _add_slider(fig, labels, drawn, slider)
 
 
 def heatmap(
@@ -252,7 +268,7 @@ def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], sli
     if any(len(group) != len(drawn[0]) for group in drawn):
         raise ValueError("frames: they differ in what they draw, expected intervals in all frames or in none")
     moving = [i for i, first in enumerate(drawn[0]) if any(group[i] != first for group in drawn)]
-    keep = ("type", "x", "y", "z", "text", "error_y")
+    keep = ("type", "x", "y", "z", "text", "error_x", "error_y")
     fig.frames = [
         go.Frame(
             name=name, traces=moving, data=[{k: group[i][k] for k in keep if k in group[i]} for i in moving]

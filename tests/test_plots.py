@@ -31,9 +31,19 @@ def pair(scale: float = 1.0) -> list[Series]:
     return [quadratic, Series("linear", T, scale * T, "linear"), Series("budget", y=500.0, kind="reference")]
 
 
+def ranged(scale: float = 1.0) -> list[Series]:
+    """A value with whiskers, a gap, and a line across."""
+    y = [scale, 2 * scale]
+    whole = Series("whole", [0, 1], y, "softmax", low=[0.5, 1.0], high=[4.0, 5.0])
+    return [whole, Series("gap", [0, 1], [np.nan, 1.0], "tnl"), Series("level", y=[1.0], kind="reference")]
+
+
 Figures = dict[str, Callable[[], go.Figure]]
 MOVING: Figures = {
     "line_frames": lambda: plots.line_frames([(k, pair(k)) for k in (1, 2, 4)], slider="scale", **WORDS),
+    "range_frames": lambda: plots.range_frames(
+        ["first", "second"], [(k, ranged(k)) for k in (1, 2)], slider="scale", **WORDS
+    ),
     "heatmap_frames": lambda: plots.heatmap_frames([(k, k * MATRIX) for k in (1, 2)], slider="k", **HEAT),
     "state_walk": lambda: plots.state_walk(np.cumsum([MATRIX] * 3, 0), [MATRIX] * 3, **HEAT),
     "tile_walk": lambda: plots.tile_walk(MATRIX, 2, title="Tile by tile", alt=ALT),
@@ -188,6 +198,11 @@ def test_logarithmic_ticks_are_numbers_a_reader_knows(values: list[float], label
         (lambda: plots.heatmap_frames([(1, MATRIX), (1, MATRIX)], slider="t", **HEAT), "frames"),
         (lambda: plots.heatmap_frames([(1, MATRIX), (2, MATRIX[1:])], slider="t", **HEAT), "shape"),
         (lambda: plots.line_frames([(1, pair()), (2, pair()[1:])], slider="t", **WORDS), "frames"),
+        (
+            lambda: plots.range_frames(["a"], [(1, ranged()), (2, ranged())], slider="t", **WORDS),
+            "y of whole",
+        ),
+        (lambda: plots.range_frames([], [(1, []), (2, [])], slider="t", **WORDS), "names"),
         (lambda: plots.state_walk([MATRIX], MATRIX, **HEAT), "writes"),
         (lambda: plots.tile_walk(MATRIX, 0, title="Tile", alt=ALT), "tile"),
         (lambda: plots.tile_walk(MATRIX * np.nan, 2, title="Tile", alt=ALT), "scores"),

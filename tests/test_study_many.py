@@ -71,13 +71,27 @@ def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, stud
 
     assert cli.main(["study", "words", "--out", str(where.out), "--collect", str(tmp_path / "made")]) == 0
     rows = results.load("words", directory=tmp_path / "made")
-    assert list(rows[0]) == list(collect.COLUMNS)
-    assert [row["val_loss"] for row in rows if row["seed"] == 1] == [row["val_loss"] for row in alone]
+    assert list(rows[0]) == list(collect.columns_of(s.STUDY))
+    losses = [row["val_loss"] for row in rows if row["seed"] == 1]
+    assert losses == pytest.approx([row["val_loss"] for row in alone], rel=1e-6)  # to seven digits
     probes = results.load("words_probes", directory=tmp_path / "made")
-    assert list(probes[0]) == list(collect.PROBES)
+    assert list(probes[0]) == list(collect.columns_of(s.STUDY, probes=True))
     origin = results.provenance("words", directory=tmp_path / "made")
     assert origin["command"] == "linattn study words --out DIR"
     assert origin["seed"] == [0, 1, 2]
+
+
+def test_a_table_says_where_its_trials_differ_from_the_main_grid() -> None:
+    def more(name: str) -> list[str]:
+        columns = [collect.columns_of(STUDIES[name](), probes) for probes in (False, True)]
+        found = [[c for c in some if c not in (*collect.COLUMNS, *collect.PROBES)] for some in columns]
+        assert found[0] == found[1]
+        return found[0]
+
+    assert more("scaling") == []
+    assert more("scaling_length") == ["seq_len"]
+    assert more("scaling_decay") == ["tnl_decay"]
+    assert more("scaling_heads") == ["n_heads"]
 
 
 def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:

@@ -53,7 +53,7 @@ def fitted(method: str, trial: int, raised: bool) -> Iterator[tuple[str, Interva
         yield from fit_parametric(runs, n_resamples=40)._asdict().items()
         return
     for name, law in fit_laws(runs, method, n_resamples=200, n_budgets=100).items():
-        if not (raised and name == "loss"):
+        if name != "product" and not (raised and name == "loss"):
             yield name, law.exponent
 
 

@@ -73,6 +73,7 @@ def save(
     source_hash: str,
     device: str | None = None,
     measured_with: Mapping[str, str] | None = None,
+    digits: int | None = None,
     directory: Path | None = None,
 ) -> None:
     """Write ``NAME.csv`` and its entry in ``index.json``; on any error both stay as they were.
@@ -84,6 +85,7 @@ def save(
         source_hash: of the code that measured, see ``source_hash``.
         device: where it was measured; None is this machine's first GPU, or else its CPU.
         measured_with: versions, as ``versions()`` gives them; None is what runs here.
+        digits: significant ones of floats; None keeps all.
         directory: None is this package.
     """
     runs_elsewhere = command.strip() and not ABSOLUTE_PATH.search(command)
@@ -96,7 +98,13 @@ def save(
         "versions": dict(measured_with or versions()),
         "date": datetime.now(UTC).date().isoformat(),
     }
+    if digits is not None:
+        rows = [{key: _rounded(cell, digits) for key, cell in row.items()} for row in rows]
     _write(name, rows, columns, entry, directory)
+
+
+def _rounded(cell: Any, digits: int) -> Any:
+    return float(f"{cell:.{digits}g}") if isinstance(cell, float) and math.isfinite(cell) else cell
 
 
 def cite(

@@ -155,6 +155,7 @@ def _minima(curves: _Curves, log_loss: Array) -> Envelope:
     return Envelope(curves.flops[inner], np.exp(lowest), np.exp(at), np.exp(tokens))
 
 
+LAWS = ("loss", "parameters", "tokens", "product")
 METHODS: dict[str, Callable[[_Curves, Array], Envelope]] = {
     "envelope": _steps,
     "corners": _corners,
@@ -171,7 +172,7 @@ def fit_laws(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Law]:
-    """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens".
+    """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens"; "product" is N D.
 
     Fitted to all points of the "envelope", as in the paper, to its "corners", or to "iso_flop" minima.
 
@@ -187,14 +188,14 @@ def fit_laws(
     curves = _curves(runs, n_budgets)
     if curves.freedom == 0:
         raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
-    found = _three(METHODS[method](curves, curves.log_loss))
+    found = _laws(METHODS[method](curves, curves.log_loss))
     generator = np.random.default_rng(seed)
     resampled = []
     for _ in range(n_resamples):
         spread = curves.spread * np.sqrt(curves.freedom / generator.chisquare(curves.freedom))
         offsets = generator.normal(size=len(curves.n_params)) * spread / np.sqrt(curves.n_seeds)
         try:
-            resampled.append(_three(METHODS[method](curves, curves.log_loss + offsets[:, None])))
+            resampled.append(_laws(METHODS[method](curves, curves.log_loss + offsets[:, None])))
         except ValueError:
             continue  # so far off that they do not cross
     failed = n_resamples - len(resampled)
@@ -202,7 +203,7 @@ def fit_laws(
         raise ValueError(f"runs: {failed} of {n_resamples} resamples could not be fitted by {method!r}")
     tails = (50 * (1 - confidence), 50 * (1 + confidence))
     laws = {}
-    for i, name in enumerate(("loss", "parameters", "tokens")):
+    for i, name in enumerate(LAWS):
         parts = []
         for part in range(2):
             low, high = np.percentile([fit[i][part] for fit in resampled], tails)
@@ -211,6 +212,7 @@ def fit_laws(
     return laws
 
 
-def _three(envelope: Envelope) -> tuple[PowerLaw, PowerLaw, PowerLaw]:
+def _laws(envelope: Envelope) -> list[PowerLaw]:
+    product = envelope.n_params * envelope.tokens
     C = envelope.flops / PFLOPS_DAY
-    return tuple(fit_power_law(C, y) for y in (envelope.loss, envelope.n_params, envelope.tokens))  # type: ignore[return-value]
+    return [fit_power_law(C, y) for y in (envelope.loss, envelope.n_params, envelope.tokens, product)]

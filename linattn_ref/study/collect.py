@@ -25,6 +25,7 @@ COLUMNS = {
     "device": "that it was trained on",
 }
 
+LENGTH = {"seq_len": "bytes in a row, in training"}
 
 PROBES = {
     name: meaning
@@ -42,15 +43,29 @@ PROBES = {
 }
 
 
+def columns_of(trials: Sequence[Trial], probes: bool = False) -> dict[str, str]:
+    """What a table of these trials says: where they differ from the main grid's, that too."""
+    ours = LENGTH if any(trial.seq_len != Trial.seq_len for trial in trials) else {}
+    ours = ours | {name: f"{name} of the model, see ModelConfig" for name in _changed(trials)}
+    always, first = list((PROBES if probes else COLUMNS).items()), list(COLUMNS).index("seed")
+    return dict(always[:first]) | ours | dict(always[first:])
+
+
+def _changed(trials: Sequence[Trial]) -> dict[str, None]:
+    """Fields of ``ModelConfig`` that some of them change."""
+    return dict.fromkeys(name for trial in trials for name, _ in trial.changes)
+
+
 def rows_of(trials: Sequence[Trial], out: Path, probes: bool = False) -> list[dict[str, Any]]:
     """Evaluations, or probes, of the trials that are done, in their order; those that diverged have none."""
-    columns, found = PROBES if probes else COLUMNS, []
+    columns, found = columns_of(trials, probes), []
     for trial in trials:
         place = place_of(trial, out)
         manifest = place.manifest()
         if manifest.get("status") != DONE:
             continue
-        about = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "tokens")}
+        shown = ("corpus", "arch", "size", "seed", "seq_len", "tokens")
+        about = _changed(trials) | {name: getattr(trial, name) for name in shown} | dict(trial.changes)
         about |= {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
         for row in place.probes() if probes else place.rows():
             facts = about | row | {"lr": trial.lr}  # of a row, it is that of its step
@@ -72,16 +87,17 @@ def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> s
         several = sorted({manifest[fact] for manifest in done})
         if len(several) > 1:
             raise ValueError(f"out: the trials in {out} have several {fact}: {', '.join(several)}")
-    for table, columns, probes in ((name, COLUMNS, False), (f"{name}_probes", PROBES, True)):
+    for table, probes in ((name, False), (f"{name}_probes", True)):
         results.save(
             table,
             rows_of(trials, out, probes),
-            columns=columns,
+            columns=columns_of(trials, probes),
             command=f"linattn study {name} --out DIR",
             seed=sorted({trial.seed for trial in trials}),
             source_hash=done[0]["source_hash"],
             device=done[0]["device"],
             measured_with=done[0]["versions"],
+            digits=7,
             directory=directory,
         )
     diverged = sum(manifest.get("status") == DIVERGED for manifest in manifests.values())

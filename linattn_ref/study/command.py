@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from linattn_ref.distributed import default_device, distributed
+from linattn_ref.scaling.fits import save_fits
 from linattn_ref.study import collect, corpora, launch, work
 from linattn_ref.study.plan import STUDIES
 from linattn_ref.study.trial import Trial
@@ -32,6 +33,9 @@ def run(options: argparse.Namespace) -> int:
         return show(trials, out)
     if options.collect is not None:
         say(collect.collect(options.name, trials, out, options.collect))
+        return 0
+    if options.fit is not None:
+        say(f"{save_fits(options.name, options.fit)} rows")
         return 0
     if options.worker:
         return worker(trials, out, options)

@@ -107,6 +107,16 @@ def scaling_decay() -> Sequence[Trial]:
     ]
 
 
+def scaling_heads() -> Sequence[Trial]:
+    """More heads for the smallest models, which have one or two: TNL's decays are a range over heads."""
+    return [
+        Trial(corpus, arch, size, rate(arch, size), changes=(("n_heads", n_heads),))
+        for size, n_heads in (("0.8M", 8), ("0.2M", 4))
+        for corpus in CORPORA
+        for arch in ("tnl", "hgrn2")
+    ]
+
+
 def scaling_recall() -> Sequence[Trial]:
     """Multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
     kinds = product(("1.6M", "0.4M", "0.1M"), (1e-3, 3e-3), ARCHITECTURES)
@@ -165,6 +175,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_control": scaling_control,
     "scaling_needles": scaling_needles,
     "scaling_hybrid": scaling_hybrid,
+    "scaling_heads": scaling_heads,
     "scaling_recall": scaling_recall,
     "scaling_shape": scaling_shape,
     "scaling_length": scaling_length,

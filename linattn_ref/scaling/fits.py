@@ -1,0 +1,104 @@
+"""All fits of a study as one table: the paper's way, and what changes with each other way.
+
+Every way takes a corpus and an architecture, some of the evaluations, and a method. The first is that of
+arXiv 2406.16690, section 4, as far as it is printed: training loss, all sizes, all points of the envelope.
+Evaluations during the warm-up are left out, since their learning rate is not that of the run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linattn_ref import results
+from linattn_ref.scaling.envelopes import fit_laws
+from linattn_ref.scaling.parametric import fit_parametric
+from linattn_ref.scaling.runs import Interval, Run, runs_of
+
+WARM_UP, ONE_PASS = 8_000_000, 58_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to fit: evaluations of ``loss`` from and up to so many bytes, sizes from ``smallest`` on."""
+
+    name: str
+    method: str = "envelope"
+    loss: str = "train_loss"
+    first: float = WARM_UP
+    last: float = float("inf")
+    smallest: float = 0.0  # parameters
+
+
+WAYS = (
+    Way("paper's"),
+    Way("validation loss", loss="val_loss"),
+    Way("with the warm-up", first=0.0),
+    Way("from twice the warm-up", first=2 * WARM_UP),
+    Way("first pass only", last=ONE_PASS),
+    Way("without the smallest size", smallest=5e5),
+    Way("corners", "corners"),
+    Way("isoFLOP", "iso_flop"),
+    Way("parametric", "parametric"),
+    Way("parametric, validation loss", "parametric", "val_loss"),
+)
+
+COLUMNS = {
+    "corpus": "text trained on",
+    "arch": "architecture",
+    "way": "name of a way to fit: linattn_ref.scaling.fits",
+    "law": "loss, parameters, tokens, product of these two; of the parametric fit irreducible, alpha, beta",
+    "part": "exponent or coefficient, of compute in PFLOP/s-days; or value",
+    "value": "of the fit; loss in nats per byte",
+    "low": "lower end of the 95 % interval over seeds",
+    "high": "upper end of it",
+    "failure": "why there is none",
+}
+
+
+def fit_rows(rows: Sequence[Mapping[str, Any]], ways: Sequence[Way] = WAYS) -> Iterator[dict[str, Any]]:
+    """Of the evaluations of a study, by corpus and architecture; a fit that fails says why."""
+    for corpus, arch in dict.fromkeys((row["corpus"], row["arch"]) for row in rows):
+        mine = [row for row in rows if (row["corpus"], row["arch"]) == (corpus, arch)]
+        for way in ways:
+            about = {"corpus": corpus, "arch": arch, "way": way.name}
+            try:
+                found = list(_fitted(_runs(mine, way), way.method))
+            except ValueError as error:
+                yield about | dict.fromkeys(list(COLUMNS)[3:]) | {"failure": str(error)}
+                continue
+            for law, part, interval in found:
+                yield about | {"law": law, "part": part} | interval._asdict() | {"failure": None}
+
+
+def _runs(rows: Sequence[Mapping[str, Any]], way: Way) -> list[Run]:
+    kept = [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
+    return runs_of(kept, way.loss)
+
+
+def _fitted(runs: Sequence[Run], method: str) -> Iterator[tuple[str, str, Interval]]:
+    if method == "parametric":
+        surface = fit_parametric(runs, n_resamples=200)
+        for name in ("irreducible", "alpha", "beta"):
+            yield name, "value", getattr(surface, name)
+        yield "parameters", "exponent", surface.parameters
+    else:
+        for name, law in fit_laws(runs, method).items():
+            yield name, "exponent", law.exponent
+            yield name, "coefficient", law.coefficient
+
+
+def save_fits(name: str, directory: Path) -> int:
+    """Fit the table NAME of ``directory``, write NAME_fits.csv beside it; how many rows there are."""
+    rows = list(fit_rows(results.load(name, directory=directory)))
+    results.save(
+        f"{name}_fits",
+        rows,
+        columns=COLUMNS,
+        command=f"linattn study {name} --fit DIR",
+        seed=0,
+        source_hash=results.source_hash([Path(__file__).parent]),
+        digits=7,  # the others differ from processor to processor
+        directory=directory,
+    )
+    return len(rows)

@@ -1,0 +1,111 @@
+"""What the study's pages and figures say follows from its tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+from linattn_ref.findings import figures, laws, losses, recall
+from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
+from linattn_ref.scaling.fits import WAYS
+
+
+def test_a_loss_is_the_mean_of_its_seeds() -> None:
+    rows = losses.evaluations()
+    end = max(row["tokens"] for row in rows)
+    mine = [
+        row["val_loss"]
+        for row in rows
+        if (row["corpus"], row["arch"], row["size"], row["tokens"]) == ("code", "tnl", "2M", end)
+    ]
+    assert len(mine) == 2
+    value, low, high = losses.loss("code", "tnl", "2M")
+    assert value == pytest.approx(math.exp(np.log(mine).mean()))
+    assert low < value < high
+
+
+def test_intervals_are_students_and_wider_for_one_seed() -> None:
+    spread = losses.noise("novels", "2M")
+    assert spread.freedom == 4
+    _, low, high = losses.loss("novels", "hgrn2", "2M")
+    assert math.log(high / low) == pytest.approx(2 * 2.776 * spread.sd / math.sqrt(2))
+    alone = losses.noise("novels", "32M")
+    assert alone == losses.noise("novels", "14M")
+    assert alone.freedom == 8
+    _, low, high = losses.loss("novels", "hgrn2", "32M")
+    assert math.log(high / low) == pytest.approx(2 * 2.306 * alone.sd)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_llama_is_not_above_itself(corpus: str) -> None:
+    gap = losses.gap(corpus, "llama", "6M")
+    assert gap.value == pytest.approx(0.0)
+    assert gap.low < 0 < gap.high
+    cost = losses.cost(corpus, "llama")
+    assert cost.ratio.value == pytest.approx(1.0)
+
+
+def test_a_cost_is_where_the_envelopes_are_as_low() -> None:
+    cheap, dear = losses.cost("novels", "hgrn2"), losses.cost("code", "hgrn2")
+    assert cheap.ratio.high < 1 < dear.ratio.low
+    assert cheap.ratio.low < cheap.ratio.value < cheap.ratio.high
+
+
+def test_every_fit_is_found_or_says_why() -> None:
+    failed = {(corpus, arch, way) for corpus, arch, way, why in laws.failures() if why}
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES:
+            for way in WAYS:
+                law = "alpha" if way.method == "parametric" else "loss"
+                part = "value" if law == "alpha" else "exponent"
+                found = laws.fit(corpus, arch, way.name, law, part)
+                assert (found is None) == ((corpus, arch, way.name) in failed)
+    assert laws.papers("llama", "product") == pytest.approx(1.222)
+
+
+def test_ranges_of_positions_make_up_the_loss() -> None:
+    """By position, weighted, it is the validation loss, up to other windows of the same text."""
+    for arch in ARCHITECTURES:
+        found = recall.by_position("novels", arch, "32M", 1024)
+        total = sum((last - first + 1) * loss for first, last, loss in found) / 1024
+        assert total == pytest.approx(losses.loss("novels", arch, "32M").value, rel=5e-3)
+        repeated, share = recall.strings("novels", arch, "32M", "repeated")
+        new, rest = recall.strings("novels", arch, "32M", "new")
+        assert share + rest == pytest.approx(1.0, abs=1e-5)
+        assert share * repeated + rest * new == pytest.approx(total, rel=1e-3)
+
+
+def test_a_share_of_nothing_has_an_interval_too() -> None:
+    value, low, high = recall.wilson(0.0, 160)
+    assert (value, low) == (0.0, 0.0)
+    assert high == pytest.approx(0.0234, abs=1e-3)  # about 3.84 / 164
+    half = recall.wilson(0.5, 160)
+    assert half.high - 0.5 == pytest.approx(0.5 - half.low)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        figures.loss_by_size, figures.gaps, figures.envelopes, figures.tuning, figures.by_position,
+        figures.beyond,
+        lambda: figures.exponents("loss"), lambda: figures.exponents("parameters"),
+    ],
+)  # fmt: skip
+def test_figures_can_be_drawn(make: object) -> None:
+    figure = make()  # type: ignore[operator]
+    assert len(figure.frames) in (2, 4, 8)
+    assert len(figure.layout.meta["alt"]) > 100
+
+
+def test_what_alternative_texts_say_is_so() -> None:
+    for size in SIZES[2:]:
+        assert losses.gap("novels", "hgrn2", size).value < 0
+        assert 0.5 < losses.gap("novels", "tnl", size).value < 2
+        assert 2 < losses.gap("novels", "cosformer2", size).value < 3
+    for arch in ARCHITECTURES[1:]:
+        assert all(12 < losses.gap("code", arch, size).value < 18.5 for size in ("2M", "6M"))
+        assert 8 < losses.gap("code", arch, "32M").value < 12
+        base, mine = (recall.by_position("code", name, "32M", 1024) for name in ("llama", arch))
+        assert 0.06 < mine[-1][2] - base[-1][2] < 0.09
+        base, mine = (recall.by_position("novels", name, "32M", 1024) for name in ("llama", arch))
+        assert all(abs(b[2] - a[2]) < 0.04 for a, b in zip(base, mine, strict=True))

@@ -1,0 +1,88 @@
+"""The table of fits: made anew from the table of runs, and honest about what could not be fitted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linattn_ref import results
+from linattn_ref.scaling.fits import COLUMNS, WAYS, Way, fit_rows, save_fits
+from linattn_ref.scaling.synthetic import PURE, exponents, synthetic_runs
+
+
+def rows_of(corpus: str = "made") -> list[dict[str, Any]]:
+    """The synthetic study as rows of evaluations."""
+    return [
+        {
+            "corpus": corpus, "arch": "llama", "n_params": run.n_params, "seed": run.seed,
+            "flops": C, "tokens": D, "train_loss": L, "val_loss": 2 * L,
+        }
+        for run in synthetic_runs(PURE, noise=0.002)
+        for C, D, L in zip(run.flops, run.tokens, run.loss, strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", ["llama", "hgrn2"])
+def test_the_committed_fits_are_those_of_the_committed_runs(arch: str) -> None:
+    mine = [row for row in results.load("scaling") if (row["corpus"], row["arch"]) == ("novels", arch)]
+    committed = {
+        (row["way"], row["law"], row["part"]): row
+        for row in results.load("scaling_fits")
+        if (row["corpus"], row["arch"]) == ("novels", arch)
+    }
+    some = [way for way in WAYS if way.name in ("paper's", "corners", "isoFLOP", "without the smallest size")]
+    for row in fit_rows(mine, some):
+        theirs = committed[row["way"], row["law"], row["part"]]
+        for name in ("value", "low", "high"):
+            assert row[name] == pytest.approx(theirs[name], rel=1e-4), (row["way"], row["law"], name)
+
+
+def test_every_way_is_in_the_table_for_every_architecture_and_text() -> None:
+    found: dict[tuple[Any, Any], set[Any]] = {}
+    for row in results.load("scaling_fits"):
+        found.setdefault((row["corpus"], row["arch"]), set()).add(row["way"])
+    assert len(found) == 8
+    for ways in found.values():
+        assert ways == {way.name for way in WAYS}
+
+
+def fitted(rows: list[dict[str, Any]], way: Way, part: str) -> dict[str, dict[str, Any]]:
+    return {row["law"]: row for row in fit_rows(rows, [way]) if row["part"] == part}
+
+
+def test_known_exponents_are_in_their_intervals() -> None:
+    found = {
+        row["law"]: row
+        for row in fit_rows(rows_of(), [Way("corners", "corners")])
+        if row["part"] == "exponent"
+    }
+    for law, truth in exponents(PURE).items():
+        assert found[law]["low"] <= truth <= found[law]["high"]
+    assert found["product"]["value"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_way_takes_its_evaluations_only() -> None:
+    rows = rows_of()
+    double = fitted(rows, Way("x", loss="val_loss"), "coefficient")["loss"]["value"]
+    assert double == pytest.approx(2 * fitted(rows, Way("x"), "coefficient")["loss"]["value"])
+    late = [row for row in rows if row["tokens"] > 2e7 and row["n_params"] > 3e5]
+    narrow, plain = Way("x", first=2e7, smallest=3e5), Way("x", first=0)
+    assert list(fit_rows(rows, [narrow])) == list(fit_rows(late, [plain]))
+
+
+def test_what_cannot_be_fitted_says_why() -> None:
+    first = [row for row in rows_of() if row["seed"] == 0]
+    (row,) = fit_rows(first, [Way("x")])
+    assert row["value"] is None
+    assert "one seed of each size" in row["failure"]
+
+
+def test_fits_are_saved_beside_the_runs(tmp_path: Path) -> None:
+    rows = [{**row, "n_params": int(row["n_params"])} for row in rows_of()]
+    columns = dict.fromkeys(rows[0], "what it is")
+    results.save("mine", rows, columns=columns, command="x", seed=0, source_hash="ab", directory=tmp_path)
+    n = save_fits("mine", tmp_path)
+    loaded = results.load("mine_fits", directory=tmp_path)
+    assert len(loaded) == n
+    assert list(loaded[0]) == list(COLUMNS)
+    assert {row["way"] for row in loaded} == {way.name for way in WAYS}
