@@ -32,7 +32,7 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m linattn_book.repository --check && $(BIN)/python -m linattn_book.status --check
-	$(BIN)/python -m linattn_book.models --check && $(BIN)/python -m linattn_book.disagreements --check && $(BIN)/python -m linattn_book.kernels --check
+	$(BIN)/python -m linattn_book.models --check && $(BIN)/python -m linattn_book.disagreements --check && $(BIN)/python -m linattn_book.kernels --check && $(BIN)/python -m linattn_book.scaling --check
 	$(BIN)/python -m linattn_book.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
@@ -73,4 +73,4 @@ clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 repository: .venv/.ok  ## stamp the address into chapters and pages; URL=https://github.com/owner/name sets a new one
-	$(BIN)/python -m linattn_book.repository --set $(URL) && $(BIN)/python -m linattn_book.exercises
+	$(BIN)/python -m linattn_book.repository --set $(URL) && $(BIN)/python -m linattn_book.exercises && $(BIN)/python -m linattn_book.scaling

@@ -5,7 +5,7 @@
    its editable install is not seen.
 2. Check that the wheel asks for everything it imports.
 3. Copy the notebooks, and nothing else, to an empty folder, run them there and compare the tagged outputs.
-   Those of the exercises, with and without solutions, must run too.
+   Those of the exercises, with and without solutions, and of the book's pages must run too.
 
 ``--sample`` takes one notebook and the environment as it is: a quick look before a commit.
 """
@@ -159,8 +159,8 @@ def main() -> None:
         if faults := [fault for package in packages for fault in undeclared(package, requirements)]:
             sys.exit("\n".join(faults))
         print(f"wheel: {source.parent.relative_to(root)}", flush=True)
-        exercises = sorted((root / "exercises").glob("*/*.ipynb"))
-        sys.exit(run_notebooks(python, notebooks + exercises, folder))
+        others = sorted([*(root / "exercises").glob("*/*.ipynb"), *(root / "book").glob("*.ipynb")])
+        sys.exit(run_notebooks(python, notebooks + others, folder))
 
 
 if __name__ == "__main__":

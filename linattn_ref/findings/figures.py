@@ -1,6 +1,6 @@
 """Figures of the scaling study, each from ``results`` alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,10 @@ def _series(arch: str, x: list[float], found: list[Interval] | list[float]) -> S
     return Series(NAMES[arch], x, found, LOOKS[arch])
 
 
-def _by_text(make: Callable[[str], list[Series]]) -> list[tuple[str, list[Series]]]:
-    return [(TEXTS[corpus], make(corpus)) for corpus in CORPORA]
+def _by_text(
+    make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA
+) -> list[tuple[str, list[Series]]]:
+    return [(TEXTS[corpus], make(corpus)) for corpus in order]
 
 
 def loss_by_size() -> go.Figure:
@@ -199,7 +201,7 @@ def by_position() -> go.Figure:
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
     return plots.line_frames(
-        _by_text(of),
+        _by_text(of, CORPORA[::-1]),
         slider="text",
         title="On code LLaMA's lead grows with what there is to look up",
         x="position in the window (bytes)",

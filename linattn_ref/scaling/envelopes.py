@@ -114,7 +114,7 @@ def _corners(curves: _Curves, log_loss: Array) -> Envelope:
         found.append((at, loss, np.log(curves.n_params[pair]).mean(), np.mean(tokens)))
     if len(found) < 2:
         raise ValueError(
-            f"runs: curves of neighbouring sizes cross at {len(found)} budgets, expected two at least"
+            f"runs: {len(found)} crossings of curves of neighbouring sizes, expected two at least"
         )
     return Envelope(*np.exp(np.array(found)).T)
 
@@ -141,7 +141,7 @@ def _minima(curves: _Curves, log_loss: Array) -> Envelope:
     three, inner = three[:, g], inner[g]
     if len(inner) < 2:
         raise ValueError(
-            f"runs: a size between others is best at {len(inner)} budgets, expected two at least"
+            f"runs: {len(inner)} budgets at which a size between others is best, expected two at least"
         )
     (x0, x1, x2), (y0, y1, y2) = x[three], log_loss[three, inner]
     left, right = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)

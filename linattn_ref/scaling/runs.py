@@ -86,6 +86,6 @@ def fit_power_law(x: Array, y: Array) -> PowerLaw:
     if not ((x > 0).all() and (y > 0).all()):
         raise ValueError("x, y: got numbers that are not positive, which have no logarithm")
     if len(x) < 2 or x.max() < LEAST_SPAN * x.min():
-        raise ValueError(f"x: got {len(x)} numbers within a factor of {LEAST_SPAN}, expected a wider span")
+        raise ValueError(f"x: got {len(x)} points within a factor of {LEAST_SPAN}, expected a wider span")
     exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
     return PowerLaw(float(np.exp(intercept)), float(exponent))

@@ -1,0 +1,265 @@
+"""The page of the scaling study: ``python -m linattn_book.scaling`` writes book/scaling.ipynb.
+
+``--check`` compares it. Its words stand in ``scaling.md``, section by section, with [[names]] where numbers
+and tables go, all of which come from ``linattn_ref.results``. It is a notebook, so that a reader can run it,
+with outputs that are made here.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import plotly.graph_objects as go
+
+from linattn_ref import results
+from linattn_ref.findings import figures, laws, losses, recall
+from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
+
+from . import scaling_tables as tables
+from .execute import normalise
+from .generated import run
+from .notebooks import PLOTLY, dump_notebook
+from .repository import address, setup_source
+from .scaling_tables import within
+
+Part = str | tuple[str, Callable[[], go.Figure]]
+PLACE, HEADING = re.compile(r"\[\[(\w+)\]\]"), re.compile(r"(?m)^<!-- (\w+) -->$")
+IMPORT = "from linattn_ref.findings import figures"
+
+
+def page(root: Path) -> str:
+    """The notebook as text."""
+    new = nbformat.v4
+    setup = new.new_code_cell(setup_source(address(root)), metadata={"tags": ["setup"]})
+    cells = [new.new_markdown_cell(text("opening")), setup, new.new_code_cell(IMPORT)]
+    for part in parts():
+        if isinstance(part, str):
+            cells.append(new.new_markdown_cell(part))
+        else:
+            source, make = part
+            output = new.new_output("execute_result", {PLOTLY: drawn(make())}, execution_count=1)
+            cells.append(new.new_code_cell(source, outputs=[output]))
+    count = 0
+    for number, cell in enumerate(cells):
+        cell.id = f"scaling-{number:02d}"
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            for output in cell.outputs:
+                output.execution_count = count
+    return dump_notebook(normalise(new.new_notebook(cells=cells)))
+
+
+def drawn(figure: go.Figure) -> Any:
+    """As Jupyter stores it."""
+    return json.loads(figure.to_json()) | {"config": {"plotlyServerURL": "https://plot.ly"}}
+
+
+def parts() -> Iterator[Part]:
+    """The page, section by section."""
+    yield text("trained", sizes=tables.sizes(), flops=tables.flops())
+    yield text("rates", rates=tables.rates(), **rate_numbers())
+    yield "figures.tuning()", figures.tuning
+    yield text("loss", prose=tables.final_losses("novels"), code=tables.final_losses("code"))
+    yield "figures.loss_by_size()", figures.loss_by_size
+    yield text(
+        "gap", prose=tables.gaps("novels"), code=tables.gaps("code"), costs=tables.costs(), **gap_numbers()
+    )
+    yield "figures.gaps()", figures.gaps
+    yield text("where", strings=tables.strings("32M"), **where_numbers())
+    yield "figures.by_position()", figures.by_position
+    yield text("laws", loss=tables.law_table("loss"), **law_numbers())
+    yield "figures.envelopes()", figures.envelopes
+    yield text("ways", failures=tables.failures(), **way_numbers())
+    yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
+    yield text(
+        "parameters",
+        parameters=tables.law_table("parameters"),
+        tokens=tables.law_table("tokens"),
+        product=tables.law_table("product"),
+        **product_numbers(),
+    )
+    yield 'figures.exponents("parameters")', lambda: figures.exponents("parameters")
+    yield text("surface", surfaces=tables.surfaces())
+    yield text("beyond", **beyond_numbers())
+    yield "figures.beyond()", figures.beyond
+    yield text("needles", needles=tables.needles("code", "32M"), **needle_numbers())
+    yield text("claims", **claim_numbers())
+    yield text("papers") + "\n\n" + papers()
+    yield text("origin", **origin())
+
+
+def text(name: str, **numbers: str) -> str:
+    """A section's words with its numbers in their places, all of them and no others."""
+    words = sections()[name]
+    wanted = set(PLACE.findall(words))
+    if wanted != set(numbers):
+        raise ValueError(f"{name}: scaling.md has places for {sorted(wanted)}, got {sorted(numbers)}")
+    return PLACE.sub(lambda found: numbers[found[1]], words)
+
+
+@functools.cache
+def sections() -> dict[str, str]:
+    """Name -> words, in the order of the page."""
+    _, *found = HEADING.split(Path(__file__).with_name("scaling.md").read_text("utf-8"))
+    return {name: words.strip() for name, words in zip(found[::2], found[1::2], strict=True)}
+
+
+# --- numbers in sentences -----------------------------------------------------------------------------------
+
+
+def percent(x: float, digits: int = 1) -> str:
+    return f"{x:.{digits}f} %".replace("-", "−")
+
+
+def gap_numbers() -> dict[str, str]:
+    clear = [size for size in SIZES if losses.gap("novels", "hgrn2", size).high < 0]
+    below = [size for size in SIZES if losses.gap("novels", "hgrn2", size).value < 0]
+    cheap, dear = losses.cost("novels", "hgrn2").ratio, losses.cost("code", "hgrn2").ratio
+    return {
+        "below": str(len(below)),
+        "clear": " and ".join(clear),
+        "cheap": within(cheap, 2),
+        "dear": within(dear, 1),
+        "six": percent(losses.gap("code", "hgrn2", "6M").value),
+        "last": percent(losses.gap("code", "hgrn2", "32M").value),
+        "seeds_prose": percent(100 * losses.noise("novels", "32M").sd, 2),
+        "seeds_code": percent(100 * losses.noise("code", "32M").sd, 2),
+        "tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0),
+        "tnl_large": percent(losses.gap("novels", "tnl", "32M").value),
+    }
+
+
+def rate_numbers() -> dict[str, str]:
+    """What half or double the best rate costs."""
+    rows = [*losses.evaluations("scaling_lr"), *losses.evaluations("scaling_lr_edges")]
+    end = max(row["tokens"] for row in rows)
+    found: dict[tuple[str, str, str], dict[float, float]] = {}
+    for row in losses.chosen(rows, tokens=end):
+        found.setdefault((row["corpus"], row["arch"], row["size"]), {})[row["lr"]] = row["val_loss"]
+    beside = []
+    for by_rate in found.values():
+        best = min(by_rate, key=by_rate.__getitem__)
+        near = [loss for lr, loss in by_rate.items() if lr in (best / 2, 2 * best)]
+        beside += [100 * (loss / by_rate[best] - 1) for loss in near]
+    return {"least": percent(min(beside)), "most": percent(max(beside))}
+
+
+def where_numbers() -> dict[str, str]:
+    share = {c: recall.strings(c, "llama", "32M", "repeated")[1] for c in CORPORA}
+    of = {
+        (arch, kind): recall.strings("code", arch, "32M", kind)[0]
+        for arch in ("llama", "hgrn2")
+        for kind in ("repeated", "new")
+    }
+    repeated = share["code"] * (of["hgrn2", "repeated"] - of["llama", "repeated"])
+    new = (1 - share["code"]) * (of["hgrn2", "new"] - of["llama", "new"])
+    return {
+        "share_prose": percent(100 * share["novels"]),
+        "share_code": percent(100 * share["code"], 0),
+        "part": percent(100 * repeated / (repeated + new), 0),
+        "times": f"{of['hgrn2', 'repeated'] / of['llama', 'repeated']:.1f}",
+    }
+
+
+def exponent(corpus: str, arch: str, way: str = "paper's", law: str = "loss") -> float:
+    found = laws.fit(corpus, arch, way, law)
+    if found is None:
+        raise ValueError(f"way: {corpus}, {arch} cannot be fitted by {way!r}")
+    return found.value
+
+
+def law_numbers() -> dict[str, str]:
+    return {"ratio": f"{exponent('code', 'llama') / exponent('novels', 'llama'):.1f}"}
+
+
+def way_numbers() -> dict[str, str]:
+    found = {
+        "plain": exponent("novels", "llama"),
+        "warm": exponent("novels", "llama", "with the warm-up"),
+        "tnl": exponent("novels", "tnl"),
+        "tnl_without": exponent("novels", "tnl", "without the smallest size"),
+    }
+    return {name: f"{value:.3f}".replace("-", "−") for name, value in found.items()}
+
+
+def claim_numbers() -> dict[str, str]:
+    def of(corpus: str, law: str, archs: Sequence[str]) -> list[list[float | None]]:
+        every = [[laws.fit(corpus, arch, way, law) for arch in archs] for way in laws.ways(law)]
+        return [[one and one.value for one in row] for row in every]
+
+    trio = ("llama", "hgrn2", "cosformer2")
+    prose, code = (of(corpus, "loss", trio) for corpus in CORPORA)
+    apart = [abs(x - row[0]) for row in prose for x in row[1:] if row[0] is not None and x is not None]
+    steeper = [row[0] < x for row in code for x in row[1:] if row[0] is not None and x is not None]
+    if not all(steeper):
+        raise ValueError("claims: on code LLaMA's exponent is not the steepest in every way")
+    a = [
+        x
+        for corpus in CORPORA
+        for row in of(corpus, "parameters", ARCHITECTURES)
+        for x in row
+        if x is not None
+    ]
+    return {"apart": f"{max(apart):.3f}", "a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
+
+
+def product_numbers() -> dict[str, str]:
+    found = [laws.fit("novels", arch, "paper's", "product") for arch in ("llama", "hgrn2")]
+    first, last = (
+        losses.chosen(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1])
+    )
+    factors = [row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in (first, last)]
+    return {
+        "llama": within(found[0]),
+        "hgrn2": within(found[1]),
+        "small": f"{factors[0]:.1f}",
+        "large": f"{factors[1]:.2f}",
+    }
+
+
+def beyond_numbers() -> dict[str, str]:
+    found = {arch: recall.by_position("novels", arch, "32M", 4096) for arch in ARCHITECTURES}
+    return {arch: f"{ranges[-1][2]:.2f}" for arch, ranges in found.items()} | {
+        "before": f"{found['llama'][-3][2]:.2f}"
+    }
+
+
+def needle_numbers() -> dict[str, str]:
+    def of(arch: str, mode: str, corpus: str = "code", length: int = 1024) -> float:
+        return 100 * recall.needles(corpus, arch, "32M", mode, length).value
+
+    modes = ("easy", "standard", "twice")
+    found = {mode: of("llama", mode) for mode in modes} | {
+        "once": of("llama", "standard", length=512),
+        "prose": max(of(arch, mode, "novels") for arch in ARCHITECTURES for mode in modes),
+        "linear": max(of(arch, mode) for arch in ARCHITECTURES[1:] for mode in modes),
+    }
+    return {name: percent(value, 0) for name, value in found.items()}
+
+
+def papers() -> str:
+    folded = (
+        f":::{{dropdown}} {title}\n{source}, theirs.\n\n{body}\n:::"
+        for title, source, body in tables.papers()
+    )
+    return "\n\n".join(folded)
+
+
+def origin() -> dict[str, str]:
+    made = results.provenance("scaling")
+    keep = ("device", "date", "command")
+    return {name: str(made[name]) for name in keep} | {
+        "torch": made["versions"]["torch"],
+        "triton": made["versions"]["triton"],
+        "hash": made["source_hash"][:12],
+        "runs": str(len({(r["corpus"], r["arch"], r["size"], r["seed"]) for r in losses.evaluations()})),
+    }
+
+
+if __name__ == "__main__":
+    run(page, "scaling", ".ipynb")

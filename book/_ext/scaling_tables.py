@@ -1,0 +1,173 @@
+"""Tables of the page of the scaling study: from ``linattn_ref.findings`` and the paper's own tables."""
+
+from collections.abc import Iterable, Iterator
+
+from linattn_ref import results
+from linattn_ref.findings import laws, losses, recall
+from linattn_ref.findings.figures import NAMES, TEXTS
+from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES, chosen, evaluations
+from linattn_ref.scaling import Interval
+
+from .generated import table
+
+LINEAR = ARCHITECTURES[1:]
+ARCHS = [NAMES[arch] for arch in ARCHITECTURES]
+
+
+def within(found: Interval | None, digits: int = 3) -> str:
+    """A value and its interval."""
+    if found is None:
+        return "–"
+    value, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in found)
+    return f"{value} [{low}, {high}]"
+
+
+def about(found: Interval, digits: int = 3) -> str:
+    """A value and half its interval."""
+    half = (found.high - found.low) / 2
+    return f"{found.value:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+
+
+def sizes() -> str:
+    """What was trained: millions of parameters."""
+    lines = []
+    for size in SIZES:
+        rows = [chosen(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES]
+        layers, width = rows[0]["n_layers"], rows[0]["d_model"]
+        millions = (f"{row['n_params'] / 1e6:.2f}" for row in rows)
+        lines.append([size, f"{layers} × {width}", max(1, width // 64), *millions])
+    return table(["size", "layers × width", "heads", *ARCHS], lines)
+
+
+def flops() -> str:
+    """Million FLOPs a byte."""
+    lines = []
+    for size in SIZES:
+        rows = (chosen(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
+        lines.append([size, *(f"{row['flops'] / row['tokens'] / 1e6:.1f}" for row in rows)])
+    return table(["size", *ARCHS], lines)
+
+
+def rates() -> str:
+    """Learning rates of the main grid."""
+    lines = []
+    for arch in ARCHITECTURES:
+        found = [chosen(evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
+        lines.append([NAMES[arch], *(f"{1e3 * lr:.2g}" for lr in found)])
+    return table(["architecture", *SIZES], lines)
+
+
+def final_losses(corpus: str) -> str:
+    """At the end of every run."""
+    lines = [[size, *(within(losses.loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES]
+    return table([f"{TEXTS[corpus]}: size", *ARCHS], lines)
+
+
+def gaps(corpus: str) -> str:
+    """Against LLaMA, in percent."""
+    lines = [[size, *(within(losses.gap(corpus, arch, size), 1) for arch in LINEAR)] for size in SIZES]
+    return table([f"{TEXTS[corpus]}: size", *ARCHS[1:]], lines)
+
+
+def costs() -> str:
+    """FLOPs for the lowest common loss."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in LINEAR:
+            found = losses.cost(corpus, arch)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", f"{found.loss:.3f}", within(found.ratio, 2)])
+    return table(["text, model", "loss", "its FLOPs / LLaMA's"], lines)
+
+
+def strings(size: str) -> str:
+    """Loss on repeated and on new strings."""
+    lines = []
+    for corpus in CORPORA:
+        for kind in ("repeated", "new"):
+            found = [recall.strings(corpus, arch, size, kind) for arch in ARCHITECTURES]
+            share = f"{100 * found[0][1]:.1f} %"
+            lines.append([f"{TEXTS[corpus]}, {kind}", share, *(f"{loss:.3f}" for loss, _ in found)])
+    return table(["bytes", "share", *ARCHS], lines)
+
+
+def law_table(law: str, digits: int = 3) -> str:
+    """Exponents: the paper's, and ours found in its way."""
+    lines = []
+    for arch in ARCHITECTURES:
+        ours = (within(laws.fit(corpus, arch, "paper's", law), digits) for corpus in CORPORA)
+        theirs = f"{laws.papers(arch, law):.4f}".replace("-", "−")
+        lines.append([NAMES[arch], theirs, *ours])
+    return table(["exponent of C", "the paper's", "ours, prose", "ours, code"], lines)
+
+
+def surfaces() -> str:
+    """Parametric fits."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES:
+            parts = (
+                laws.fit(corpus, arch, "parametric, validation loss", law, "value")
+                for law in ("irreducible", "alpha", "beta")
+            )
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, parts)])
+    return table(["text, model", "E (nats per byte)", "alpha", "beta"], lines)
+
+
+def failures() -> str:
+    """Fits that there are none of."""
+    lines = [(f"{TEXTS[c]}, {NAMES[a]}", way, why.partition(": ")[2]) for c, a, way, why in laws.failures()]
+    return table(["text, model", "way to fit", "why there is none"], lines, right=False)
+
+
+def needles(corpus: str, size: str) -> str:
+    """Zero-shot, by length of the haystack, over depths."""
+    lengths = recall.haystacks()
+    lines = []
+    for mode in ("easy", "standard", "twice"):
+        for arch in ARCHITECTURES:
+            found = [recall.needles(corpus, arch, size, mode, length) for length in lengths]
+            lines.append([f"{mode}, {NAMES[arch]}", *(_percent(one) for one in found)])
+    return table(["mode, model", *(f"{length:,} bytes" for length in lengths)], lines)
+
+
+def _percent(found: Interval) -> str:
+    value, low, high = (f"{100 * x:.0f}" for x in found)
+    return f"{value} % [{low}, {high}]"
+
+
+# --- the paper's own ----------------------------------------------------------------------------------------
+
+PAPERS = {
+    "paper_sizes": "Sizes, parameters and PFLOPs a step",
+    "paper_fits": "Fitted laws, C in PFLOP/s-days",
+    "paper_results": "Common sense reasoning, perplexity, needles, SCROLLS",
+    "paper_common_sense": "Common sense reasoning at 7B, by task",
+    "paper_niah": "Needle in a haystack",
+    "paper_scrolls": "SCROLLS at 7B, by task",
+    "paper_shape": "Aspect ratio at 1B",
+    "paper_length": "Length of pre-training at 1B",
+}
+
+
+def papers() -> Iterator[tuple[str, str, str]]:
+    """(title, source, table) of each."""
+    for name, title in PAPERS.items():
+        rows = results.load(name)
+        body = table(_words(rows[0]), (map(_cell, row.values()) for row in rows))
+        yield title, results.provenance(name)["source"], body
+
+
+def _words(names: Iterable[str]) -> list[str]:
+    return [name.replace("_", " ") for name in names]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return NAMES.get(value, value)
+    return (
+        f"{value:,.3g}".replace("-", "−")
+        if isinstance(value, float) and abs(value) >= 1e6
+        else f"{value}".replace("-", "−")
+    )
