@@ -1,6 +1,8 @@
 """A decoder-only language model in which the token mixer is a name."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +12,19 @@ from torch.nn.functional import silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_of
-from linattn_ref.mixers.base import State, positions
+from linattn_ref.mixers.base import Mixer, State, positions
 from linattn_ref.shapes import Float, Int, Tensor
 
-__all__ = ["PAPER_SIZES", "Block", "GatedMLP", "LanguageModel", "ModelConfig", "generate", "paper_config"]
+__all__ = [
+    "PAPER_SIZES",
+    "Block",
+    "GatedMLP",
+    "LanguageModel",
+    "ModelConfig",
+    "decoding",
+    "generate",
+    "paper_config",
+]
 
 ModelState = tuple[Any, tuple[State, ...]]  # tokens so far (and the front's state), and every layer's state
 
@@ -117,6 +128,21 @@ def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
     return torch.cat([angle.sin(), angle.cos()], -1)[:, :D]
 
 
+@contextmanager
+def decoding(model: LanguageModel) -> Iterator[None]:
+    """Single tokens go through ops that are made for them. They may use up the state that they are given:
+    who needs it twice copies it first.
+    """
+    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    for mixer in mixers:
+        mixer.decoding = True
+    try:
+        yield
+    finally:
+        for mixer in mixers:
+            mixer.decoding = False
+
+
 @torch.no_grad()
 def generate(
     model: LanguageModel,
@@ -136,8 +162,9 @@ def generate(
             f"generator: got one on {generator.device}, expected the device of prompt, {prompt.device}"
         )
     tokens, state = [prompt], None
-    for _ in range(n_tokens):
-        logits, state = model(tokens[-1], state)
-        probabilities = (logits[:, -1].float() / temperature).softmax(-1)
-        tokens.append(torch.multinomial(probabilities, 1, generator=generator))
+    with decoding(model):
+        for _ in range(n_tokens):
+            logits, state = model(tokens[-1], state)
+            probabilities = (logits[:, -1].float() / temperature).softmax(-1)
+            tokens.append(torch.multinomial(probabilities, 1, generator=generator))
     return torch.cat([prompt[:, :0], *tokens[1:]], 1)

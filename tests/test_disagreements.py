@@ -154,5 +154,5 @@ def test_the_missing_term_of_the_chunk_form_is_the_one_named():
     figure, whole = results("hla-chunk")
     S = k[:8].mT @ k[:8]
     missing = (q[8:] @ S @ q[8:].mT).tril() @ v[8:]  # q S_A C_B, C_B the sum of q^T v in the chunk so far
-    assert (whole[:8] - figure[:8]).abs().max() == 0
+    assert (whole[:8] - figure[:8]).abs().max() < 1e-12  # products of other shapes round in another order
     torch.testing.assert_close(whole[8:] - figure[8:], missing, rtol=1e-10, atol=1e-10)

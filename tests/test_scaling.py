@@ -149,7 +149,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         lower_envelope(runs(0.0)[:4])
     with pytest.raises(ValueError, match="method: got 'best', expected one of"):
         fit_laws(runs(0.0), "best")
-    with pytest.raises(ValueError, match=r"best at \d+ budgets, expected two at least"):
+    with pytest.raises(ValueError, match=r"\d+ budgets at which a size between others is best, expected two"):
         iso_flop(synthetic_runs(PURE, 0.0, first=1.2e8))
     with pytest.raises(ValueError, match="a size with two at least"):
         fit_laws(synthetic_runs(PURE, 0.0, seeds=(1,) * 6))

@@ -62,6 +62,8 @@ def drawn(figure: go.Figure) -> Any:
 def parts() -> Iterator[Part]:
     """The page, section by section."""
     yield text("trained", sizes=tables.sizes(), flops=tables.flops())
+    counted, pflops, off = tables.accounting()
+    yield text("accounting", table=counted, pflops=f"{pflops:.3f}", off=percent(off, 2))
     yield text("rates", rates=tables.rates(), **rate_numbers())
     yield "figures.tuning()", figures.tuning
     yield text("loss", prose=tables.final_losses("novels"), code=tables.final_losses("code"))

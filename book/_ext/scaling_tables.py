@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from linattn_ref import results
+from linattn_ref.accounting import flops_per_token, n_parameters
+from linattn_ref.config import paper_config
 from linattn_ref.findings import laws, losses, recall
 from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES, chosen, evaluations
@@ -133,6 +135,27 @@ def needles(corpus: str, size: str) -> str:
 def _percent(found: Interval) -> str:
     value, low, high = (f"{100 * x:.0f}" for x in found)
     return f"{value} % [{low}, {high}]"
+
+
+BATCH, LENGTH, LAST_DIGIT = 480, 8192, 0.1  # of the paper's Table 7
+
+
+def accounting() -> tuple[str, float, float]:
+    """Table 7 again; how far off PFLOPs are at most, and parameters, in percent beyond the last digit."""
+    lines, pflops_off, off = [], 0.0, 0.0
+    for row in results.load("paper_sizes"):
+        config = paper_config(str(row["architecture"]), str(row["size"]))
+        pflops = flops_per_token(config, LENGTH) * BATCH * LENGTH / 1e15
+        millions = n_parameters(config, embedding=False) / 1e6
+        theirs = {name: float(row[name] or 0) for name in ("pflops", "parameters")}
+        residual = 100 * (millions / theirs["parameters"] - 1)
+        beyond = 100 * (abs(millions - theirs["parameters"]) - LAST_DIGIT / 2) / theirs["parameters"]
+        pflops_off, off = max(pflops_off, abs(pflops - theirs["pflops"])), max(off, beyond)
+        line = [f"{row['size']}, {NAMES[str(row['architecture'])]}", f"{theirs['pflops']}", f"{pflops:.2f}"]
+        line += [f"{theirs['parameters']}", f"{millions:.2f}", f"{residual:+.3f} %".replace("-", "−")]
+        lines.append(line)
+    header = ["size, model", "PFLOPs", "ours", "parameters", "ours", "residual"]
+    return table(header, lines), pflops_off, off
 
 
 # --- the paper's own ----------------------------------------------------------------------------------------

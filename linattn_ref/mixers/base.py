@@ -41,6 +41,7 @@ class Mixer(nn.Module):
     row: ClassVar[Row | None] = None
     default_positions = "none"  # where the configuration names none
     state_in_float32 = True  # else the state has the dtype of the activations
+    decoding = False  # then a state may be used up by the call it is given to: see ``model.decoding``
     needs: ClassVar[str] = "chunk_linear_attention"  # the op that a backend must have
     out: nn.Linear
 
@@ -77,6 +78,21 @@ class Mixer(nn.Module):
     def mix(self, z: Quantities, S: Any) -> tuple[Tensor, Any]:
         """The op: output [B, T, H, V] and state."""
         raise TypeError(f"{type(self).__name__} does not define mix")
+
+    def linear_attention(
+        self,
+        q: Float[Tensor, "B T H K"],
+        k: Float[Tensor, "B T H K"],
+        v: Float[Tensor, "B T H V"],
+        log_decay: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        state: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """By the backend, in chunks; while decoding, a single token by its step."""
+        if self.decoding and q.shape[1] == 1:
+            return self.ops.step_linear_attention(q, k, v, log_decay, scale=scale, state=state)
+        return self.ops.chunk_linear_attention(q, k, v, log_decay, scale=scale, initial_state=state)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         """Norms and gates between the op and the output projection."""

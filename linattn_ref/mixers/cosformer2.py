@@ -71,7 +71,7 @@ class Cosformer2Mixer(Mixer):
         return {"q": q, "k": k, "v": v, "gate": torch.sigmoid(self.gate(x))}, start + x.shape[1]
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self.ops.chunk_linear_attention(z["q"], z["k"], z["v"], scale=1.0, initial_state=S)
+        return self.linear_attention(z["q"], z["k"], z["v"], scale=1.0, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]

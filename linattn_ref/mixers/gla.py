@@ -45,7 +45,7 @@ class GLAMixer(Mixer):
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         log_decay = logsigmoid(z["a"]) / TEMPERATURE
-        return self.ops.chunk_linear_attention(z["q"], z["k"], z["v"], log_decay, initial_state=S)
+        return self.linear_attention(z["q"], z["k"], z["v"], log_decay, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return merge_heads(self.norm(o)) * z["gate"]

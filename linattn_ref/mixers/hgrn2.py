@@ -65,8 +65,7 @@ class HGRN2Mixer(Mixer):
         if self.layer > 0:  # at the bottom the bound is 0, and log 0 has no gradient
             log_decay = torch.logaddexp(bound.log(), torch.log1p(-bound) + log_decay).clamp(max=0)
         k = (1 - bound) * torch.sigmoid(-f)
-        op = self.ops.chunk_linear_attention
-        return op(z["q"], k.to(v.dtype), v, log_decay, scale=1.0, initial_state=S)
+        return self.linear_attention(z["q"], k.to(v.dtype), v, log_decay, scale=1.0, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return self.norm(merge_heads(o).to(self.norm.weight.dtype))

@@ -49,7 +49,7 @@ class RetNetMixer(Mixer):
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(z["q"].dtype, torch.float32)
         log_decay = torch.log1p(-(2.0 ** (-5 - z["h"][:, 0].to(dtype))))
-        return self.ops.chunk_linear_attention(z["q"], z["k"], z["v"], log_decay, initial_state=S)
+        return self.linear_attention(z["q"], z["k"], z["v"], log_decay, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return merge_heads(self.norm(o)) * z["gate"]
@@ -85,7 +85,7 @@ class GatedRetNetMixer(Mixer):
 
     def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
         log_decay = logsigmoid(z["a"][..., 0]) / TEMPERATURE
-        return self.ops.chunk_linear_attention(z["q"], z["k"], z["v"], log_decay, initial_state=S)
+        return self.linear_attention(z["q"], z["k"], z["v"], log_decay, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return merge_heads(self.norm(o)) * z["gate"]

@@ -33,6 +33,9 @@ class SoftmaxMixer(Mixer):
             t = positions(x, 0 if state is None else state[0].shape[1])
             q, k = (rotate(z, t, self.config.rope_base) for z in (q, k))
         v = v.contiguous()  # else the cache would keep the whole of qkv alive
+        if self.decoding and x.shape[1] == 1:
+            o, cache = self.ops.step_softmax_attention(q, k, v, state=state)
+            return self.out(merge_heads(o)), cache
         # on a CPU one large product is faster than many tiles, which is what kernels are made of
         tiled = self.config.backend == "triton"
         op = self.ops.chunk_softmax_attention if tiled else self.ops.parallel_softmax_attention

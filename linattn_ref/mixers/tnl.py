@@ -61,7 +61,7 @@ class TNLMixer(Mixer):
         log_decay = z.get("log_decay")
         if "slope" in z:
             log_decay = (-z["slope"] * z["anneal"])[:, 0].to(torch.promote_types(q.dtype, torch.float32))
-        return self.ops.chunk_linear_attention(q, k, v, log_decay, scale=1.0, initial_state=S)
+        return self.linear_attention(q, k, v, log_decay, scale=1.0, state=S)
 
     def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
         return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]

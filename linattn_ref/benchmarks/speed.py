@@ -1,0 +1,124 @@
+"""Training and generation of the study's four architectures against length: tokens a second, and memory."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from linattn_ref.accounting import state_bytes
+from linattn_ref.benchmarks.study import TRAINING, Rows, Study, lengths, seconds
+from linattn_ref.measure import default_device
+from linattn_ref.model import LanguageModel, decoding
+from linattn_ref.study.corpora import Text
+from linattn_ref.study.loop import Loop
+from linattn_ref.study.trial import ARCHITECTURES, Trial
+
+TOKENS, STEPS, NEW = 65_536, 10, 16  # of a training step; steps, and tokens of each sequence, that are timed
+EARLY = 5  # steps before: compiled, allocated, captured
+
+
+def speed(reduced: bool) -> Rows:
+    """Rows of both tasks, for all architectures and lengths."""
+    device = default_device()
+    backend = "triton" if device.type == "cuda" and find_spec("linattn_kernels") else "reference"
+    size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)
+    rows = []
+    for arch in ARCHITECTURES:
+        for T in lengths(first, tokens):
+            about = {"arch": arch, "size": size, "length": T}
+            rows.append(about | training(arch, size, T, tokens, device, backend))
+            rows.append(about | generation(arch, size, T, batch, device, backend))
+    return rows
+
+
+def training(arch: str, size: str, T: int, tokens: int, device: torch.device, backend: str) -> dict[str, Any]:
+    """Steps of the study's loop, as it is for short trials: captured, not compiled further."""
+    n_steps = EARLY + 2 * STEPS
+    trial = Trial(
+        "novels",
+        arch,
+        size,
+        1e-4,
+        tokens=tokens * n_steps,
+        seq_len=T,
+        batch_size=tokens // T,
+        warmup_tokens=tokens,
+        validation_tokens=T,
+    )
+    generator = torch.Generator().manual_seed(0)
+    train, validation = (torch.randint(256, (n,), generator=generator).byte() for n in (4 * tokens, 2 * T))
+    found: dict[str, Any] = {"task": "train", "batch_size": tokens // T, "state_bytes": None}
+    with measured(found, device):
+        loop = Loop(trial, Text(train, validation, "random"), device, backend)
+        loop.advance(EARLY)
+        time = seconds(lambda: loop.advance(STEPS), repeats=1, warmup=1, at_least=0.0)
+        found["tokens_per_second"] = STEPS * tokens / time
+    return found
+
+
+@torch.no_grad()
+def generation(
+    arch: str, size: str, T: int, batch: int, device: torch.device, backend: str
+) -> dict[str, Any]:
+    """A token of each sequence at a time, the likeliest, after T have been read; in half precision."""
+    config = Trial("novels", arch, size, 1e-4).model_config(backend)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    held = state_bytes(config, T, batch, dtype)
+    found: dict[str, Any] = {"task": "generate", "batch_size": batch, "state_bytes": held}
+    with measured(found, device):
+        model = LanguageModel(config).to(device=device, dtype=dtype).eval()
+        generator = torch.Generator().manual_seed(0)
+        prompt = torch.randint(256, (batch, T), generator=generator).to(device)
+        with decoding(model):
+            logits, state = model(prompt)
+            latest = [logits[:, -1:].argmax(-1), state]
+            del logits, state
+            forget_peak(device)
+
+            def some() -> None:
+                for _ in range(NEW):
+                    logits, latest[1] = model(*latest)
+                    latest[0] = logits.argmax(-1)
+
+            time = seconds(some, repeats=3, warmup=1, at_least=0.0)
+        found["tokens_per_second"] = NEW * batch / time
+    return found
+
+
+@contextmanager
+def measured(found: dict[str, Any], device: torch.device) -> Iterator[None]:
+    """Adds the peak of memory; where there is not enough of it, there is no speed either."""
+    found |= {"tokens_per_second": None, "peak_bytes": None}
+    gc.collect()
+    forget_peak(device)
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        return
+    if device.type == "cuda":
+        found["peak_bytes"] = torch.cuda.max_memory_allocated(device)
+
+
+def forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+SPEED = Study(
+    speed,
+    {
+        "arch": "architecture",
+        "size": "of the scaling study",
+        "length": "bytes in a sequence of training, or read before the generation",
+        "task": "train: forward, backward and update; generate: one token of each sequence at a time",
+        "batch_size": "sequences",
+        "state_bytes": "of the whole batch, in generation",
+        "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
+        "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
+    },
+    (*TRAINING, "study/trial.py", "study/loop.py", "study/corpora.py", "benchmarks/speed.py"),
+)
