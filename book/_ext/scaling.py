@@ -7,8 +7,9 @@ with outputs that are made here.
 
 import functools
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ import plotly.graph_objects as go
 from linattn_ref import results
 from linattn_ref.findings import figures, laws, losses, recall
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
+from linattn_ref.scaling.fits import WARM_UP
 
 from . import scaling_tables as tables
 from .execute import normalise
 from .generated import run
 from .notebooks import PLOTLY, dump_notebook
 from .repository import address, setup_source
-from .scaling_tables import within
 
 Part = str | tuple[str, Callable[[], go.Figure]]
 PLACE, HEADING = re.compile(r"\[\[(\w+)\]\]"), re.compile(r"(?m)^<!-- (\w+) -->$")
@@ -68,28 +69,26 @@ def parts() -> Iterator[Part]:
     yield "figures.tuning()", figures.tuning
     yield text("loss", prose=tables.final_losses("novels"), code=tables.final_losses("code"))
     yield "figures.loss_by_size()", figures.loss_by_size
-    yield text(
-        "gap", prose=tables.gaps("novels"), code=tables.gaps("code"), costs=tables.costs(), **gap_numbers()
-    )
+    both = {"prose": tables.gaps("novels"), "code": tables.gaps("code")}
+    yield text("gap", costs=tables.costs(), train=tables.train_gaps(), **both, **gap_numbers())
     yield "figures.gaps()", figures.gaps
-    yield text("where", strings=tables.strings("32M"), **where_numbers())
+    yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
     yield "figures.by_position()", figures.by_position
-    yield text("laws", loss=tables.law_table("loss"), **law_numbers())
+    yield text("laws", loss=tables.law_table("loss"), six=tables.six(), **law_numbers())
     yield "figures.envelopes()", figures.envelopes
-    yield text("ways", failures=tables.failures(), **way_numbers())
+    yield text("ways", failures=tables.failures(), decades=decades())
     yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
-    yield text(
-        "parameters",
-        parameters=tables.law_table("parameters"),
-        tokens=tables.law_table("tokens"),
-        product=tables.law_table("product"),
-        **product_numbers(),
-    )
+    fitted = {law: tables.law_table(law) for law in ("parameters", "tokens", "product")}
+    yield text("parameters", coverage=tables.coverage(), **fitted)
     yield 'figures.exponents("parameters")', lambda: figures.exponents("parameters")
     yield text("surface", surfaces=tables.surfaces())
     yield text("beyond", **beyond_numbers())
     yield "figures.beyond()", figures.beyond
-    yield text("needles", needles=tables.needles("code", "32M"), **needle_numbers())
+    asked = {
+        "needles": tables.needles("code", "llama", "32M"),
+        "depths": tables.depths("code", "llama", "32M"),
+    }
+    yield text("needles", **asked, **needle_numbers())
     yield text("claims", **claim_numbers())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin())
@@ -121,18 +120,12 @@ def percent(x: float, digits: int = 1) -> str:
 def gap_numbers() -> dict[str, str]:
     clear = [size for size in SIZES if losses.gap("novels", "hgrn2", size).high < 0]
     below = [size for size in SIZES if losses.gap("novels", "hgrn2", size).value < 0]
-    cheap, dear = losses.cost("novels", "hgrn2").ratio, losses.cost("code", "hgrn2").ratio
     return {
         "below": str(len(below)),
-        "clear": " and ".join(clear),
-        "cheap": within(cheap, 2),
-        "dear": within(dear, 1),
+        "clear": ", ".join(clear[:-1]) + " and " + clear[-1],
         "six": percent(losses.gap("code", "hgrn2", "6M").value),
         "last": percent(losses.gap("code", "hgrn2", "32M").value),
-        "seeds_prose": percent(100 * losses.noise("novels", "32M").sd, 2),
-        "seeds_code": percent(100 * losses.noise("code", "32M").sd, 2),
         "tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0),
-        "tnl_large": percent(losses.gap("novels", "tnl", "32M").value),
     }
 
 
@@ -168,60 +161,41 @@ def where_numbers() -> dict[str, str]:
     }
 
 
-def exponent(corpus: str, arch: str, way: str = "paper's", law: str = "loss") -> float:
-    found = laws.fit(corpus, arch, way, law)
-    if found is None:
-        raise ValueError(f"way: {corpus}, {arch} cannot be fitted by {way!r}")
-    return found.value
+TRIO = ("llama", "hgrn2", "cosformer2")
+
+
+def apart() -> str:
+    """How far the exponents of loss of these three are from each other at most, with C = 6 N D."""
+    widest = 0.0
+    for corpus in CORPORA:
+        found = [laws.fit(corpus, arch, "C = 6 N D", "loss") for arch in TRIO]
+        values = [one.value for one in found if one is not None]
+        widest = max(widest, max(values) - min(values))
+    return f"{widest:.3f}"
 
 
 def law_numbers() -> dict[str, str]:
-    return {"ratio": f"{exponent('code', 'llama') / exponent('novels', 'llama'):.1f}"}
+    rows = (losses.chosen(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1]))
+    small, large = (row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in rows)
+    return {"apart": apart(), "small": f"{small:.1f}", "large": f"{large:.1f}"}
 
 
-def way_numbers() -> dict[str, str]:
-    found = {
-        "plain": exponent("novels", "llama"),
-        "warm": exponent("novels", "llama", "with the warm-up"),
-        "tnl": exponent("novels", "tnl"),
-        "tnl_without": exponent("novels", "tnl", "without the smallest size"),
-    }
-    return {name: f"{value:.3f}".replace("-", "−") for name, value in found.items()}
+def decades() -> str:
+    """Of compute, that LLaMA's envelope spans."""
+    rows = [row for row in losses.chosen(losses.evaluations(), arch="llama") if row["tokens"] >= WARM_UP]
+    flops = [row["flops"] for row in rows]
+    return f"{math.log10(max(flops) / min(flops)):.1f}"
 
 
 def claim_numbers() -> dict[str, str]:
-    def of(corpus: str, law: str, archs: Sequence[str]) -> list[list[float | None]]:
-        every = [[laws.fit(corpus, arch, way, law) for arch in archs] for way in laws.ways(law)]
-        return [[one and one.value for one in row] for row in every]
-
-    trio = ("llama", "hgrn2", "cosformer2")
-    prose, code = (of(corpus, "loss", trio) for corpus in CORPORA)
-    apart = [abs(x - row[0]) for row in prose for x in row[1:] if row[0] is not None and x is not None]
-    steeper = [row[0] < x for row in code for x in row[1:] if row[0] is not None and x is not None]
-    if not all(steeper):
-        raise ValueError("claims: on code LLaMA's exponent is not the steepest in every way")
-    a = [
-        x
+    every = (
+        laws.fit(corpus, arch, way, "parameters")
         for corpus in CORPORA
-        for row in of(corpus, "parameters", ARCHITECTURES)
-        for x in row
-        if x is not None
-    ]
-    return {"apart": f"{max(apart):.3f}", "a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
-
-
-def product_numbers() -> dict[str, str]:
-    found = [laws.fit("novels", arch, "paper's", "product") for arch in ("llama", "hgrn2")]
-    first, last = (
-        losses.chosen(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1])
+        for arch in ARCHITECTURES
+        for way in laws.ways("parameters")
     )
-    factors = [row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in (first, last)]
-    return {
-        "llama": within(found[0]),
-        "hgrn2": within(found[1]),
-        "small": f"{factors[0]:.1f}",
-        "large": f"{factors[1]:.2f}",
-    }
+    a = [one.value for one in every if one is not None]
+    return {"apart": apart(), "a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
 
 
 def beyond_numbers() -> dict[str, str]:
@@ -235,13 +209,20 @@ def needle_numbers() -> dict[str, str]:
     def of(arch: str, mode: str, corpus: str = "code", length: int = 1024) -> float:
         return 100 * recall.needles(corpus, arch, "32M", mode, length).value
 
-    modes = ("easy", "standard", "twice")
-    found = {mode: of("llama", mode) for mode in modes} | {
+    modes, linear = ("easy", "standard", "twice"), ARCHITECTURES[1:]
+    found = {
         "once": of("llama", "standard", length=512),
+        "twice": of("llama", "twice"),
+        "once_short": of("llama", "standard", length=256),
+        "twice_short": of("llama", "twice", length=512),
         "prose": max(of(arch, mode, "novels") for arch in ARCHITECTURES for mode in modes),
-        "linear": max(of(arch, mode) for arch in ARCHITECTURES[1:] for mode in modes),
+        "linear": max(of(a, mode, length=n) for a in linear for mode in modes for n in recall.haystacks()),
     }
-    return {name: percent(value, 0) for name, value in found.items()}
+    rows = [row for a in linear for mode in modes for row in recall.asked("code", a, "32M", f"needle-{mode}")]
+    digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
+    costs = {"digit_low": min(digit), "digit_high": max(digit), "guess": math.log(10)}
+    shares = {name: percent(value, 0) for name, value in found.items()}
+    return shares | {name: f"{value:.1f}" for name, value in costs.items()}
 
 
 def papers() -> str:

@@ -71,14 +71,25 @@ def gaps(corpus: str) -> str:
     return table([f"{TEXTS[corpus]}: size", *ARCHS[1:]], lines)
 
 
+def train_gaps() -> str:
+    """The same in training loss, of the largest sizes."""
+    lines = []
+    for corpus in CORPORA:
+        for size in SIZES[-3:]:
+            found = (losses.gap(corpus, arch, size, "train_loss") for arch in LINEAR)
+            lines.append([f"{TEXTS[corpus]}, {size}", *(within(one, 1) for one in found)])
+    return table(["text, size", *ARCHS[1:]], lines)
+
+
 def costs() -> str:
-    """FLOPs for the lowest common loss."""
+    """FLOPs for equal losses."""
+    ways = [(above, causal) for causal in (False, True) for above in (1.05, 1.1)]
     lines = []
     for corpus in CORPORA:
         for arch in LINEAR:
-            found = losses.cost(corpus, arch)
-            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", f"{found.loss:.3f}", within(found.ratio, 2)])
-    return table(["text, model", "loss", "its FLOPs / LLaMA's"], lines)
+            found = (within(losses.cost(corpus, arch, *way), 1) for way in ways)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
+    return table(["text, model", "+ 5 %", "+ 10 %", "causal, + 5 %", "causal, + 10 %"], lines)
 
 
 def strings(size: str) -> str:
@@ -92,14 +103,53 @@ def strings(size: str) -> str:
     return table(["bytes", "share", *ARCHS], lines)
 
 
-def law_table(law: str, digits: int = 3) -> str:
+def twice(size: str) -> str:
+    """Second half of a passage of 512 bytes, at the first and at the second reading."""
+    lines = []
+    for corpus in CORPORA:
+        for which, first in (("first", 256), ("second", 768)):
+            found = [recall.by_position(corpus, arch, size, 1024, "twice") for arch in ARCHITECTURES]
+            of_range = (next(loss for start, _, loss in rows if start == first) for rows in found)
+            lines.append([f"{TEXTS[corpus]}, {which} reading", *(f"{loss:.3f}" for loss in of_range)])
+    return table(["text", *ARCHS], lines)
+
+
+def law_table(law: str) -> str:
     """Exponents: the paper's, and ours found in its way."""
     lines = []
     for arch in ARCHITECTURES:
-        ours = (within(laws.fit(corpus, arch, "paper's", law), digits) for corpus in CORPORA)
+        ours = (within(laws.fit(corpus, arch, "paper's", law)) for corpus in CORPORA)
         theirs = f"{laws.papers(arch, law):.4f}".replace("-", "−")
         lines.append([NAMES[arch], theirs, *ours])
-    return table(["exponent of C", "the paper's", "ours, prose", "ours, code"], lines)
+    name = {"loss": "γ", "parameters": "a", "tokens": "b", "product": "a + b"}[law]
+    return table([name, "the paper's", "ours, prose", "ours, code"], lines)
+
+
+def six() -> str:
+    """Exponents of loss where compute is 6 N D."""
+    lines = [
+        [NAMES[arch], *(within(laws.fit(corpus, arch, "C = 6 N D", "loss")) for corpus in CORPORA)]
+        for arch in ARCHITECTURES
+    ]
+    return table(["γ, C = 6ND", "ours, prose", "ours, code"], lines)
+
+
+def coverage() -> str:
+    """How often an interval for a holds the truth."""
+    names = {
+        "whole_envelope": "the paper's way",
+        "envelope": "where two sizes reach",
+        "corners": "corners",
+        "iso_flop": "isoFLOP",
+        "parametric": "parametric",
+    }
+    held = {
+        (row["surface"], row["method"]): f"{row['held']} of {row['trials']}"
+        for row in results.load("fit_coverage")
+        if row["quantity"] == "parameters"
+    }
+    lines = [[words, held["pure", name], held["raised", name]] for name, words in names.items()]
+    return table(["way to fit", "without irreducible loss", "with"], lines)
 
 
 def surfaces() -> str:
@@ -111,8 +161,12 @@ def surfaces() -> str:
                 laws.fit(corpus, arch, "parametric, validation loss", law, "value")
                 for law in ("irreducible", "alpha", "beta")
             )
-            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, parts)])
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(_or_bound, parts)])
     return table(["text, model", "E (nats per byte)", "alpha", "beta"], lines)
+
+
+def _or_bound(found: Interval | None) -> str:
+    return "0, its bound" if found is not None and found.value < 1e-9 else within(found)
 
 
 def failures() -> str:
@@ -121,15 +175,24 @@ def failures() -> str:
     return table(["text, model", "way to fit", "why there is none"], lines, right=False)
 
 
-def needles(corpus: str, size: str) -> str:
-    """Zero-shot, by length of the haystack, over depths."""
+def needles(corpus: str, arch: str, size: str) -> str:
+    """Zero-shot, by length of the text, over depths."""
     lengths = recall.haystacks()
+    lines = [
+        [mode, *(_percent(recall.needles(corpus, arch, size, mode, length)) for length in lengths)]
+        for mode in ("easy", "standard", "twice")
+    ]
+    return table(["mode", *(f"{length:,} bytes" for length in lengths)], lines)
+
+
+def depths(corpus: str, arch: str, size: str, length: int = 1024) -> str:
+    """The same by depth, at one length."""
     lines = []
     for mode in ("easy", "standard", "twice"):
-        for arch in ARCHITECTURES:
-            found = [recall.needles(corpus, arch, size, mode, length) for length in lengths]
-            lines.append([f"{mode}, {NAMES[arch]}", *(_percent(one) for one in found)])
-    return table(["mode, model", *(f"{length:,} bytes" for length in lengths)], lines)
+        rows = chosen(recall.asked(corpus, arch, size, f"needle-{mode}"), length=length)
+        found = sorted((row["depth"], row["accuracy"]) for row in rows)
+        lines.append([mode, *(f"{100 * share:.0f} %" for _, share in found)])
+    return table(["mode", *(f"{depth:g}" for depth, _ in found)], lines)
 
 
 def _percent(found: Interval) -> str:

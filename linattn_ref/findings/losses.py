@@ -1,8 +1,9 @@
 """Losses of finished runs, with what the seed may change.
 
-A run's last loss is off by its seed. How much is pooled over the four architectures at a size: the standard
-deviation of log loss between seeds. Sizes with one seed take that of ``NEAREST``, the largest two that have
-two. Intervals are Student's, 95 %.
+A run's last loss is off by its seed. How much is the standard deviation of log loss between the seeds of a
+size, pooled over architectures: TNL's, which is larger at the smallest sizes, where TNL is concerned, and the
+three others. Sizes with one seed take that of ``NEAREST``, the largest two that have two. Intervals are
+Student's, 95 %, and of seeds alone.
 """
 
 import functools
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from linattn_ref import results
-from linattn_ref.scaling import Envelope, Interval, lower_envelope, runs_of
+from linattn_ref.scaling import Interval
 
 ARCHITECTURES = ("llama", "tnl", "hgrn2", "cosformer2")
 CORPORA = ("novels", "code")
@@ -47,29 +48,29 @@ def last(corpus: str, arch: str, size: str, table: str = "scaling", column: str 
     return [row[column] for row in rows if row["tokens"] == end]
 
 
-def noise(corpus: str, size: str) -> Noise:
-    """Between seeds of a size; of ``NEAREST`` where it has but one."""
+def noise(corpus: str, size: str, *archs: str, column: str = "val_loss") -> Noise:
+    """Between seeds of a size, for a statement about ``archs``."""
     squares, freedom = 0.0, 0
+    pooled = [arch for arch in ARCHITECTURES if arch != "tnl" or "tnl" in archs]
     alone = all(len(last(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
     for name in NEAREST if alone else (size,):
-        for arch in ARCHITECTURES:
-            logs = np.log(last(corpus, arch, name))
+        for arch in pooled:
+            logs = np.log(last(corpus, arch, name, column=column))
             squares, freedom = squares + float(((logs - logs.mean()) ** 2).sum()), freedom + len(logs) - 1
     return Noise(math.sqrt(squares / freedom), freedom)
 
 
-def loss(corpus: str, arch: str, size: str) -> Interval:
-    """Validation loss, mean over seeds (of its logarithm)."""
-    found = np.log(last(corpus, arch, size))
-    return _interval(float(found.mean()), noise(corpus, size), 1 / len(found))
+def loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interval:
+    """Mean over seeds (of the logarithm) at the end of the runs, and where that of many seeds may lie."""
+    found = np.log(last(corpus, arch, size, column=column))
+    return _interval(float(found.mean()), noise(corpus, size, arch, column=column), 1 / len(found))
 
 
-def gap(corpus: str, arch: str, size: str, base: str = "llama") -> Interval:
+def gap(corpus: str, arch: str, size: str, column: str = "val_loss", base: str = "llama") -> Interval:
     """How much more than that of LLaMA of the same size and text, in percent."""
-    mine, theirs = (np.log(last(corpus, name, size)) for name in (arch, base))
-    ratio = _interval(
-        float(mine.mean() - theirs.mean()), noise(corpus, size), 1 / len(mine) + 1 / len(theirs)
-    )
+    mine, theirs = (np.log(last(corpus, name, size, column=column)) for name in (arch, base))
+    share, spread = 1 / len(mine) + 1 / len(theirs), noise(corpus, size, arch, column=column)
+    ratio = _interval(float(mine.mean() - theirs.mean()), spread, share)
     return Interval(*(100 * (x - 1) for x in ratio))
 
 
@@ -78,32 +79,47 @@ def _interval(log: float, spread: Noise, share: float) -> Interval:
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
 
 
-class Cost(NamedTuple):
-    """FLOPs for a loss over those that LLaMA needs for it."""
+def cost(corpus: str, arch: str, above: float, causal: bool = False) -> Interval:
+    """FLOPs for a loss over those that LLaMA needs for it.
 
-    loss: float
-    ratio: Interval
-
-
-def cost(corpus: str, arch: str) -> Cost:
-    """Of the lowest validation loss that both reach, on their lower envelopes.
-
-    The interval is that of a pair of runs whose losses a seed moves.
+    The loss is ``above`` times the lowest that both reach in validation. With ``causal``, only the half of
+    LLaMA's attention that is not masked is counted. The interval is that of a pair of runs whose losses a
+    seed moves; not a number where the moved loss is never reached.
     """
-    mine, theirs = (
-        lower_envelope(runs_of(chosen(evaluations(), corpus=corpus, arch=name), "val_loss"))
-        for name in (arch, "llama")
-    )
-    at = max(float(mine.loss.min()), float(theirs.loss.min()))
-    spread = noise(corpus, SIZES[-1])
+    curves = {name: _curves(corpus, name, causal) for name in (arch, "llama")}
+    at = above * max(min(loss.min() for _, loss in found) for found in curves.values())
+    spread = noise(corpus, SIZES[-1], arch)
     off = math.exp(T_975[spread.freedom] * spread.sd * math.sqrt(2))
-    ratios = [
-        _flops(mine, at * max(1, off**sign)) / _flops(theirs, at * max(1, off**-sign)) for sign in (0, 1, -1)
-    ]
-    return Cost(at, Interval(ratios[0], min(ratios[1:]), max(ratios[1:])))
+    value, *ends = (
+        _flops(curves[arch], at * move) / _flops(curves["llama"], at) for move in (1, off, 1 / off)
+    )
+    return Interval(value, min(ends), max(ends))
 
 
-def _flops(envelope: Envelope, loss: float) -> float:
-    """At which it is first as low, a line between points in logarithms."""
-    lowest = np.minimum.accumulate(envelope.loss)
-    return float(np.exp(np.interp(-math.log(loss), -np.log(lowest), np.log(envelope.flops))))
+def _curves(corpus: str, arch: str, causal: bool) -> list[tuple[Any, Any]]:
+    """(FLOPs, loss) of each size at its evaluations, mean over seeds."""
+    found = []
+    for size in SIZES:
+        rows = chosen(evaluations(), corpus=corpus, arch=arch, size=size)
+        tokens = sorted({row["tokens"] for row in rows})
+        at = [chosen(rows, tokens=n) for n in tokens]
+        share = _causal_share(rows[0]["d_model"]) if causal and arch == "llama" else 1.0
+        losses = [math.exp(np.log([row["val_loss"] for row in same]).mean()) for same in at]
+        found.append((np.array([same[0]["flops"] * share for same in at]), np.array(losses)))
+    return found
+
+
+def _causal_share(d: int, n: int = 1024) -> float:
+    """Of LLaMA's FLOPs, if the term n / (6 d) of attention is halved."""
+    return (1 + n / (12 * d) + 5 / (18 * d)) / (1 + n / (6 * d) + 5 / (18 * d))
+
+
+def _flops(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
+    """Fewest, over sizes, after which it is as low; between evaluations a line in logarithms."""
+    fewest = math.inf
+    for flops, losses in curves:
+        lowest = np.minimum.accumulate(losses)
+        if lowest[-1] <= loss:
+            at = np.interp(-math.log(loss), -np.log(lowest), np.log(flops))
+            fewest = min(fewest, float(np.exp(at)))
+    return fewest if math.isfinite(fewest) else math.nan

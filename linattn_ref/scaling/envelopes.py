@@ -13,6 +13,7 @@ and to the minima of parabolas, ``iso_flop``: both find exponents that are known
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -70,14 +71,14 @@ def _at(flops: Array, x: Array, y: Array) -> Array:
     return np.interp(np.log(flops), np.log(x), y, left=np.nan, right=np.nan)
 
 
-def lower_envelope(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
-    """The lowest curve at each budget at which there are two at least: parameters go up in steps."""
+def lower_envelope(runs: Sequence[Run], n_budgets: int = 200, at_least: int = 2) -> Envelope:
+    """The lowest curve at each budget at which there are two, or ``at_least``: parameters go up in steps."""
     curves = _curves(runs, n_budgets)
-    return _steps(curves, curves.log_loss)
+    return _steps(curves, curves.log_loss, at_least)
 
 
-def _steps(curves: _Curves, log_loss: Array) -> Envelope:
-    g = np.flatnonzero(np.isfinite(log_loss).sum(0) >= 2)
+def _steps(curves: _Curves, log_loss: Array, at_least: int = 2) -> Envelope:
+    g = np.flatnonzero(np.isfinite(log_loss).sum(0) >= at_least)
     s = log_loss[:, g].argmin(0)
     return Envelope(curves.flops[g], np.exp(log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
 
@@ -158,6 +159,7 @@ def _minima(curves: _Curves, log_loss: Array) -> Envelope:
 LAWS = ("loss", "parameters", "tokens", "product")
 METHODS: dict[str, Callable[[_Curves, Array], Envelope]] = {
     "envelope": _steps,
+    "whole_envelope": partial(_steps, at_least=1),
     "corners": _corners,
     "iso_flop": _minima,
 }
@@ -174,7 +176,8 @@ def fit_laws(
 ) -> dict[str, Law]:
     """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens"; "product" is N D.
 
-    Fitted to all points of the "envelope", as in the paper, to its "corners", or to "iso_flop" minima.
+    Fitted to all points of the "whole_envelope", as in the paper; to the "envelope" where there are two sizes
+    to choose from; to its "corners"; or to "iso_flop" minima.
 
     Intervals are of a parametric bootstrap over seeds: each resample moves the whole curve of every size by
     what a mean over its seeds may be off, with a spread that is itself drawn (from its estimate and degrees

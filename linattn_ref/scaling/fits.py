@@ -1,7 +1,7 @@
 """All fits of a study as one table: the paper's way, and what changes with each other way.
 
 Every way takes a corpus and an architecture, some of the evaluations, and a method. The first is that of
-arXiv 2406.16690, section 4, as far as it is printed: training loss, all sizes, all points of the envelope.
+arXiv 2406.16690, section 4, as far as it is printed: training loss, all sizes, the lowest at every budget.
 Evaluations during the warm-up are left out, since their learning rate is not that of the run.
 """
 
@@ -23,15 +23,18 @@ class Way:
     """One way to fit: evaluations of ``loss`` from and up to so many bytes, sizes from ``smallest`` on."""
 
     name: str
-    method: str = "envelope"
+    method: str = "whole_envelope"
     loss: str = "train_loss"
     first: float = WARM_UP
     last: float = float("inf")
     smallest: float = 0.0  # parameters
+    six: bool = False  # compute is 6 N D, not the closed form
 
 
 WAYS = (
     Way("paper's"),
+    Way("where two sizes reach", "envelope"),
+    Way("C = 6 N D", six=True),
     Way("validation loss", loss="val_loss"),
     Way("with the warm-up", first=0.0),
     Way("from twice the warm-up", first=2 * WARM_UP),
@@ -73,7 +76,8 @@ def fit_rows(rows: Sequence[Mapping[str, Any]], ways: Sequence[Way] = WAYS) -> I
 
 def _runs(rows: Sequence[Mapping[str, Any]], way: Way) -> list[Run]:
     kept = [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
-    return runs_of(kept, way.loss)
+    runs = runs_of(kept, way.loss)
+    return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if way.six else runs
 
 
 def _fitted(runs: Sequence[Run], method: str) -> Iterator[tuple[str, str, Interval]]:

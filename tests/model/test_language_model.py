@@ -9,9 +9,8 @@ from helpers import assert_close
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from linattn_ref import ops
 from linattn_ref.mixers import MIXERS
-from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, decoding, generate
+from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, generate
 
 BASE: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 32, "max_length": 128}
 OVERRIDES: dict[str, list[dict[str, Any]]] = {"linear": [{}, {"normaliser": "norm", "positions": "rope"}]}
@@ -278,37 +277,3 @@ def test_a_tiny_model_learns_a_sequence_by_heart(name: str, overrides: dict[str,
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.02
-
-
-# --- decoding ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["softmax", "tnl", "hgrn2", "cosformer2", "gla", "retnet"])
-@torch.no_grad()
-def test_while_decoding_single_tokens_go_through_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokens = build(name), tokens_of(2, 8)
-    called: list[str] = []
-    step = "step_softmax_attention" if name == "softmax" else "step_linear_attention"
-    original = getattr(ops, step)
-
-    def counted(*args: Any, **options: Any) -> Any:
-        called.append(step)
-        return original(*args, **options)
-
-    monkeypatch.setattr(ops, step, counted)
-    _, state = model(tokens[:, :-1])
-    want = model(tokens[:, -1:], state)[0]
-    assert not called
-    with decoding(model):
-        model(tokens[:, :-1])  # more than one
-        assert not called
-        found = model(tokens[:, -1:], state)[0]
-    assert len(called) == len(model.blocks)
-    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
-
-
-def test_decoding_ends_with_its_block_whatever_happens() -> None:
-    model = build("tnl")
-    with pytest.raises(RuntimeError, match="stop"), decoding(model):
-        raise RuntimeError("stop")
-    assert not any(getattr(module, "decoding", False) for module in model.modules())
