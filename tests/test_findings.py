@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from linattn_ref.findings import figures, laws, losses, recall
+from linattn_ref.findings import figures, laws, losses, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
 from linattn_ref.scaling.fits import WAYS
 
@@ -104,6 +104,34 @@ def test_a_share_of_nothing_has_an_interval_too() -> None:
     assert high == pytest.approx(0.0234, abs=1e-3)  # about 3.84 / 164
     half = recall.wilson(0.5, 160)
     assert half.high - 0.5 == pytest.approx(0.5 - half.low)
+
+
+def test_seeds_of_the_main_grid_are_about_as_good_as_the_main_grid() -> None:
+    found = variants.variants("scaling")
+    assert len(found) == 80
+    by_model: dict[tuple[str, ...], list[float]] = {}
+    for row, change in found:
+        assert change is not None
+        assert change.low < change.value < change.high
+        key = tuple(row[name] for name in ("corpus", "arch", "size"))
+        by_model.setdefault(key, []).append(math.log1p(change.value / 100))
+    assert sorted({len(changes) for changes in by_model.values()}) == [1, 2]
+    assert all(abs(sum(changes)) < 1e-9 for changes in by_model.values())
+    outside = sum(not change.low < 0 < change.high for _, change in found if change is not None)
+    assert outside <= 4  # of 64 with two seeds, one in twenty
+
+
+def test_what_a_variant_was_asked_is_what_the_model_of_its_row_was_asked() -> None:
+    (found,) = [v.row for v in variants.variants("scaling") if (v.row["size"], v.row["arch"], v.row["corpus"])
+                == ("32M", "llama", "code")]  # fmt: skip
+    *_, (first, _, loss) = recall.by_position("code", "llama", "32M", 1024, "twice")
+    assert first == 768
+    assert variants.second_reading("scaling", found) == loss
+    assert variants.found_needles("scaling", found, "easy", 512) == recall.needles(
+        "code", "llama", "32M", "easy", 512
+    )
+    assert variants.change({**found, "size": "6M-3x384"}) is None
+    assert variants.change({**found, "corpus": "code-large"}) == variants.change(found)
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,17 @@ def test_a_table_says_where_its_trials_differ_from_the_main_grid() -> None:
     assert more("scaling_heads") == ["n_heads"]
 
 
+@pytest.mark.parametrize(
+    ("capability", "backend"), [((7, 5), "reference"), ((8, 0), "triton"), ((9, 0), "triton")]
+)
+def test_kernels_are_chosen_where_they_run(
+    capability: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    assert command.backend_for(torch.device("cuda")) == backend
+    assert command.backend_for(torch.device("cpu")) == "reference"
+
+
 def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
     where = s.settings(tmp_path)
     for trial in s.STUDY[:2]:

@@ -61,7 +61,7 @@ def rates() -> str:
 
 def final_losses(corpus: str) -> str:
     """At the end of every run."""
-    lines = [[size, *(within(losses.loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES]
+    lines = [[size, *(about(losses.loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES]
     return table([f"{TEXTS[corpus]}: size", *ARCHS], lines)
 
 

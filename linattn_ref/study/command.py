@@ -94,13 +94,19 @@ def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> i
         device = default_device()
         backend = options.backend
         if backend == "auto":
-            backend = "triton" if device.type == "cuda" and find_spec("linattn_kernels") else "reference"
+            backend = backend_for(device)
         if device.type == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = True  # of what autocast leaves in float32
         settings = work.Settings(out, options.corpora, device, backend, time.monotonic() + seconds)
         settings = replace(settings, whole=options.whole)
         tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
     return 1 if tally.failed else 0
+
+
+def backend_for(device: torch.device) -> str:
+    """Kernels where they run: from compute capability 8.0 on, so not on the T4 of a free notebook."""
+    kernels = device.type == "cuda" and find_spec("linattn_kernels") is not None
+    return "triton" if kernels and torch.cuda.get_device_capability(device) >= (8, 0) else "reference"
 
 
 def prepare(options: argparse.Namespace) -> int:

@@ -99,7 +99,8 @@ class Loop:
         self.began = self.done = 0  # the step this process began with, and the same number as ``step``
         self.loss_sum, self.worst_norm = torch.zeros((), device=device), torch.zeros((), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.captures = on_gpu and alone
+        # the reference looks at values, which makes the host wait: that cannot be captured
+        self.captures = on_gpu and alone and backend == "triton"
 
         self.validation_text = text.validation.to(device)
         self.validation = self._validation(len(text.validation))
