@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from linattn_ref.findings import figures, laws, losses, recall, variants
+from linattn_ref.findings import figures, laws, losses, recall, recall_figures, variants
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
 from linattn_ref.scaling.fits import WAYS
 
@@ -137,8 +137,8 @@ def test_what_a_variant_was_asked_is_what_the_model_of_its_row_was_asked() -> No
 @pytest.mark.parametrize(
     "make",
     [
-        figures.loss_by_size, figures.gaps, figures.envelopes, figures.tuning, figures.by_position,
-        figures.beyond,
+        figures.loss_by_size, figures.gaps, figures.envelopes, figures.tuning, recall_figures.by_position,
+        recall_figures.beyond,
         lambda: figures.exponents("loss"), lambda: figures.exponents("parameters"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ import nbformat
 import plotly.graph_objects as go
 
 from linattn_ref import results
-from linattn_ref.findings import figures, laws, losses, recall
+from linattn_ref.findings import figures, laws, losses, recall, recall_figures
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
 from linattn_ref.scaling.fits import WARM_UP
 
@@ -29,7 +29,7 @@ from .repository import address, setup_source
 
 Part = str | tuple[str, Callable[[], go.Figure]]
 PLACE, HEADING = re.compile(r"\[\[(\w+)\]\]"), re.compile(r"(?m)^<!-- (\w+) -->$")
-IMPORT = "from linattn_ref.findings import figures"
+IMPORT = "from linattn_ref.findings import figures, recall_figures"
 
 
 def page(root: Path) -> str:
@@ -73,7 +73,7 @@ def parts() -> Iterator[Part]:
     yield text("gap", costs=tables.costs(), train=tables.train_gaps(), **both, **gap_numbers())
     yield "figures.gaps()", figures.gaps
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
-    yield "figures.by_position()", figures.by_position
+    yield "recall_figures.by_position()", recall_figures.by_position
     yield text("laws", loss=tables.law_table("loss"), six=tables.six(), **law_numbers())
     yield "figures.envelopes()", figures.envelopes
     yield text("ways", failures=tables.failures(), decades=decades())
@@ -83,7 +83,7 @@ def parts() -> Iterator[Part]:
     yield 'figures.exponents("parameters")', lambda: figures.exponents("parameters")
     yield text("surface", surfaces=tables.surfaces())
     yield text("beyond", **beyond_numbers())
-    yield "figures.beyond()", figures.beyond
+    yield "recall_figures.beyond()", recall_figures.beyond
     asked = {
         "needles": tables.needles("code", "llama", "32M"),
         "depths": tables.depths("code", "llama", "32M"),

@@ -1,4 +1,4 @@
-"""Figures of the scaling study, each from ``results`` alone."""
+"""Figures of losses and laws, each from ``results`` alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from linattn_ref import plots
-from linattn_ref.findings import laws, losses, recall
+from linattn_ref.findings import laws, losses
 from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES, chosen, evaluations
 from linattn_ref.plots import Series
 from linattn_ref.scaling import PFLOPS_DAY, Interval, lower_envelope, runs_of
@@ -25,14 +25,14 @@ def n_params(arch: str, size: str) -> int:
     return int(chosen(evaluations(), arch=arch, size=size)[0]["n_params"])
 
 
-def _series(arch: str, x: list[float], found: list[Interval] | list[float]) -> Series:
+def series_of(arch: str, x: list[float], found: list[Interval] | list[float]) -> Series:
     if isinstance(found[0], Interval):
         values, low, high = (list(column) for column in zip(*found, strict=True))  # type: ignore[call-overload]
         return Series(NAMES[arch], x, values, LOOKS[arch], low=low, high=high)
     return Series(NAMES[arch], x, found, LOOKS[arch])
 
 
-def _by_text(
+def by_text(
     make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA
 ) -> list[tuple[str, list[Series]]]:
     return [(TEXTS[corpus], make(corpus)) for corpus in order]
@@ -43,12 +43,12 @@ def loss_by_size() -> go.Figure:
 
     def of(corpus: str) -> list[Series]:
         return [
-            _series(a, [n_params(a, s) for s in SIZES], [losses.loss(corpus, a, s) for s in SIZES])
+            series_of(a, [n_params(a, s) for s in SIZES], [losses.loss(corpus, a, s) for s in SIZES])
             for a in ARCHITECTURES
         ]
 
     return plots.line_frames(
-        _by_text(of),
+        by_text(of),
         slider="text",
         title="Loss after 232 MB, four passes through 58 MB",
         x="parameters without embeddings",
@@ -70,13 +70,13 @@ def gaps() -> go.Figure:
 
     def of(corpus: str) -> list[Series]:
         lines = [
-            _series(a, [n_params(a, s) for s in sizes], [losses.gap(corpus, a, s) for s in sizes])
+            series_of(a, [n_params(a, s) for s in sizes], [losses.gap(corpus, a, s) for s in sizes])
             for a in LINEAR
         ]
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
     return plots.line_frames(
-        _by_text(of),
+        by_text(of),
         slider="text",
         title="On prose the linear models are near LLaMA, on code far above it",
         x="parameters without embeddings",
@@ -147,7 +147,7 @@ def tuning() -> go.Figure:
                 found = sorted((row["lr"], row["val_loss"]) for row in mine)
                 best = min(loss for _, loss in found)
                 excess = [100 * (loss / best - 1) for _, loss in found]
-                group.append(_series(arch, [lr for lr, _ in found], excess))
+                group.append(series_of(arch, [lr for lr, _ in found], excess))
             frames.append((f"{size}, {TEXTS[corpus]}", group))
     return plots.line_frames(
         frames,
@@ -172,7 +172,7 @@ def exponents(law: str) -> go.Figure:
         for arch in ARCHITECTURES:
             found = [laws.fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
             value = laws.papers(arch, law)
-            group.append(_series(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *found]))
+            group.append(series_of(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *found]))
         frames.append((TEXTS[corpus], group))
     what = {"loss": "loss", "parameters": "best number of parameters", "tokens": "best number of bytes"}[law]
     return plots.range_frames(
@@ -185,53 +185,4 @@ def exponents(law: str) -> go.Figure:
         alt=f"Exponents of compute in the {what} for four architectures, a row for each way to fit, "
         "with 95 percent intervals. Within most rows LLaMA, HGRN2 and cosFormer2 lie close "
         "together and TNL apart; from row to row the exponents of one model move by as much.",
-    )
-
-
-def by_position() -> go.Figure:
-    """Loss above LLaMA's by position, 32 million parameters."""
-
-    def of(corpus: str) -> list[Series]:
-        base = recall.by_position(corpus, "llama", "32M", 1024)
-        x = [1 + (first + last) / 2 for first, last, _ in base]
-        lines = []
-        for arch in LINEAR:
-            mine = recall.by_position(corpus, arch, "32M", 1024)
-            y = [own[2] - theirs[2] for own, theirs in zip(mine, base, strict=True)]
-            lines.append(_series(arch, x, y))
-        return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
-
-    return plots.line_frames(
-        _by_text(of, CORPORA[::-1]),
-        slider="text",
-        title="On code LLaMA's lead grows along the window",
-        x="position in the window (bytes)",
-        y="loss above LLaMA's (nats per byte)",
-        alt="Difference in loss from LLaMA by position, 1 to 1,024, at 32 million parameters. On code "
-        "the lines are near or below zero up to about 32 bytes and rise to between 0.06 and 0.09 "
-        "at the end. On prose they stay within 0.04 of zero, and HGRN2 below it.",
-        log_x=True,
-        y_range=[-0.1, 0.1],
-    )
-
-
-def beyond() -> go.Figure:
-    """Loss by position up to four times the length trained on, 32 million parameters."""
-
-    def of(corpus: str) -> list[Series]:
-        lines = []
-        for arch in ARCHITECTURES:
-            found = [one for one in recall.by_position(corpus, arch, "32M", 4096) if one[0] >= 16]
-            lines.append(_series(arch, [1 + (a + b) / 2 for a, b, _ in found], [y for *_, y in found]))
-        return [*lines, Series("length trained on", x=[1024.0], kind="reference")]
-
-    return plots.line_frames(
-        _by_text(of),
-        slider="text",
-        title="Beyond 1,024 bytes TNL and HGRN2 hold, LLaMA and cosFormer2 do not",
-        x="position (bytes)",
-        y="loss (nats per byte)",
-        alt="Loss by position up to 4,096 for models trained on 1,024 bytes. TNL and HGRN2 stay level "
-        "beyond 1,024; LLaMA rises steeply, cosFormer2 less so.",
-        log_x=True,
     )
