@@ -72,6 +72,26 @@ def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pyt
     assert results.provenance("two_seeds", directory=tmp_path)["seed"] == [0, 1]
 
 
+def test_speed_takes_a_gpu_for_each_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Processes:
+        def __init__(self, n: int, **options: Any) -> None:
+            assert (n, options["max_tasks_per_child"]) == (4, 1)
+
+        def __enter__(self) -> "Processes":
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def map(self, function: Any, *columns: list[Any]) -> Iterator[list[tuple[Any, ...]]]:
+            assert function is speed.of
+            return ([row] for row in zip(*columns, strict=True))
+
+    monkeypatch.setattr(speed, "ProcessPoolExecutor", Processes)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,0,1,2,3")
+    assert [gpu for _, _, gpu in speed.speed(True)] == ["4", "5", "6", "7"]  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("name", sorted(set(benchmarks.STUDIES) & set(results.names())))
 def test_committed_rows_have_the_columns_of_the_study(name: str) -> None:
     assert list(results.load(name)[0]) == list(benchmarks.STUDIES[name].columns)

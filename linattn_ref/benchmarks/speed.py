@@ -1,9 +1,12 @@
 """Training and generation of the study's four architectures against length: tokens a second, and memory."""
 
 import gc
+import os
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -21,16 +24,29 @@ EARLY = 5  # steps before: compiled, allocated, captured
 
 
 def speed(reduced: bool) -> Rows:
-    """Rows of both tasks, for all architectures and lengths."""
+    """Rows of both tasks, all architectures and lengths; an architecture a GPU, if there are four."""
+    n = len(ARCHITECTURES)
+    if torch.cuda.device_count() < n:
+        return [row for arch in ARCHITECTURES for row in of(arch, reduced)]
+    gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(n)))).split(",")
+    alone: dict[str, Any] = {"mp_context": get_context("spawn"), "max_tasks_per_child": 1}
+    with ProcessPoolExecutor(n, **alone) as processes:
+        parts = list(processes.map(of, ARCHITECTURES, [reduced] * n, gpus[:n]))
+    return [row for part in parts for row in part]
+
+
+def of(arch: str, reduced: bool, gpu: str | None = None) -> Rows:
+    """Rows of one architecture; ``gpu`` is for a process that has not looked for any yet."""
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     device = default_device()
     backend = "triton" if device.type == "cuda" and find_spec("linattn_kernels") else "reference"
     size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)
     rows = []
-    for arch in ARCHITECTURES:
-        for T in lengths(first, tokens):
-            about = {"arch": arch, "size": size, "length": T}
-            rows.append(about | training(arch, size, T, tokens, device, backend))
-            rows.append(about | generation(arch, size, T, batch, device, backend))
+    for T in lengths(first, tokens):
+        about = {"arch": arch, "size": size, "length": T}
+        rows.append(about | training(arch, size, T, tokens, device, backend))
+        rows.append(about | generation(arch, size, T, batch, device, backend))
     return rows
 
 
