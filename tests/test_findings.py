@@ -65,13 +65,41 @@ def test_a_cost_is_where_a_loss_is_reached() -> None:
     assert 1.1 < causal / ratio < 1.6  # half of attention, at widths from 64 to 512
 
 
-def test_what_the_page_says_of_costs_is_so() -> None:
-    for above in (1.05, 1.1):
-        for causal in (False, True):
-            of = {(c, a): losses.cost(c, a, above, causal).value for c in CORPORA for a in ARCHITECTURES[1:]}
-            assert 0.3 < of["novels", "hgrn2"] < 0.7
-            assert 0.9 < of["novels", "tnl"] < of["novels", "cosformer2"]
-            assert all(2 < of["code", arch] < 6 for arch in ARCHITECTURES[1:])
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_the_page_says_of_costs_is_so(causal: bool) -> None:
+    levels = [1 + step / 100 for step in range(21)]
+    of = {
+        (corpus, arch): sorted(losses.cost(corpus, arch, above, causal).value for above in levels)
+        for corpus in CORPORA
+        for arch in ARCHITECTURES[1:]
+    }
+    assert of["novels", "hgrn2"][-1] < 1
+    assert of["novels", "tnl"][10] > 0.95
+    assert of["novels", "cosformer2"][0] > 1
+    assert all(of["code", arch][0] > 1 and 2 < of["code", arch][10] < 4.5 for arch in ARCHITECTURES[1:])
+
+
+def test_a_loss_that_is_never_reached_has_no_interval() -> None:
+    value, low, high = losses.cost("novels", "hgrn2", 1.0)
+    assert value > 0
+    assert math.isnan(low)
+    assert math.isnan(high)
+
+
+def test_on_the_way_the_gap_ends_where_the_runs_end() -> None:
+    for column in ("val_loss", "train_loss"):
+        there = losses.gap_at("code", "tnl", "32M", 232e6, column)
+        assert there == pytest.approx(losses.gap("code", "tnl", "32M", column).value, abs=0.05)
+    assert losses.gap_at("novels", "hgrn2", "32M", 25e6) < losses.gap_at("novels", "hgrn2", "32M", 232e6) < 0
+
+
+def test_rates_that_were_tried_are_all_there() -> None:
+    tried = losses.tuning()
+    assert len(tried) == 16
+    assert list(tried["novels", "llama", "0.8M"]) == [1e-3, 2e-3, 4e-3, 8e-3, 16e-3]
+    for by_rate in tried.values():
+        best = min(by_rate, key=by_rate.__getitem__)
+        assert min(by_rate) < best < max(by_rate)
 
 
 def test_every_fit_is_found_or_says_why() -> None:

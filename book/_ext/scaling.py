@@ -70,7 +70,9 @@ def parts() -> Iterator[Part]:
     yield text("loss", prose=tables.final_losses("novels"), code=tables.final_losses("code"))
     yield "figures.loss_by_size()", figures.loss_by_size
     both = {"prose": tables.gaps("novels"), "code": tables.gaps("code")}
-    yield text("gap", costs=tables.costs(), train=tables.train_gaps(), **both, **gap_numbers())
+    yield text(
+        "gap", costs=tables.costs(), train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers()
+    )
     yield "figures.gaps()", figures.gaps
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
     yield "recall_figures.by_position()", recall_figures.by_position
@@ -122,7 +124,7 @@ def gap_numbers() -> dict[str, str]:
     below = [size for size in SIZES if losses.gap("novels", "hgrn2", size).value < 0]
     return {
         "below": str(len(below)),
-        "clear": ", ".join(clear[:-1]) + " and " + clear[-1],
+        "clear": ", ".join(clear),
         "six": percent(losses.gap("code", "hgrn2", "6M").value),
         "last": percent(losses.gap("code", "hgrn2", "32M").value),
         "tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0),
@@ -130,18 +132,15 @@ def gap_numbers() -> dict[str, str]:
 
 
 def rate_numbers() -> dict[str, str]:
-    """What half or double the best rate costs."""
-    rows = [*losses.evaluations("scaling_lr"), *losses.evaluations("scaling_lr_edges")]
-    end = max(row["tokens"] for row in rows)
-    found: dict[tuple[str, str, str], dict[float, float]] = {}
-    for row in losses.chosen(rows, tokens=end):
-        found.setdefault((row["corpus"], row["arch"], row["size"]), {})[row["lr"]] = row["val_loss"]
-    beside = []
-    for by_rate in found.values():
+    """What half or double the best rate costs, and what the main grid's rates cost, where they were tried."""
+    beside, ours = [], []
+    for (_, arch, size), by_rate in losses.tuning().items():
         best = min(by_rate, key=by_rate.__getitem__)
-        near = [loss for lr, loss in by_rate.items() if lr in (best / 2, 2 * best)]
-        beside += [100 * (loss / by_rate[best] - 1) for loss in near]
-    return {"least": percent(min(beside)), "most": percent(max(beside))}
+        excess = {lr: 100 * (loss / by_rate[best] - 1) for lr, loss in by_rate.items()}
+        beside += [excess[lr] for lr in by_rate if lr in (best / 2, 2 * best)]
+        grid = losses.chosen(losses.evaluations(), arch=arch, size=size)[0]["lr"]
+        ours += [excess[grid]] if grid in excess else []
+    return {"least": percent(min(beside)), "most": percent(max(beside)), "cost": percent(max(ours))}
 
 
 def where_numbers() -> dict[str, str]:
@@ -164,20 +163,27 @@ def where_numbers() -> dict[str, str]:
 TRIO = ("llama", "hgrn2", "cosformer2")
 
 
-def apart() -> str:
-    """How far the exponents of loss of these three are from each other at most, with C = 6 N D."""
+def apart(way: str) -> str:
+    """How far the exponents of loss of these three are from each other at most."""
     widest = 0.0
     for corpus in CORPORA:
-        found = [laws.fit(corpus, arch, "C = 6 N D", "loss") for arch in TRIO]
+        found = [laws.fit(corpus, arch, way, "loss") for arch in TRIO]
         values = [one.value for one in found if one is not None]
         widest = max(widest, max(values) - min(values))
     return f"{widest:.3f}"
 
 
+def apart_numbers() -> dict[str, str]:
+    return {"apart": apart("C = 6 N D"), "apart_without": apart("C = 6 N D, without the smallest size")}
+
+
 def law_numbers() -> dict[str, str]:
     rows = (losses.chosen(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1]))
     small, large = (row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in rows)
-    return {"apart": apart(), "small": f"{small:.1f}", "large": f"{large:.1f}"}
+    divided = [laws.papers(arch, "loss") / laws.papers(arch, "product") for arch in ARCHITECTURES]
+    others = (f"{divided[0]:.3f}", f"{min(divided[1:]):.3f} to {max(divided[1:]):.3f}")
+    names = dict(zip(("paper_llama", "paper_others"), (x.replace("-", "−") for x in others), strict=True))
+    return apart_numbers() | names | {"small": f"{small:.1f}", "large": f"{large:.1f}"}
 
 
 def decades() -> str:
@@ -195,7 +201,7 @@ def claim_numbers() -> dict[str, str]:
         for way in laws.ways("parameters")
     )
     a = [one.value for one in every if one is not None]
-    return {"apart": apart(), "a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
+    return apart_numbers() | {"a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
 
 
 def beyond_numbers() -> dict[str, str]:

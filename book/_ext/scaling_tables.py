@@ -81,15 +81,31 @@ def train_gaps() -> str:
     return table(["text, size", *ARCHS[1:]], lines)
 
 
-def costs() -> str:
-    """FLOPs for equal losses."""
-    ways = [(above, causal) for causal in (False, True) for above in (1.05, 1.1)]
+def along() -> str:
+    """The same on the way, at 32M: validation loss after some of the bytes."""
+    after = (25e6, 58e6, 116e6, 232e6)
     lines = []
     for corpus in CORPORA:
         for arch in LINEAR:
-            found = (within(losses.cost(corpus, arch, *way), 1) for way in ways)
-            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
-    return table(["text, model", "+ 5 %", "+ 10 %", "causal, + 5 %", "causal, + 10 %"], lines)
+            found = (losses.gap_at(corpus, arch, "32M", tokens) for tokens in after)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *(f"{x:.1f}".replace("-", "−") for x in found)])
+    return table(["text, model", *(f"{tokens / 1e6:.0f} MB" for tokens in after)], lines)
+
+
+LEVELS = [1 + step / 100 for step in range(21)]  # times the lowest loss that both reach
+
+
+def costs() -> str:
+    """FLOPs for equal losses: median and range over losses, and what seeds do to one of them."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in LINEAR:
+            line = [f"{TEXTS[corpus]}, {NAMES[arch]}"]
+            for causal in (False, True):
+                found = sorted(losses.cost(corpus, arch, above, causal).value for above in LEVELS)
+                line.append(f"{found[len(found) // 2]:.2f}, {found[0]:.2f} to {found[-1]:.2f}")
+            lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
+    return table(["text, model", "all counted", "causal", "seeds, at + 5 %"], lines)
 
 
 def strings(size: str) -> str:
@@ -153,20 +169,21 @@ def coverage() -> str:
 
 
 def surfaces() -> str:
-    """Parametric fits."""
+    """Parametric fits from two beginnings."""
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            parts = (
-                laws.fit(corpus, arch, "parametric, validation loss", law, "value")
-                for law in ("irreducible", "alpha", "beta")
-            )
+            parts = [
+                laws.fit(corpus, arch, way, law, "value")
+                for way in ("parametric, validation loss", "parametric, after one pass")
+                for law in ("irreducible", "beta")
+            ]
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(_or_bound, parts)])
-    return table(["text, model", "E (nats per byte)", "alpha", "beta"], lines)
+    return table(["text, model", "E, from 8 MB", "β, from 8 MB", "E, from 58 MB", "β, from 58 MB"], lines)
 
 
 def _or_bound(found: Interval | None) -> str:
-    return "0, its bound" if found is not None and found.value < 1e-9 else within(found)
+    return "0, its bound" if found is not None and found.value < 1e-9 else within(found, 2)
 
 
 def failures() -> str:

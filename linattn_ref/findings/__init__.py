@@ -1,4 +1,6 @@
 """What the scaling study found, as numbers with intervals and as figures: read from ``results`` alone.
 
-``losses`` compares finished runs, ``laws`` their fits, ``recall`` what they were asked; ``figures`` draws.
+``losses`` compares runs of the main grid, ``variants`` others with them, ``laws`` their fits; ``recall`` is
+what models were asked, ``pairs`` multi-query recall, ``speed`` speed;
+``figures`` and ``recall_figures`` draw.
 """

@@ -54,8 +54,8 @@ def loss_by_size() -> go.Figure:
         x="parameters without embeddings",
         y="validation loss (nats per byte)",
         alt="Loss against parameters, 0.2 to 32 million, on logarithmic axes. On prose HGRN2 is just "
-        "below LLaMA at all sizes, TNL and cosFormer2 are above. On code LLaMA is a tenth below "
-        "all three from 0.8 million on.",
+        "below LLaMA at all sizes, TNL and cosFormer2 are above, TNL far above at the two "
+        "smallest. On code LLaMA is below all three by 8 to 22 percent from 0.8 million on.",
         log_x=True,
         log_y=True,
         x_ticks={3e5: "0.3M"} | MILLIONS,
@@ -78,7 +78,7 @@ def gaps() -> go.Figure:
     return plots.line_frames(
         by_text(of),
         slider="text",
-        title="On prose the linear models are near LLaMA, on code far above it",
+        title="Loss above LLaMA's: a few percent on prose, a tenth and more on code",
         x="parameters without embeddings",
         y="loss above LLaMA's (%)",
         alt="Percent of loss above LLaMA of the same size, 0.8 to 32 million parameters, with "
@@ -115,9 +115,10 @@ def envelopes() -> go.Figure:
         title="Six sizes against compute, the lowest loss for a budget, and a power law",
         x="training compute (PFLOP/s-days)",
         y="training loss (nats per byte)",
-        alt="Training loss against compute on logarithmic axes: six dotted curves that cross, the "
-        "lowest of them marked, and a dashed straight line. The marked points bend away from the "
-        "line, and step up where a smaller model's run ends.",
+        alt="Training loss against compute on logarithmic axes: six dotted curves, one seed each, of "
+        "which the smaller ones cross; the lowest loss of all, means over seeds, marked; and a "
+        "dashed straight line. The marked points bend away from the line, and step up where a "
+        "smaller model's run ends.",
         log_x=True,
         log_y=True,
         height=480,
@@ -136,18 +137,15 @@ def _joined(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
 
 def tuning() -> go.Figure:
     """Loss against learning rate, at two sizes and on both texts."""
-    rows = [*evaluations("scaling_lr"), *evaluations("scaling_lr_edges")]
-    end = max(row["tokens"] for row in rows)
     frames = []
     for size in ("0.8M", "6M"):
         for corpus in CORPORA:
             group = []
             for arch in ARCHITECTURES:
-                mine = chosen(rows, corpus=corpus, size=size, arch=arch, tokens=end)
-                found = sorted((row["lr"], row["val_loss"]) for row in mine)
-                best = min(loss for _, loss in found)
-                excess = [100 * (loss / best - 1) for _, loss in found]
-                group.append(series_of(arch, [lr for lr, _ in found], excess))
+                found = losses.tuning()[corpus, arch, size]
+                best = min(found.values())
+                excess = [100 * (loss / best - 1) for loss in found.values()]
+                group.append(series_of(arch, list(found), excess))
             frames.append((f"{size}, {TEXTS[corpus]}", group))
     return plots.line_frames(
         frames,
@@ -183,6 +181,7 @@ def exponents(law: str) -> go.Figure:
         x="exponent",
         y="way to fit",
         alt=f"Exponents of compute in the {what} for four architectures, a row for each way to fit, "
-        "with 95 percent intervals. Within most rows LLaMA, HGRN2 and cosFormer2 lie close "
-        "together and TNL apart; from row to row the exponents of one model move by as much.",
+        "with 95 percent intervals. On prose LLaMA, HGRN2 and cosFormer2 lie close together in "
+        "most rows and TNL apart; on code they are spread wider. From row to row the exponents of "
+        "one model move by as much.",
     )

@@ -1,8 +1,8 @@
 """Losses of finished runs, with what the seed may change.
 
 A run's last loss is off by its seed. How much is the standard deviation of log loss between the seeds of a
-size, pooled over architectures: TNL's, which is larger at the smallest sizes, where TNL is concerned, and the
-three others. Sizes with one seed take that of ``NEAREST``, the largest two that have two. Intervals are
+size, pooled over architectures but TNL, whose seeds differ more at the smallest sizes; over all four where
+TNL is concerned. Sizes with one seed take that of ``NEAREST``, the largest two that have two. Intervals are
 Student's, 95 %, and of seeds alone.
 """
 
@@ -74,6 +74,27 @@ def gap(corpus: str, arch: str, size: str, column: str = "val_loss", base: str =
     return Interval(*(100 * (x - 1) for x in ratio))
 
 
+def gap_at(corpus: str, arch: str, size: str, tokens: float, column: str = "val_loss") -> float:
+    """The same on the way, after so many bytes: seed 0, a line between evaluations in logarithms."""
+    at = {}
+    for name in (arch, "llama"):
+        rows = chosen(evaluations(), corpus=corpus, arch=name, size=size, seed=0)
+        x, y = (np.log([row[part] for row in rows]) for part in ("tokens", column))
+        at[name] = float(np.interp(math.log(tokens), x, y))
+    return 100 * (math.exp(at[arch] - at["llama"]) - 1)
+
+
+@functools.cache
+def tuning() -> Mapping[tuple[str, str, str], Mapping[float, float]]:
+    """(corpus, arch, size) -> learning rate -> validation loss after one pass."""
+    rows = [*evaluations("scaling_lr"), *evaluations("scaling_lr_edges")]
+    end = max(row["tokens"] for row in rows)
+    found: dict[tuple[str, str, str], dict[float, float]] = {}
+    for row in sorted(chosen(rows, tokens=end), key=lambda row: row["lr"]):
+        found.setdefault((row["corpus"], row["arch"], row["size"]), {})[row["lr"]] = row["val_loss"]
+    return found
+
+
 def _interval(log: float, spread: Noise, share: float) -> Interval:
     half = T_975[spread.freedom] * spread.sd * math.sqrt(share)
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
@@ -83,8 +104,8 @@ def cost(corpus: str, arch: str, above: float, causal: bool = False) -> Interval
     """FLOPs for a loss over those that LLaMA needs for it.
 
     The loss is ``above`` times the lowest that both reach in validation. With ``causal``, only the half of
-    LLaMA's attention that is not masked is counted. The interval is that of a pair of runs whose losses a
-    seed moves; not a number where the moved loss is never reached.
+    LLaMA's attention that is not masked is counted. The interval is that of all losses of ``arch`` moved
+    together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
     curves = {name: _curves(corpus, name, causal) for name in (arch, "llama")}
     at = above * max(min(loss.min() for _, loss in found) for found in curves.values())
@@ -93,7 +114,7 @@ def cost(corpus: str, arch: str, above: float, causal: bool = False) -> Interval
     value, *ends = (
         _flops(curves[arch], at * move) / _flops(curves["llama"], at) for move in (1, off, 1 / off)
     )
-    return Interval(value, min(ends), max(ends))
+    return Interval(value, float(np.min(ends)), float(np.max(ends)))
 
 
 def _curves(corpus: str, arch: str, causal: bool) -> list[tuple[Any, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 from linattn_ref import results
 from linattn_ref.findings.losses import chosen
 from linattn_ref.scaling import Interval
+from linattn_ref.study.probes import PROMPTS
 
-PROMPTS = 32  # of each length and depth
 Z = 1.96
 
 

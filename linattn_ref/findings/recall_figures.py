@@ -30,7 +30,8 @@ def by_position() -> go.Figure:
         y="loss above LLaMA's (nats per byte)",
         alt="Difference in loss from LLaMA by position, 1 to 1,024, at 32 million parameters. On code "
         "the lines are near or below zero up to about 32 bytes and rise to between 0.06 and 0.09 "
-        "at the end. On prose they stay within 0.04 of zero, and HGRN2 below it.",
+        "at the end. On prose they stay within 0.04 of zero and rise slowly; HGRN2's is below "
+        "zero from the third byte to the end.",
         log_x=True,
         y_range=[-0.1, 0.1],
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from linattn_ref.findings import losses, recall
 from linattn_ref.scaling import Interval
+from linattn_ref.study.probes import PROMPTS
 
 SAME_TEXT = {"code-large": "code", "novels-needles": "novels", "code-needles": "code"}  # in validation
 
@@ -61,7 +62,7 @@ def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) ->
     """Over depths; see ``recall.needles``."""
     found = [one for one in _probes(table, row, f"needle-{mode}") if one["length"] == length]
     share = sum(one["accuracy"] for one in found) / len(found)
-    return recall.wilson(share, recall.PROMPTS * len(found))
+    return recall.wilson(share, PROMPTS * len(found))
 
 
 def _probes(table: str, row: Mapping[str, Any], probe: str) -> list[Mapping[str, Any]]:

@@ -35,6 +35,7 @@ WAYS = (
     Way("paper's"),
     Way("where two sizes reach", "envelope"),
     Way("C = 6 N D", six=True),
+    Way("C = 6 N D, without the smallest size", smallest=5e5, six=True),
     Way("validation loss", loss="val_loss"),
     Way("with the warm-up", first=0.0),
     Way("from twice the warm-up", first=2 * WARM_UP),
@@ -44,6 +45,7 @@ WAYS = (
     Way("isoFLOP", "iso_flop"),
     Way("parametric", "parametric"),
     Way("parametric, validation loss", "parametric", "val_loss"),
+    Way("parametric, after one pass", "parametric", "val_loss", first=ONE_PASS),
 )
 
 COLUMNS = {
