@@ -31,11 +31,13 @@ def ranges(
             )
     across = span("y", [a for s in every for a in (s.y, s.low, s.high)], log=False)
     drawn = [_frame(group, len(names)) for group in frames]
-    shown = [wrap(name, 18) for name in names]
+    shown = [wrap(name.replace("-", "\u2011"), 14) for name in names]  # no break at a hyphen
     marks = {"tickvals": list(range(len(names))), "ticktext": shown}
     rows = axis(y, range=[len(names) - 0.5, -0.5], showgrid=False) | marks
     fig = figure(drawn[0], title, alt, 220 + ROW * len(names), xaxis=axis(x, range=across), yaxis=rows)
     add_legend(fig, [s.name for s in frames[0]], below_title(title))
+    narrow = {"xref": "container", "entrywidth": 105, "entrywidthmode": "pixels"}  # names take much of a page
+    fig.update_layout(legend=narrow)
     return fig, drawn
 
 
