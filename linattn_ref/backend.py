@@ -1,10 +1,19 @@
 """Where the ops of a model come from. The only place that knows the kernel package."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
+
+import torch
 
 BACKENDS = {"reference": "linattn_ref.ops", "triton": "linattn_kernels"}
 _LOADED: dict[str, ModuleType] = {}
+
+
+def backend_for(device: torch.device) -> str:
+    """Kernels where they run: from compute capability 8.0 on, so not on the T4 of a free notebook."""
+    kernels = device.type == "cuda" and find_spec(BACKENDS["triton"]) is not None
+    return "triton" if kernels and torch.cuda.get_device_capability(device) >= (8, 0) else "reference"
 
 
 def ops_of(backend: str) -> ModuleType:

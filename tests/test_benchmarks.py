@@ -92,7 +92,7 @@ def test_speed_takes_a_gpu_for_each_architecture(monkeypatch: pytest.MonkeyPatch
     assert [gpu for _, _, gpu in speed.speed(True)] == ["4", "5", "6", "7"]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", sorted(set(benchmarks.STUDIES) & set(results.names())))
+@pytest.mark.parametrize("name", sorted(set(benchmarks.STUDIES) - {"speed"}))  # not measured yet
 def test_committed_rows_have_the_columns_of_the_study(name: str) -> None:
     assert list(results.load(name)[0]) == list(benchmarks.STUDIES[name].columns)
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from linattn_ref.findings import figures, laws, losses, recall, recall_figures, variants
-from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
+from linattn_ref.findings.losses import ARCHITECTURES, SIZES
 from linattn_ref.scaling.fits import WAYS
+from linattn_ref.study.plan import CORPORA
 
 
 def test_a_loss_is_the_mean_of_its_seeds() -> None:
@@ -90,6 +91,10 @@ def test_on_the_way_the_gap_ends_where_the_runs_end() -> None:
     for column in ("val_loss", "train_loss"):
         there = losses.gap_at("code", "tnl", "32M", 232e6, column)
         assert there == pytest.approx(losses.gap("code", "tnl", "32M", column).value, abs=0.05)
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES[1:]:
+            one, four = (losses.gap_at(corpus, arch, "32M", passes * 58e6) for passes in (1, 4))
+            assert (four / one < 0.7) == ((corpus, arch) != ("novels", "tnl"))
     assert losses.gap_at("novels", "hgrn2", "32M", 25e6) < losses.gap_at("novels", "hgrn2", "32M", 232e6) < 0
 
 

@@ -12,6 +12,7 @@ import study_helpers as s
 import torch
 
 from linattn_ref import cli, results
+from linattn_ref.backend import backend_for
 from linattn_ref.scaling import runs_of
 from linattn_ref.study import STUDIES, collect, command, corpora, launch, work
 from linattn_ref.study.trial import Trial
@@ -101,8 +102,8 @@ def test_kernels_are_chosen_where_they_run(
     capability: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-    assert command.backend_for(torch.device("cuda")) == backend
-    assert command.backend_for(torch.device("cpu")) == "reference"
+    assert backend_for(torch.device("cuda")) == backend
+    assert backend_for(torch.device("cpu")) == "reference"
 
 
 def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:

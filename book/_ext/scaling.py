@@ -18,8 +18,9 @@ import plotly.graph_objects as go
 
 from linattn_ref import results
 from linattn_ref.findings import figures, laws, losses, recall, recall_figures
-from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES
+from linattn_ref.findings.losses import ARCHITECTURES, SIZES
 from linattn_ref.scaling.fits import WARM_UP
+from linattn_ref.study.plan import CORPORA
 
 from . import scaling_tables as tables
 from .execute import normalise

@@ -7,8 +7,9 @@ from linattn_ref.accounting import flops_per_token, n_parameters
 from linattn_ref.config import paper_config
 from linattn_ref.findings import laws, losses, recall
 from linattn_ref.findings.figures import NAMES, TEXTS
-from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES, chosen, evaluations
+from linattn_ref.findings.losses import ARCHITECTURES, SIZES, chosen, evaluations
 from linattn_ref.scaling import Interval
+from linattn_ref.study.plan import CORPORA
 
 from .generated import table
 

@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any
 
 import torch
 
 from linattn_ref.accounting import state_bytes
+from linattn_ref.backend import backend_for
 from linattn_ref.benchmarks.study import TRAINING, Rows, Study, lengths, seconds
 from linattn_ref.measure import default_device
 from linattn_ref.model import LanguageModel, decoding
@@ -40,7 +40,7 @@ def of(arch: str, reduced: bool, gpu: str | None = None) -> Rows:
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     device = default_device()
-    backend = "triton" if device.type == "cuda" and find_spec("linattn_kernels") else "reference"
+    backend = backend_for(device)
     size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)
     rows = []
     for T in lengths(first, tokens):

@@ -8,10 +8,11 @@ import plotly.graph_objects as go
 
 from linattn_ref import plots
 from linattn_ref.findings import laws, losses
-from linattn_ref.findings.losses import ARCHITECTURES, CORPORA, SIZES, chosen, evaluations
+from linattn_ref.findings.losses import ARCHITECTURES, SIZES, chosen, evaluations
 from linattn_ref.plots import Series
 from linattn_ref.scaling import PFLOPS_DAY, Interval, lower_envelope, runs_of
 from linattn_ref.scaling.fits import WARM_UP
+from linattn_ref.study.plan import CORPORA
 
 NAMES = {"llama": "LLaMA", "tnl": "TNL", "hgrn2": "HGRN2", "cosformer2": "cosFormer2"}
 LOOKS = {"llama": "softmax", "tnl": "tnl", "hgrn2": "hgrn2", "cosformer2": "cosformer2"}
@@ -32,10 +33,10 @@ def series_of(arch: str, x: list[float], found: list[Interval] | list[float]) ->
     return Series(NAMES[arch], x, found, LOOKS[arch])
 
 
-def by_text(
-    make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA
-) -> list[tuple[str, list[Series]]]:
-    return [(TEXTS[corpus], make(corpus)) for corpus in order]
+def by_text(make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA, **options: Any) -> go.Figure:
+    """Lines of each text, with a slider between the two; options as for ``plots.line_frames``."""
+    frames = [(TEXTS[corpus], make(corpus)) for corpus in order]
+    return plots.line_frames(frames, slider="text", **options)
 
 
 def loss_by_size() -> go.Figure:
@@ -47,9 +48,8 @@ def loss_by_size() -> go.Figure:
             for a in ARCHITECTURES
         ]
 
-    return plots.line_frames(
-        by_text(of),
-        slider="text",
+    return by_text(
+        of,
         title="Loss after 232 MB, four passes through 58 MB",
         x="parameters without embeddings",
         y="validation loss (nats per byte)",
@@ -75,9 +75,8 @@ def gaps() -> go.Figure:
         ]
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
-    return plots.line_frames(
-        by_text(of),
-        slider="text",
+    return by_text(
+        of,
         title="Loss above LLaMA's: a few percent on prose, a tenth and more on code",
         x="parameters without embeddings",
         y="loss above LLaMA's (%)",

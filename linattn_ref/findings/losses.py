@@ -15,10 +15,9 @@ import numpy as np
 
 from linattn_ref import results
 from linattn_ref.scaling import Interval
+from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES
 
-ARCHITECTURES = ("llama", "tnl", "hgrn2", "cosformer2")
-CORPORA = ("novels", "code")
-SIZES = ("0.2M", "0.8M", "2M", "6M", "14M", "32M")
+SIZES = tuple(MAIN_SIZES)
 NEAREST = ("2M", "6M")
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}  # Student's
 

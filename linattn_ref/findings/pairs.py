@@ -12,7 +12,6 @@ from linattn_ref.scaling import Interval
 from linattn_ref.study.trial import Trial
 
 TABLE = "scaling_recall"
-PAIRS = (4, 8, 16, 32, 64)
 LENGTH = 512  # tokens of a sequence
 SEQUENCES = 1024  # of each number of pairs
 

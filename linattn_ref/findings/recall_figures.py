@@ -2,11 +2,11 @@
 
 import plotly.graph_objects as go
 
-from linattn_ref import plots
 from linattn_ref.findings import recall
 from linattn_ref.findings.figures import LINEAR, by_text, series_of
-from linattn_ref.findings.losses import ARCHITECTURES, CORPORA
+from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.plots import Series
+from linattn_ref.study.plan import CORPORA
 
 
 def by_position() -> go.Figure:
@@ -22,9 +22,9 @@ def by_position() -> go.Figure:
             lines.append(series_of(arch, x, y))
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
-    return plots.line_frames(
-        by_text(of, CORPORA[::-1]),
-        slider="text",
+    return by_text(
+        of,
+        CORPORA[::-1],
         title="On code LLaMA's lead grows along the window",
         x="position in the window (bytes)",
         y="loss above LLaMA's (nats per byte)",
@@ -47,9 +47,8 @@ def beyond() -> go.Figure:
             lines.append(series_of(arch, [1 + (a + b) / 2 for a, b, _ in found], [y for *_, y in found]))
         return [*lines, Series("length trained on", x=[1024.0], kind="reference")]
 
-    return plots.line_frames(
-        by_text(of),
-        slider="text",
+    return by_text(
+        of,
         title="Beyond 1,024 bytes TNL and HGRN2 hold, LLaMA and cosFormer2 do not",
         x="position (bytes)",
         y="loss (nats per byte)",

@@ -4,11 +4,11 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+from linattn_ref.backend import backend_for
 from linattn_ref.distributed import default_device, distributed
 from linattn_ref.scaling.fits import save_fits
 from linattn_ref.study import collect, corpora, launch, work
@@ -101,12 +101,6 @@ def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> i
         settings = replace(settings, whole=options.whole)
         tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
     return 1 if tally.failed else 0
-
-
-def backend_for(device: torch.device) -> str:
-    """Kernels where they run: from compute capability 8.0 on, so not on the T4 of a free notebook."""
-    kernels = device.type == "cuda" and find_spec("linattn_kernels") is not None
-    return "triton" if kernels and torch.cuda.get_device_capability(device) >= (8, 0) else "reference"
 
 
 def prepare(options: argparse.Namespace) -> int:
