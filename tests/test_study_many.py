@@ -116,6 +116,28 @@ def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
         collect.collect("words", s.STUDY, where.out, tmp_path / "made")
 
 
+def test_trials_whose_runs_are_gone_stay_in_their_table(tmp_path: Path, study: None) -> None:
+    where, made = s.settings(tmp_path), tmp_path / "made"
+    for trial in s.STUDY[:2]:
+        work.train_trial(trial, where)
+    assert collect.collect("words", s.STUDY, where.out, made) == "2 of 3 trials are done; 0 diverged"
+    first = {name: results.load(name, directory=made) for name in ("words", "words_probes")}
+
+    elsewhere = dataclasses.replace(where, out=tmp_path / "elsewhere")
+    work.train_trial(s.STUDY[2], elsewhere)
+    said = collect.collect("words", s.STUDY, elsewhere.out, made)
+    assert said == "1 of 3 trials are done here, 2 more are in the table; 0 diverged"
+    for name, rows in first.items():
+        assert results.load(name, directory=made)[: len(rows)] == rows
+    seeds = {name: [row["seed"] for row in results.load(name, directory=made)] for name in first}
+    assert all(list(dict.fromkeys(found)) == [0, 1, 2] for found in seeds.values())
+
+    there = work.place_of(s.STUDY[2], elsewhere.out)
+    there.save_manifest(there.manifest() | {"source_hash": "another"})
+    assert collect.collect("words", s.STUDY, elsewhere.out, made) == "1 of 3 trials are done; 0 diverged"
+    assert {row["seed"] for row in results.load("words", directory=made)} == {2}
+
+
 def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
     small, large = s.TINY, dataclasses.replace(s.TINY, size="2M")
     trials = [small, dataclasses.replace(small, seed=1), large]

@@ -8,9 +8,8 @@ import numpy as np
 
 from linattn_ref.findings import losses, recall
 from linattn_ref.scaling import Interval
+from linattn_ref.study.corpora import file_of
 from linattn_ref.study.probes import PROMPTS
-
-SAME_TEXT = {"code-large": "code", "novels-needles": "novels", "code-needles": "code"}  # in validation
 
 
 class Variant(NamedTuple):
@@ -41,7 +40,7 @@ def _run(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def change(row: Mapping[str, Any]) -> Interval | None:
     """Percent by which the loss of one run is above the main grid's, as far as seeds tell."""
-    corpus = SAME_TEXT.get(row["corpus"], row["corpus"])
+    corpus = plain(row["corpus"])
     if not losses.chosen(losses.evaluations(), corpus=corpus, arch=row["arch"], size=row["size"]):
         return None
     grid = np.log(losses.last(corpus, row["arch"], row["size"]))
@@ -49,6 +48,11 @@ def change(row: Mapping[str, Any]) -> Interval | None:
     offset = math.log(row["val_loss"]) - float(grid.mean())
     half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / len(grid))
     return Interval(*(100 * (math.exp(x) - 1) for x in (offset, offset - half, offset + half)))
+
+
+def plain(corpus: str) -> str:
+    """The text of the main grid with the same validation."""
+    return {"code-large": "code"}.get(corpus, file_of(corpus))
 
 
 def second_reading(table: str, row: Mapping[str, Any]) -> float | None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from linattn_ref.files import write_atomically
 
-__all__ = ["cite", "describe", "load", "names", "provenance", "save", "source_hash"]
+__all__ = ["cite", "describe", "load", "names", "provenance", "rounded", "save", "source_hash"]
 
 Cell = int | float | str | None
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -99,11 +99,12 @@ def save(
         "date": datetime.now(UTC).date().isoformat(),
     }
     if digits is not None:
-        rows = [{key: _rounded(cell, digits) for key, cell in row.items()} for row in rows]
+        rows = [{key: rounded(cell, digits) for key, cell in row.items()} for row in rows]
     _write(name, rows, columns, entry, directory)
 
 
-def _rounded(cell: Any, digits: int) -> Any:
+def rounded(cell: Any, digits: int) -> Any:
+    """A float to so many significant digits; anything else as it is."""
     return float(f"{cell:.{digits}g}") if isinstance(cell, float) and math.isfinite(cell) else cell
 
 

@@ -1,6 +1,6 @@
 """The rows of many trials as one table, with where they come from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ COLUMNS = {
     "device": "that it was trained on",
 }
 
+DIGITS = 7  # of floats
+Row = Mapping[str, Any]
 LENGTH = {"seq_len": "bytes in a row, in training"}
 
 PROBES = {
@@ -56,25 +58,56 @@ def _changed(trials: Sequence[Trial]) -> dict[str, None]:
     return dict.fromkeys(name for trial in trials for name, _ in trial.changes)
 
 
-def rows_of(trials: Sequence[Trial], out: Path, probes: bool = False) -> list[dict[str, Any]]:
-    """Evaluations, or probes, of the trials that are done, in their order; those that diverged have none."""
-    columns, found = columns_of(trials, probes), []
+def rows_of(
+    trials: Sequence[Trial], out: Path, probes: bool = False, before: Sequence[Row] = ()
+) -> list[dict[str, Any]]:
+    """Evaluations, or probes, of the trials that are done, in their order; those that diverged have none.
+
+    Of trials that are not done in ``out``, the rows that a table has which was collected ``before``.
+    """
+    columns, found = columns_of(trials, probes), list[dict[str, Any]]()
     for trial in trials:
+        told = _told(trial, columns)
         place = place_of(trial, out)
         manifest = place.manifest()
         if manifest.get("status") != DONE:
+            found += _of(told, before)
             continue
-        shown = ("corpus", "arch", "size", "seed", "seq_len", "tokens")
-        about = _changed(trials) | {name: getattr(trial, name) for name in shown} | dict(trial.changes)
-        about |= {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
+        about = told | {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
+        about["tokens"] = trial.tokens
         for row in place.probes() if probes else place.rows():
             facts = about | row | {"lr": trial.lr}  # of a row, it is that of its step
             found.append({name: facts[name] for name in columns})
     return found
 
 
+def _told(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
+    """What tells a trial from the others of a table: a change of the model is None where it has none."""
+    always = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "lr")}
+    changes = {"seq_len": trial.seq_len} | dict(trial.changes)
+    return always | {name: changes.get(name) for name in columns if name not in COLUMNS | PROBES}
+
+
+def _of(told: Mapping[str, Any], table: Sequence[Row]) -> list[dict[str, Any]]:
+    rounded = {name: results.rounded(value, DIGITS) for name, value in told.items()}
+    return [dict(row) for row in table if all(row[name] == value for name, value in rounded.items())]
+
+
+def _before(table: str, columns: Mapping[str, str], made: Mapping[str, Any], directory: Path) -> list[Row]:
+    """What is there of a table, if it was made by the same code on the same kind of device."""
+    if table not in results.names(directory=directory):
+        return []
+    origin = results.provenance(table, directory=directory)
+    same = all(origin[fact] == made[fact] for fact in ("source_hash", "device"))
+    is_it = same and list(origin["columns"]) == list(columns)
+    return [*results.load(table, directory=directory)] if is_it else []
+
+
 def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> str:
     """Write NAME.csv and NAME_probes.csv into ``directory``, with index.json; what there is, in words.
+
+    Machines come and go: trials that the tables have already, made by the same code on the same kind of
+    device, stay in them, though their runs are gone. Other tables of the name are replaced.
 
     Raises:
         ValueError: no trial is done, or trials were made by different code or on different devices.
@@ -87,18 +120,24 @@ def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> s
         several = sorted({manifest[fact] for manifest in done})
         if len(several) > 1:
             raise ValueError(f"out: the trials in {out} have several {fact}: {', '.join(several)}")
+    kept = 0
     for table, probes in ((name, False), (f"{name}_probes", True)):
+        columns = columns_of(trials, probes)
+        before = _before(table, columns, done[0], directory)
+        absent = [trial for trial in trials if manifests[trial.key].get("status") != DONE]
+        kept = sum(bool(_of(_told(trial, columns), before)) for trial in absent)
         results.save(
             table,
-            rows_of(trials, out, probes),
-            columns=columns_of(trials, probes),
+            rows_of(trials, out, probes, before),
+            columns=columns,
             command=f"linattn study {name} --out DIR",
             seed=sorted({trial.seed for trial in trials}),
             source_hash=done[0]["source_hash"],
             device=done[0]["device"],
             measured_with=done[0]["versions"],
-            digits=7,
+            digits=DIGITS,
             directory=directory,
         )
     diverged = sum(manifest.get("status") == DIVERGED for manifest in manifests.values())
-    return f"{len(done)} of {len(trials)} trials are done; {diverged} diverged"
+    more = f" here, {kept} more are in the table" if kept else ""
+    return f"{len(done)} of {len(trials)} trials are done{more}; {diverged} diverged"

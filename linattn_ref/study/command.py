@@ -62,7 +62,7 @@ def chosen(options: argparse.Namespace) -> Sequence[Trial]:
 def provide(trials: Sequence[Trial], folder: Path) -> None:
     """Make the texts that every installation has; the others must be there before a study begins."""
     named = dict.fromkeys(trial.corpus for trial in trials if not corpora.recall_length(trial.corpus))
-    files = dict.fromkeys(corpora.WITH_NEEDLES.get(name, name) for name in named)
+    files = dict.fromkeys(corpora.file_of(name) for name in named)
     missing = [name for name in files if not (folder / f"{name}.json").is_file()]
     for name in [name for name in missing if name in LIBRARY]:
         tell(name, corpora.prepare(name, LIBRARY[name](), folder))

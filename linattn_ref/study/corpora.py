@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,8 +66,24 @@ PARTS = {
 }
 
 
-WITH_NEEDLES = {"novels-needles": "novels", "code-needles": "code"}  # training text only
-NEEDLE_EVERY = 2048  # bytes
+class Needles(NamedTuple):
+    """How a text to train on is mixed with needles: ``n`` in every stretch of ``every`` bytes of it."""
+
+    text: str
+    every: int
+    n: int
+
+
+WITH_NEEDLES = {
+    "novels-needles": Needles("novels", 2048, 1),
+    "novels-many-needles": Needles("novels", 1024, 4),
+    "code-many-needles": Needles("code", 1024, 4),
+}
+
+
+def file_of(name: str) -> str:
+    """The corpus that a name is made from: itself, or the text that needles are mixed into."""
+    return WITH_NEEDLES[name].text if name in WITH_NEEDLES else name
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +141,9 @@ def load(name: str, folder: Path) -> Text:
     if recall_length(name):
         return recall_text(recall_length(name), N_TRAIN, N_VALIDATION)
     if name in WITH_NEEDLES:
-        plain = load(WITH_NEEDLES[name], folder)
-        train = with_needles(plain.train, NEEDLE_EVERY, torch.Generator().manual_seed(0))
+        text, every, n = WITH_NEEDLES[name]
+        plain = load(text, folder)
+        train = with_needles(plain.train, every, torch.Generator().manual_seed(0), n)
         found = (bytes(x.numpy()) for x in (train, plain.validation))
         return Text(train, plain.validation, _digest(*found))
     file, about_file = folder / f"{name}.bytes", folder / f"{name}.json"

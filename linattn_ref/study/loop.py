@@ -5,6 +5,7 @@ the models are small and the launches of their kernels would cost more than the 
 as they are written, so that everything is compiled and allocated; the same code runs on a CPU.
 """
 
+import gc
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -174,6 +175,7 @@ class Loop:
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         self.optimizer.zero_grad()
+        gc.collect()  # what is left of earlier steps belongs to another stream, and would break the recording
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()  # the graph has memory of its own
         graph = torch.cuda.CUDAGraph()

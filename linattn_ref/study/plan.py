@@ -73,6 +73,16 @@ def scaling_needles() -> Sequence[Trial]:
     ]
 
 
+def scaling_many_needles() -> Sequence[Trial]:
+    """Both texts with eight times as many needles: one in 2,048 bytes taught no model to look for them."""
+    return [
+        Trial(f"{corpus}-many-needles", arch, size, rate(arch, size))
+        for size in ("6M", "2M")
+        for corpus in CORPORA
+        for arch in ARCHITECTURES
+    ]
+
+
 def scaling_hybrid() -> Sequence[Trial]:
     """One block of four, as far as there are four, with softmax attention."""
     mixed = (("softmax_every", 4),)
@@ -174,6 +184,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling": scaling,
     "scaling_control": scaling_control,
     "scaling_needles": scaling_needles,
+    "scaling_many_needles": scaling_many_needles,
     "scaling_hybrid": scaling_hybrid,
     "scaling_heads": scaling_heads,
     "scaling_recall": scaling_recall,

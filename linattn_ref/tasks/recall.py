@@ -139,29 +139,34 @@ def needle(
     return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer)))
 
 
-def with_needles(text: Tensor, every: int, generator: torch.Generator) -> Tensor:
-    """A text to learn from: in every stretch of ``every`` bytes a needle and then its question, answered.
+def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 1) -> Tensor:
+    """A text to learn from: in every stretch of ``every`` bytes ``n`` needles and their questions, answered.
 
-    Half of the needles are easy ones. Between needle and question is any share of the stretch.
+    Half of the needles are easy ones. Between a needle and its question is any share of the stretch; other
+    needles may stand there.
 
     Args:
         text: ``[N]`` uint8.
 
     Raises:
-        ValueError: a stretch is too short to be cut at words.
+        ValueError: a stretch is too short to be cut at words, or there are no needles.
     """
-    if every < 64:
-        raise ValueError(f"every: got {every}, expected at least 64")
+    if every < 64 or n < 1:
+        raise ValueError(f"every, n: got {every} and {n}, expected at least 64 and 1")
     data, pieces = text.numpy().tobytes(), []
-    n = len(data) // every
-    cuts = torch.rand(n, 2, generator=generator, dtype=torch.float64).sort(1).values.tolist()
-    easy = torch.rand(n, generator=generator).lt(0.5).tolist()
+    n_stretches = len(data) // every
+    pairs = torch.rand(n_stretches, n, 2, generator=generator, dtype=torch.float64).sort(2).values.tolist()
+    easy = torch.rand(n_stretches, n, generator=generator).lt(0.5).tolist()
     end = 0
-    for i, (stretch, is_easy) in enumerate(zip(cuts, easy, strict=True)):
-        first, second = (_word_end(data, i * every, i * every + int(x * every)) for x in stretch)
-        planted, question, answer = _words("easy" if is_easy else "standard", generator)
-        pieces += [data[end:first], planted, data[first:second], question, answer, b".\n"]
-        end = second
+    for i in range(n_stretches):
+        found: list[tuple[float, bytes]] = []  # place in the stretch, and what stands there
+        for (first, second), is_easy in zip(pairs[i], easy[i], strict=True):
+            planted, question, answer = _words("easy" if is_easy else "standard", generator)
+            found += [(first, planted), (second, question + answer + b".\n")]
+        for place, words in sorted(found, key=lambda one: one[0]):
+            at = _word_end(data, i * every, i * every + int(place * every))
+            pieces += [data[end:at], words]
+            end = at
     return torch.frombuffer(bytearray(b"".join([*pieces, data[end:]])), dtype=torch.uint8)
 
 

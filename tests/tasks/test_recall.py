@@ -1,5 +1,6 @@
 """What is asked for was there, once, at the place that was wanted."""
 
+import itertools
 import re
 from typing import Any
 
@@ -105,27 +106,38 @@ def test_a_text_with_a_needle_is_read_twice() -> None:
     assert context.count(bytes(answer.tolist())) == 2
 
 
-def test_a_text_to_learn_needles_from() -> None:
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_text_to_learn_needles_from(n: int) -> None:
     """Without its needles it is the text; each is before its question, in the same stretch."""
     text = TEXT.repeat(10)
-    found = bytes(with_needles(text, 512, torch.Generator().manual_seed(0)).tolist())
-    pairs = list(
-        re.finditer(
-            rb"(\nWhat is the number of (\w+)\?)?( |\n)The number of (\w+) is (\d{6})\.\n(.*?)"
-            rb"\nWhat is the number of \4\? The number of \4 is \5\.\n",
-            found,
-            re.DOTALL,
-        )
-    )
-    n = len(text) // 512
-    assert len(pairs) == len({pair[4] for pair in pairs}) == n
-    assert 0.2 * n < sum(pair[1] is not None for pair in pairs) < 0.8 * n
-    assert all(len(pair[6]) <= 512 for pair in pairs)
-    assert len({len(pair[6]) // 64 for pair in pairs}) > 3
-    sentence = rb"(\nWhat is the number of \w+\? |\n)The number of \w+ is \d{6}\.\n"
+    found = bytes(with_needles(text, 512, torch.Generator().manual_seed(0), n).tolist())
+    sentence = rb"\n(What is the number of \w+\? )?The number of (\w+) is (\d{6})\.\n"
     assert re.sub(sentence, b"", found) == bytes(text.tolist())
-    with pytest.raises(ValueError, match="every: got 10, expected at least 64"):
-        with_needles(TEXT, 10, torch.Generator())
+    pairs: dict[bytes, list[re.Match[bytes]]] = {}
+    for one in re.finditer(sentence, found):
+        pairs.setdefault(one[2], []).append(one)
+    n_needles = n * (len(text) // 512)
+    assert len(pairs) == n_needles
+    assert 0.2 * n_needles < sum(planted[1] is not None for planted, _ in pairs.values()) < 0.8 * n_needles
+    between = []
+    for planted, asked in pairs.values():
+        assert asked[1] is not None
+        assert asked[3] == planted[3]
+        between.append(len(re.sub(sentence, b"", found[planted.end() : asked.start()])))
+    assert max(between) <= 512
+    assert len({length // 64 for length in between}) > 3
+
+
+def test_needles_stand_among_each_other() -> None:
+    found = bytes(with_needles(TEXT, 512, torch.Generator().manual_seed(0), 4).tolist())
+    keys = re.findall(rb"The number of (\w+) is", found)
+    assert sum(a != b for a, b in itertools.pairwise(keys)) > len(keys) // 2
+
+
+@pytest.mark.parametrize(("every", "n"), [(10, 1), (512, 0)])
+def test_a_text_without_room_for_needles_is_refused(every: int, n: int) -> None:
+    with pytest.raises(ValueError, match=f"every, n: got {every} and {n}, expected at least 64 and 1"):
+        with_needles(TEXT, every, torch.Generator(), n)
 
 
 def test_a_needle_that_cannot_be_is_refused() -> None:
