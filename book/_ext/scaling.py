@@ -22,11 +22,14 @@ from linattn_ref.findings.losses import ARCHITECTURES, SIZES
 from linattn_ref.scaling.fits import WARM_UP
 from linattn_ref.study.plan import CORPORA
 
+from . import scaling_numbers as numbers
 from . import scaling_tables as tables
+from . import scaling_variants as variants
 from .execute import normalise
 from .generated import run
 from .notebooks import PLOTLY, dump_notebook
 from .repository import address, setup_source
+from .scaling_numbers import percent
 
 Part = str | tuple[str, Callable[[], go.Figure]]
 PLACE, HEADING = re.compile(r"\[\[(\w+)\]\]"), re.compile(r"(?m)^<!-- (\w+) -->$")
@@ -75,9 +78,13 @@ def parts() -> Iterator[Part]:
         "gap", costs=tables.costs(), train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers()
     )
     yield "figures.gaps()", figures.gaps
+    yield text("repetition", table=variants.repetition(), **numbers.repetition())
+    yield text("heads", table=variants.heads(), **numbers.heads())
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
     yield "recall_figures.by_position()", recall_figures.by_position
-    yield text("laws", loss=tables.law_table("loss"), six=tables.six(), **law_numbers())
+    yield text("hybrid", table=variants.hybrid(), copies=variants.copies(), **numbers.hybrid())
+    exponents = {"loss": tables.law_table("loss"), "six": tables.six(), "swapped": variants.swapped()}
+    yield text("laws", **exponents, **law_numbers(), **numbers.swapped())
     yield "figures.envelopes()", figures.envelopes
     yield text("ways", failures=tables.failures(), decades=decades())
     yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
@@ -92,7 +99,14 @@ def parts() -> Iterator[Part]:
         "depths": tables.depths("code", "llama", "32M"),
     }
     yield text("needles", **asked, **needle_numbers())
-    yield text("claims", **claim_numbers())
+    yield text("trained_needles", **numbers.trained_needles())
+    yield text("pairs")
+    yield "recall_figures.by_pairs()", recall_figures.by_pairs
+    yield "recall_figures.by_state()", recall_figures.by_state
+    yield text("pairs_after", **numbers.pairs_found())
+    yield text("decay", table=variants.decay(), **numbers.decay())
+    yield text("shape", table=variants.shape(), **numbers.shape())
+    yield text("claims", **claim_numbers(), **numbers.data_decay())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin())
 
@@ -116,10 +130,6 @@ def sections() -> dict[str, str]:
 # --- numbers in sentences -----------------------------------------------------------------------------------
 
 
-def percent(x: float, digits: int = 1) -> str:
-    return f"{x:.{digits}f} %".replace("-", "−")
-
-
 def gap_numbers() -> dict[str, str]:
     clear = [size for size in SIZES if losses.gap("novels", "hgrn2", size).high < 0]
     below = [size for size in SIZES if losses.gap("novels", "hgrn2", size).value < 0]
@@ -128,7 +138,6 @@ def gap_numbers() -> dict[str, str]:
         "clear": ", ".join(clear),
         "six": percent(losses.gap("code", "hgrn2", "6M").value),
         "last": percent(losses.gap("code", "hgrn2", "32M").value),
-        "tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0),
     }
 
 

@@ -1,7 +1,7 @@
 """Models that differ from the main grid's in one thing, beside the main grid's."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,9 @@ from linattn_ref.findings import losses, recall
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import file_of
 from linattn_ref.study.probes import PROMPTS
+from linattn_ref.study.trial import Trial
+
+GRID_LENGTH = Trial.seq_len
 
 
 class Variant(NamedTuple):
@@ -43,11 +46,40 @@ def change(row: Mapping[str, Any]) -> Interval | None:
     corpus = plain(row["corpus"])
     if not losses.chosen(losses.evaluations(), corpus=corpus, arch=row["arch"], size=row["size"]):
         return None
-    grid = np.log(losses.last(corpus, row["arch"], row["size"]))
-    spread = losses.noise(corpus, row["size"], row["arch"])
-    offset = math.log(row["val_loss"]) - float(grid.mean())
-    half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / len(grid))
-    return Interval(*(100 * (math.exp(x) - 1) for x in (offset, offset - half, offset + half)))
+    return above(row, losses.last(corpus, row["arch"], row["size"]))
+
+
+def loss(row: Mapping[str, Any]) -> Interval:
+    """Of one run, and where the mean of many seeds may lie; nats per byte."""
+    return Interval(*(row["val_loss"] * (1 + percent / 100) for percent in _off(row, 0.0, 1.0)))
+
+
+def above(row: Mapping[str, Any], base: Sequence[float]) -> Interval:
+    """Percent by which the loss of one run is above those of others, of the same size and text."""
+    logs = np.log(base)
+    return _off(row, math.log(row["val_loss"]) - float(logs.mean()), 1 + 1 / len(logs))
+
+
+def _off(row: Mapping[str, Any], log: float, share: float) -> Interval:
+    """In percent, with what seeds may do to it; ``share`` is the variance in those of one run."""
+    spread = losses.noise(plain(row["corpus"]), of_the_grid(row["size"]), row["arch"])
+    half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(share)
+    return Interval(*(100 * (math.exp(x) - 1) for x in (log, log - half, log + half)))
+
+
+def above_llama(table: str, row: Mapping[str, Any]) -> Interval | None:
+    """Above LLaMA of the same table, or of the main grid; None where lengths differ from both."""
+    same = {name: row[name] for name in ("corpus", "size", "seq_len") if name in row}
+    rows = [one.row for one in variants(table)]
+    theirs = [one["val_loss"] for one in losses.chosen(rows, arch="llama", **same)]
+    if not theirs and row.get("seq_len", GRID_LENGTH) == GRID_LENGTH:
+        theirs = losses.last(plain(row["corpus"]), "llama", row["size"])
+    return above(row, theirs) if theirs else None
+
+
+def of_the_grid(size: str) -> str:
+    """The size of the main grid that one of another shape has as many parameters as."""
+    return size.partition("-")[0]
 
 
 def plain(corpus: str) -> str:
@@ -57,9 +89,16 @@ def plain(corpus: str) -> str:
 
 def second_reading(table: str, row: Mapping[str, Any]) -> float | None:
     """Loss in the last quarter of the window, where the second quarter is read again; None if not asked."""
-    T = row.get("seq_len") or 1024
+    T = row.get("seq_len", GRID_LENGTH)
     found = [one for one in _probes(table, row, "twice") if (one["length"], one["first"]) == (T, 3 * T // 4)]
     return found[0]["loss"] if found else None
+
+
+def beyond(table: str, row: Mapping[str, Any]) -> list[float]:
+    """Loss by position in windows four times as long as trained on, in ranges that double."""
+    T = 4 * row.get("seq_len", GRID_LENGTH)
+    found = [one for one in _probes(table, row, "text") if one["length"] == T]
+    return [one["loss"] for one in sorted(found, key=lambda one: one["first"])]
 
 
 def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:

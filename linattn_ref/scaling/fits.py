@@ -15,6 +15,7 @@ from linattn_ref.scaling.envelopes import fit_laws
 from linattn_ref.scaling.parametric import fit_parametric
 from linattn_ref.scaling.runs import Interval, Run, runs_of
 
+Row = Mapping[str, Any]
 WARM_UP, ONE_PASS = 8_000_000, 58_000_000  # bytes
 
 
@@ -29,6 +30,7 @@ class Way:
     last: float = float("inf")
     smallest: float = 0.0  # parameters
     six: bool = False  # compute is 6 N D, not the closed form
+    instead: str = ""  # a table whose models stand in for those of their sizes
 
 
 WAYS = (
@@ -41,6 +43,8 @@ WAYS = (
     Way("from twice the warm-up", first=2 * WARM_UP),
     Way("first pass only", last=ONE_PASS),
     Way("without the smallest size", smallest=5e5),
+    Way("small models with more heads", instead="scaling_heads"),
+    Way("C = 6 N D, small models with more heads", six=True, instead="scaling_heads"),
     Way("corners", "corners"),
     Way("isoFLOP", "iso_flop"),
     Way("parametric", "parametric"),
@@ -61,14 +65,20 @@ COLUMNS = {
 }
 
 
-def fit_rows(rows: Sequence[Mapping[str, Any]], ways: Sequence[Way] = WAYS) -> Iterator[dict[str, Any]]:
-    """Of the evaluations of a study, by corpus and architecture; a fit that fails says why."""
+def fit_rows(
+    rows: Sequence[Row], ways: Sequence[Way] = WAYS, tables: Mapping[str, Sequence[Row]] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Of the evaluations of a study, by corpus and architecture; a fit that fails says why.
+
+    ``tables``: name -> evaluations, for ways that take models from another table.
+    """
     for corpus, arch in dict.fromkeys((row["corpus"], row["arch"]) for row in rows):
-        mine = [row for row in rows if (row["corpus"], row["arch"]) == (corpus, arch)]
+        mine = _chosen(rows, corpus, arch)
         for way in ways:
             about = {"corpus": corpus, "arch": arch, "way": way.name}
+            others = _chosen((tables or {}).get(way.instead, ()), corpus, arch)
             try:
-                found = list(_fitted(_runs(mine, way), way.method))
+                found = list(_fitted(_runs(_instead(mine, others, way), way), way.method))
             except ValueError as error:
                 yield about | dict.fromkeys(list(COLUMNS)[3:]) | {"failure": str(error)}
                 continue
@@ -76,7 +86,18 @@ def fit_rows(rows: Sequence[Mapping[str, Any]], ways: Sequence[Way] = WAYS) -> I
                 yield about | {"law": law, "part": part} | interval._asdict() | {"failure": None}
 
 
-def _runs(rows: Sequence[Mapping[str, Any]], way: Way) -> list[Run]:
+def _chosen(rows: Sequence[Row], corpus: str, arch: str) -> list[Row]:
+    return [row for row in rows if (row["corpus"], row["arch"]) == (corpus, arch)]
+
+
+def _instead(rows: list[Row], others: list[Row], way: Way) -> list[Row]:
+    if way.instead and not others:
+        raise ValueError(f"tables: no such models in {way.instead}")
+    sizes = {row["size"] for row in others}
+    return [row for row in rows if row.get("size") not in sizes] + others
+
+
+def _runs(rows: Sequence[Row], way: Way) -> list[Run]:
     kept = [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
     runs = runs_of(kept, way.loss)
     return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if way.six else runs
@@ -96,7 +117,10 @@ def _fitted(runs: Sequence[Run], method: str) -> Iterator[tuple[str, str, Interv
 
 def save_fits(name: str, directory: Path) -> int:
     """Fit the table NAME of ``directory``, write NAME_fits.csv beside it; how many rows there are."""
-    rows = list(fit_rows(results.load(name, directory=directory)))
+    there = results.names(directory=directory)
+    named = {way.instead for way in WAYS if way.instead in there}
+    tables = {other: results.load(other, directory=directory) for other in named}
+    rows = list(fit_rows(results.load(name, directory=directory), tables=tables))
     results.save(
         f"{name}_fits",
         rows,

@@ -1,0 +1,156 @@
+"""Tables of the page of the scaling study: models that differ from the main grid's in one thing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from linattn_ref.findings import laws, losses, recall, variants
+from linattn_ref.findings.figures import NAMES, TEXTS
+from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.scaling import Interval
+from linattn_ref.study.plan import CORPORA
+from linattn_ref.study.trial import SIZES
+
+from .generated import table
+from .scaling_tables import ARCHS, LINEAR, about, within
+
+Row = Mapping[str, Any]
+
+
+def rows_of(name: str, **wanted: Any) -> list[Row]:
+    """Last evaluations of the runs of a study that have these values."""
+    return losses.chosen([one.row for one in variants.variants(name)], **wanted)
+
+
+def sizes_of(name: str) -> list[str]:
+    """In the order of its runs."""
+    return list(dict.fromkeys(row["size"] for row in rows_of(name)))
+
+
+def repetition() -> str:
+    """Percent above LLaMA on code: four passes through 58 MB, one through four times as much."""
+    lines = []
+    for size in reversed(sizes_of("scaling_control")):
+        four = [losses.gap("code", arch, size) for arch in LINEAR]
+        (row,) = zip(*(rows_of("scaling_control", size=size, arch=arch) for arch in LINEAR), strict=True)
+        one = [variants.above_llama("scaling_control", mine) for mine in row]
+        lines.append([f"{size}, four passes", *(within(found, 1) for found in four)])
+        lines.append([f"{size}, one", *(within(found, 1) for found in one)])
+    return table(["size, passes", *ARCHS[1:]], lines)
+
+
+def heads() -> str:
+    """Loss with more heads, and how far that is from the main grid's."""
+    lines = []
+    for corpus in CORPORA:
+        for size in reversed(sizes_of("scaling_heads")):
+            for row in rows_of("scaling_heads", corpus=corpus, size=size):
+                few = losses.chosen(losses.evaluations(), size=size)[0]["d_model"] // 64
+                was = losses.loss(corpus, row["arch"], size).value
+                lines.append(
+                    [
+                        f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}",
+                        f"{few} → {row['n_heads']}",
+                        f"{was:.3f}",
+                        f"{row['val_loss']:.3f}",
+                        within(variants.change(row), 1),
+                    ]
+                )
+    return table(["text, size, model", "heads", "loss before", "after", "change, %"], lines)
+
+
+def hybrid() -> str:
+    """Percent above LLaMA without and with softmax layers."""
+    lines = []
+    for corpus in CORPORA:
+        for size in reversed(sizes_of("scaling_hybrid")):
+            for row in rows_of("scaling_hybrid", corpus=corpus, size=size):
+                line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}"]
+                line.append(within(losses.gap(corpus, row["arch"], size), 1))
+                lines.append([*line, within(variants.above_llama("scaling_hybrid", row), 1)])
+    return table(["text, size, model", "without", "with softmax layers"], lines)
+
+
+def copies() -> str:
+    """Second reading and needles of models of code, without and with softmax layers."""
+    lines = []
+    for size in reversed(sizes_of("scaling_hybrid")):
+        llama = recall.needles("code", "llama", size, "easy", 256)
+        lines.append([f"{size}, LLaMA", second("code", "llama", size), "", percent(llama), ""])
+        for row in rows_of("scaling_hybrid", corpus="code", size=size):
+            arch = row["arch"]
+            found = recall.needles("code", arch, size, "easy", 256)
+            with_softmax = variants.found_needles("scaling_hybrid", row, "easy", 256)
+            read = [second("code", arch, size), again("scaling_hybrid", row)]
+            lines.append([f"{size}, {NAMES[arch]}", *read, percent(found), percent(with_softmax)])
+    return table(["size, model", "second reading", "with", "needles, %", "with"], lines)
+
+
+def second(corpus: str, arch: str, size: str) -> str:
+    """Loss at the second reading, of a model of the main grid."""
+    rows = recall.by_position(corpus, arch, size, 1024, "twice")
+    return f"{next(loss for start, _, loss in rows if start == 768):.3f}"
+
+
+def again(name: str, row: Row) -> str:
+    """The same of another study's."""
+    loss = variants.second_reading(name, row)
+    return "–" if loss is None else f"{loss:.3f}"
+
+
+def decay() -> str:
+    """TNL without decay, with its own, and with one from the data."""
+    lines = []
+    for corpus in CORPORA:
+        for size in reversed(sizes_of("scaling_decay")):
+            line = [f"{TEXTS[corpus]}, {size}", about(losses.loss(corpus, "tnl", size))]
+            for kind in ("none", "data"):
+                (row,) = rows_of("scaling_decay", corpus=corpus, size=size, tnl_decay=kind)
+                line.append(within(variants.change(row), 1))
+            ours = losses.gap(corpus, "hgrn2", size, base="tnl")
+            lines.append([*line, within(ours, 1)])
+    return table(["text, size", "fixed: loss", "none, %", "from the data, %", "HGRN2, %"], lines)
+
+
+def shape() -> str:
+    """Few wide layers or many narrow ones, as many parameters."""
+    lines = []
+    for arch in ("llama", "cosformer2"):
+        for size in ("6M-3x384", "6M", "6M-12x192", "6M-27x128"):
+            layers, width = SIZES[size]
+            line = [f"{NAMES[arch]}, {layers} × {width}"]
+            for corpus in CORPORA:
+                line += _shape(corpus, arch, size)
+            lines.append(line)
+    return table(["model, layers × width", "prose", "code", "second reading", "needles, %"], lines)
+
+
+def _shape(corpus: str, arch: str, size: str) -> list[str]:
+    """Loss, and of code the second reading and the needles that are found."""
+    row = next(iter(rows_of("scaling_shape", corpus=corpus, arch=arch, size=size)), None)
+    if size == "6M":
+        loss, read = losses.loss(corpus, arch, size), second(corpus, arch, size)
+        found = recall.needles(corpus, arch, size, "easy", 512)
+    elif row is not None:
+        loss, read = variants.loss(row), again("scaling_shape", row)
+        found = variants.found_needles("scaling_shape", row, "easy", 512)
+    else:
+        return ["–"] * (3 if corpus == "code" else 1)
+    return [about(loss), read, percent(found)] if corpus == "code" else [about(loss)]
+
+
+def percent(found: Interval) -> str:
+    """A share and its interval in percent."""
+    return within(Interval(*(100 * x for x in found)), 0)
+
+
+def swapped() -> str:
+    """Exponents of loss with the main grid's small models, and with those that have more heads."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES:
+            pair = [
+                laws.fit(corpus, arch, way, "loss") for way in ("paper's", "small models with more heads")
+            ]
+            if pair[1] is not None:
+                lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, pair)])
+    return table(["γ", "main grid", "with more heads"], lines)
