@@ -83,9 +83,7 @@ def test_more_heads_bring_tnl_back() -> None:
         assert change is not None
         assert -7 < change.value < 0
     for corpus in CORPORA:
-        before, after = (
-            laws.fit(corpus, "tnl", way, "loss") for way in ("paper's", "small models with more heads")
-        )
+        before, after = (laws.fit(corpus, "tnl", way, "loss") for way in ("paper's", "more heads"))
         assert before is not None
         assert after is not None
         assert before.high < after.low

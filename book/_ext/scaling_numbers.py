@@ -39,7 +39,7 @@ def swapped() -> dict[str, str]:
         assert found is not None
         return found.value
 
-    moved = {a: exponent(a, "small models with more heads") - exponent(a) for a in ("tnl", "hgrn2")}
+    moved = {a: exponent(a, "more heads") - exponent(a) for a in ("tnl", "hgrn2")}
     three = [exponent(arch) for arch in ARCHITECTURES if arch != "tnl"]
     between = max(three) - min(three)
     return {

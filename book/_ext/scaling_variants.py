@@ -148,9 +148,7 @@ def swapped() -> str:
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            pair = [
-                laws.fit(corpus, arch, way, "loss") for way in ("paper's", "small models with more heads")
-            ]
+            pair = [laws.fit(corpus, arch, way, "loss") for way in ("paper's", "more heads")]
             if pair[1] is not None:
                 lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, pair)])
     return table(["γ", "main grid", "with more heads"], lines)
