@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from linattn_ref.findings import speed
+from linattn_ref.findings import speed, speed_figures
+from linattn_ref.findings.losses import ARCHITECTURES
 
 LLAMA = {256: 800.0, 512: 400.0, 1024: 200.0, 2048: None}
 
@@ -36,3 +37,19 @@ def test_who_is_always_ahead_and_who_never_is(monkeypatch: pytest.MonkeyPatch) -
 def test_the_last_crossing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     measured({256: 1600.0, 512: 200.0, 1024: 400.0}, monkeypatch)
     assert speed.crossover("train", "tnl") == pytest.approx(512 * math.sqrt(2))
+
+
+def test_figures_of_speed_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths that memory was not enough for are not in them."""
+    rows: list[dict[str, Any]] = [
+        {"task": task, "arch": arch, "length": n, "tokens_per_second": 1e6 / n, "peak_bytes": 2**20 * n}
+        for task in speed_figures.TASKS
+        for arch in ARCHITECTURES
+        for n in (256, 1024, 4096)
+    ]
+    rows[2] |= {"tokens_per_second": None, "peak_bytes": None}
+    monkeypatch.setattr(speed, "rows", lambda: tuple(rows))
+    fast, large = speed_figures.speeds(), speed_figures.memory()
+    assert [len(figure.frames) for figure in (fast, large)] == [2, 2]
+    assert [len(trace.x) for trace in fast.data] == [2, 3, 3, 3]
+    assert list(large.data[1].y) == [0.25, 1.0, 4.0]  # GiB

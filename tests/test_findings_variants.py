@@ -12,6 +12,7 @@ from linattn_ref.findings.losses import ARCHITECTURES, chosen
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import PAIRS
 from linattn_ref.study.plan import CORPORA
+from linattn_ref.study.probes import DEPTHS
 
 LINEAR = ARCHITECTURES[1:]
 
@@ -161,3 +162,52 @@ def test_figures_of_pairs_can_be_drawn(make: object) -> None:
     figure = make()  # type: ignore[operator]
     assert len(figure.frames) in (0, 3)
     assert len(figure.layout.meta["alt"]) > 100
+
+
+def test_needles_by_depth_are_where_they_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [
+        {
+            "corpus": f"{corpus}-many-needles", "arch": arch, "size": "6M", "seed": seed,
+            "probe": f"needle-{mode}", "length": length, "depth": depth,
+            "accuracy": depth / 2 + (length == 4096) / 4 + seed / 8,
+        }
+        for corpus in CORPORA for arch in ARCHITECTURES for seed in (0, 1)
+        for mode in recall_figures.MODES for length in (1024, 4096, 256) for depth in DEPTHS
+    ]  # fmt: skip
+    monkeypatch.setattr(recall, "probes", lambda table="scaling": tuple(asked))
+    found = recall.by_depth("code-many-needles", "tnl", "6M", "easy", "any")
+    assert found.shape == (5, 3)
+    assert found[:, 0] == pytest.approx([depth / 2 + 1 / 16 for depth in DEPTHS])
+    assert found[2].tolist() == pytest.approx([0.3125, 0.3125, 0.5625])  # 256, 1,024 and 4,096
+    figure = recall_figures.trained_needles("any")
+    assert len(figure.frames) == 8
+
+
+def test_loss_at_a_position_is_that_of_the_shortest_windows_that_have_it() -> None:
+    (row,) = (
+        one.row for one in variants.variants("scaling")
+        if (one.row["corpus"], one.row["arch"], one.row["size"]) == ("code", "llama", "32M")
+    )  # fmt: skip
+    for first, length in ((512, 1024), (1024, 4096)):
+        expected = [loss for a, _, loss in recall.by_position("code", "llama", "32M", length) if a == first]
+        assert [variants.at("scaling", row, first)] == expected
+    assert variants.at("scaling", row, 4096) is None
+
+
+def test_what_is_said_of_lengths_is_so() -> None:
+    for arch in LINEAR:
+        (row,) = rows("scaling_length", corpus="code", arch=arch, seq_len=256)
+        short = variants.above_llama("scaling_length", row)
+        assert short is not None
+        assert short.high < losses.gap("code", arch, "2M").value
+    (row,) = rows("scaling_length", corpus="novels", arch="hgrn2", seq_len=256)
+    assert holds(variants.above_llama("scaling_length", row))
+    for corpus in CORPORA:
+        excess = {}
+        for arch in ARCHITECTURES:
+            (row,) = rows("scaling_length", corpus=corpus, arch=arch, seq_len=256)
+            there = variants.at("scaling_length", row, 512)
+            assert there is not None
+            excess[arch] = there / recall.by_position(corpus, arch, "2M", 1024)[-1][2] - 1
+        assert excess["hgrn2"] < 0.011 < excess["tnl"] < 0.08
+        assert min(excess["llama"], excess["cosformer2"]) > 0.3

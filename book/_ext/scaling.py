@@ -106,6 +106,8 @@ def parts() -> Iterator[Part]:
     yield text("pairs_after", **numbers.pairs_found())
     yield text("decay", table=variants.decay(), **numbers.decay())
     yield text("shape", table=variants.shape(), **numbers.shape())
+    where = {"table": variants.lengths(), "positions": variants.at_positions()}
+    yield text("length", **where, **numbers.length())
     yield text("claims", **claim_numbers(), **numbers.data_decay())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin())

@@ -110,3 +110,15 @@ def shape() -> dict[str, str]:
         found = [row["accuracy"] for row in losses.chosen(rows, seed=seed)]
         cost[name] = percent(100 * sum(found) / len(found), 0)
     return cost
+
+
+def length() -> dict[str, str]:
+    """How much more loss HGRN2 has in positions 512 to 1,023 if it was trained on 256 bytes."""
+    found = {}
+    for corpus, name in (("novels", "prose"), ("code", "code")):
+        (row,) = rows_of("scaling_length", corpus=corpus, arch="hgrn2", seq_len=256)
+        short = variants.at("scaling_length", row, 512)
+        long = recall.by_position(corpus, "hgrn2", "2M", 1024)[-1][2]
+        assert short is not None
+        found[f"hgrn2_{name}"] = percent(100 * (short / long - 1))
+    return found

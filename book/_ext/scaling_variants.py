@@ -1,9 +1,10 @@
 """Tables of the page of the scaling study: models that differ from the main grid's in one thing."""
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
-from linattn_ref.findings import laws, losses, recall, variants
+from linattn_ref.findings import laws, losses, recall, speed, variants
 from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
@@ -152,3 +153,69 @@ def swapped() -> str:
             if pair[1] is not None:
                 lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, pair)])
     return table(["γ", "main grid", "with more heads"], lines)
+
+
+LENGTHS = (256, 1024, 4096)  # trained on, at 2M
+
+
+def lengths() -> str:
+    """Percent above LLaMA that was trained on the same length."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in LINEAR:
+            found = (_of_length(corpus, arch, T) for T in LENGTHS)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *(within(one, 1) for one in found)])
+    return table(["text, model", *(f"{T:,}" for T in LENGTHS)], lines)
+
+
+def _of_length(corpus: str, arch: str, T: int) -> Interval | None:
+    if T == variants.GRID_LENGTH:
+        return losses.gap(corpus, arch, "2M")
+    rows = rows_of("scaling_length", corpus=corpus, arch=arch, seq_len=T)
+    return variants.above_llama("scaling_length", rows[0]) if rows else None
+
+
+def at_positions(first: int = 512) -> str:
+    """Loss in the same positions, of models trained on different lengths."""
+    lines = []
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES:
+            found = (_at(corpus, arch, T, first) for T in LENGTHS)
+            words = ("–" if loss is None else f"{loss:.3f}" for loss in found)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *words])
+    return table(["text, model", *(f"trained on {T:,}" for T in LENGTHS)], lines)
+
+
+def _at(corpus: str, arch: str, T: int, first: int) -> float | None:
+    in_grid = T == variants.GRID_LENGTH
+    name, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": T})
+    rows = rows_of(name, corpus=corpus, arch=arch, **one)
+    found = [loss for row in rows if (loss := variants.at(name, row, first)) is not None]
+    return fmean(found) if found else None
+
+
+def found_needles(table_name: str, length: int = 1024) -> str:
+    """Needles found in texts of a length, over depths, in both modes."""
+    lines = []
+    for corpus in dict.fromkeys(row["corpus"] for row in rows_of(table_name)):
+        for size in reversed(sizes_of(table_name)):
+            for mode in ("easy", "standard"):
+                found = (
+                    recall.needles(corpus, arch, size, mode, length, table_name) for arch in ARCHITECTURES
+                )
+                lines.append([f"{TEXTS[variants.plain(corpus)]}, {size}, {mode}", *map(percent, found)])
+    return table(["found, %", *ARCHS], lines)
+
+
+def crossovers() -> str:
+    """Length from which a model is faster than LLaMA."""
+    lines = []
+    for task, words in (("train", "training"), ("generate", "generation")):
+        lines.append([words, *(_crossover(speed.crossover(task, arch)) for arch in LINEAR)])
+    return table(["faster than LLaMA from", *ARCHS[1:]], lines)
+
+
+def _crossover(length: float | None) -> str:
+    if length is None:
+        return "never"
+    return "the shortest on" if length == 0 else f"{length:,.0f}"

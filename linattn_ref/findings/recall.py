@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from statistics import mean
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from linattn_ref import results
 from linattn_ref.findings.losses import chosen
 from linattn_ref.scaling import Interval
@@ -47,6 +50,15 @@ def needles(corpus: str, arch: str, size: str, mode: str, length: int, table: st
     """Share of needles whose digits are all right, over depths and seeds; Wilson's 95 % interval."""
     rows = chosen(asked(corpus, arch, size, f"needle-{mode}", table), length=length)
     return wilson(mean(row["accuracy"] for row in rows), PROMPTS * len(rows))
+
+
+def by_depth(corpus: str, arch: str, size: str, mode: str, table: str) -> NDArray[np.float64]:
+    """``[depths, lengths]``: share of needles found, mean over seeds."""
+    rows = asked(corpus, arch, size, f"needle-{mode}", table)
+    lengths, depths = (sorted({row[name] for row in rows}) for name in ("length", "depth"))
+    return np.array(
+        [[mean(row["accuracy"] for row in chosen(rows, length=n, depth=d)) for n in lengths] for d in depths]
+    )
 
 
 def wilson(share: float, n: int) -> Interval:

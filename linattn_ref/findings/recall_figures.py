@@ -6,12 +6,13 @@ import plotly.graph_objects as go
 
 from linattn_ref import plots
 from linattn_ref.findings import pairs, recall
-from linattn_ref.findings.figures import LINEAR, by_text, series_of
+from linattn_ref.findings.figures import LINEAR, NAMES, TEXTS, by_text, series_of
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.plots import Series
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import PAIRS
 from linattn_ref.study.plan import CORPORA
+from linattn_ref.study.probes import DEPTHS
 
 
 def by_position() -> go.Figure:
@@ -111,3 +112,30 @@ def by_state() -> go.Figure:
 def _found(arch: str, size: str, numbers: Sequence[int]) -> list[Interval]:
     """In percent."""
     return [Interval(*(100 * x for x in pairs.found(arch, size, n))) for n in numbers]
+
+
+MODES = ("easy", "standard")
+
+
+def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go.Figure:
+    """Needles found by models that saw some in training: depth against length, both modes."""
+    frames = []
+    for corpus in CORPORA[::-1]:
+        for arch in ARCHITECTURES:
+            shares = [recall.by_depth(f"{corpus}-many-needles", arch, size, mode, table) for mode in MODES]
+            frames.append((f"{NAMES[arch]}, {TEXTS[corpus]}", [100 * found for found in shares]))
+    return plots.heatmap_frames(
+        frames,
+        panels=MODES,
+        slider="model",
+        title="Needles found, by depth and length, of models that saw some in training",
+        x="length (bytes)",
+        y="depth",
+        colourbar="found (%)",
+        alt="Percent of needles found by depth, 0 is the text's beginning, and by length from 256 to 4,096 "
+        "bytes, in easy and standard mode, for four architectures of each text, trained on 1,024 bytes.",
+        x_labels=[f"{n // 1024}k" if n >= 1024 else str(n) for n in recall.haystacks(table)],
+        y_labels=[f"{depth:g}" for depth in DEPTHS],
+        zmin=0,
+        zmax=100,
+    )

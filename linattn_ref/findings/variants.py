@@ -101,6 +101,12 @@ def beyond(table: str, row: Mapping[str, Any]) -> list[float]:
     return [one["loss"] for one in sorted(found, key=lambda one: one["first"])]
 
 
+def at(table: str, row: Mapping[str, Any], first: int) -> float | None:
+    """Loss from position ``first`` up to twice that, in the shortest windows that have it, if any do."""
+    found = losses.chosen(_probes(table, row, "text"), first=first, last=2 * first - 1)
+    return min(found, key=lambda one: one["length"])["loss"] if found else None
+
+
 def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:
     """Over depths; see ``recall.needles``."""
     found = [one for one in _probes(table, row, f"needle-{mode}") if one["length"] == length]

@@ -123,7 +123,7 @@ def scaling_heads() -> Sequence[Trial]:
         Trial(corpus, arch, size, rate(arch, size), changes=(("n_heads", n_heads),))
         for size, n_heads in (("0.8M", 8), ("0.2M", 4))
         for corpus in CORPORA
-        for arch in ("tnl", "hgrn2")
+        for arch in ARCHITECTURES
     ]
 
 
