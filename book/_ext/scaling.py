@@ -110,7 +110,7 @@ def parts() -> Iterator[Part]:
     yield text("length", **where, **numbers.length())
     yield text("claims", **claim_numbers(), **numbers.data_decay())
     yield text("papers") + "\n\n" + papers()
-    yield text("origin", **origin())
+    yield text("origin", **origin(), **numbers.origin())
 
 
 def text(name: str, **numbers: str) -> str:

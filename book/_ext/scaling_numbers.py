@@ -2,6 +2,7 @@
 
 import math
 
+from linattn_ref import results
 from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
@@ -9,6 +10,11 @@ from linattn_ref.study.corpora import RECALL_VOCAB
 
 from .scaling_tables import within
 from .scaling_variants import rows_of
+
+BESIDE = (
+    "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_recall",
+    "scaling_decay", "scaling_shape", "scaling_length",
+)  # fmt: skip
 
 
 def percent(x: float, digits: int = 1) -> str:
@@ -24,11 +30,24 @@ def gains(name: str, **wanted: str) -> dict[str, str]:
 
 
 def repetition() -> dict[str, str]:
-    return gains("scaling_control")
+    """Deficits with one pass, and how many runs are below the main grid's by more than their interval."""
+    above = [variants.above_llama("scaling_control", row) for row in rows_of("scaling_control")]
+    left = [one.value for one in above if one is not None and one.value > 0]
+    changes = [variants.change(row) for row in rows_of("scaling_control")]
+    clear = sum(change is not None and change.high < 0 for change in changes)
+    names = {"low": percent(min(left), 0), "high": percent(max(left), 0), "clear": str(clear)}
+    return names | gains("scaling_control")
 
 
 def heads() -> dict[str, str]:
-    return {"tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0)}
+    """TNL's deficits at the smallest sizes, with few heads and with more."""
+    found = {"tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0)}
+    for corpus, text in (("novels", "prose"), ("code", "code")):
+        for size, name in (("0.2M", "small"), ("0.8M", "large")):
+            (row,) = rows_of("scaling_heads", corpus=corpus, size=size, arch="tnl")
+            gap = variants.above(row, losses.last(corpus, "llama", size))
+            found[f"{text}_{name}"] = percent(gap.value)
+    return found
 
 
 def swapped() -> dict[str, str]:
@@ -50,15 +69,21 @@ def swapped() -> dict[str, str]:
 
 
 def hybrid() -> dict[str, str]:
-    """Loss at the end of windows four times as long, at 14M."""
-
-    def mixed(corpus: str) -> float:
-        (row,) = rows_of("scaling_hybrid", corpus=corpus, arch="hgrn2", size="14M")
-        return variants.beyond("scaling_hybrid", row)[-1]
-
-    found = {a: recall.by_position("code", a, "14M", 4096)[-1][2] for a in ("llama", "hgrn2")}
-    each = {"llama": found["llama"], "pure": found["hgrn2"], "mixed": mixed("code"), "prose": mixed("novels")}
-    return {name: f"{loss:.2f}" for name, loss in each.items()}
+    """FLOPs over LLaMA's, and losses on code by position at 14M, in windows four times as long."""
+    found = {}
+    for size, name in (("2M", "cost_small"), ("14M", "cost_large")):
+        (row,) = rows_of("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
+        (theirs, *_) = losses.chosen(losses.evaluations(), arch="llama", size=size)
+        found[name] = (row["flops"] / row["tokens"]) / (theirs["flops"] / theirs["tokens"])
+    for arch, name in (("hgrn2", "mixed"), ("tnl", "mixed_tnl"), ("cosformer2", "mixed_cosformer2")):
+        (row,) = rows_of("scaling_hybrid", corpus="code", arch=arch, size="14M")
+        by_position = variants.beyond("scaling_hybrid", row)
+        found[name] = by_position[-1]
+        if name == "mixed":
+            found["mixed_before"] = by_position[-3]
+    for arch, name in (("llama", "llama"), ("hgrn2", "pure"), ("tnl", "pure_tnl")):
+        found[name] = recall.by_position("code", arch, "14M", 4096)[-1][2]
+    return {name: f"{value:.2f}" for name, value in found.items()}
 
 
 def trained_needles() -> dict[str, str]:
@@ -73,7 +98,7 @@ def trained_needles() -> dict[str, str]:
 
 def pairs_found() -> dict[str, str]:
     ends = {f"{row['val_loss']:.2f}" for row in rows_of(pairs.TABLE, arch="hgrn2")}
-    kept = {arch: f"{pairs.held(arch, '1.6M') / 1024:,.0f}" for arch in ("llama", "cosformer2")}
+    kept = {arch: f"{pairs.held(arch, '0.4M') / 1024:,.0f}" for arch in ("llama", "cosformer2")}
     return kept | {"guess": f"{math.log(RECALL_VOCAB / 2):.2f}", "hgrn2": " or ".join(sorted(ends))}
 
 
@@ -92,24 +117,33 @@ def decay() -> dict[str, str]:
         (row,) = rows_of("scaling_decay", corpus="code", size=size, tnl_decay="data")
         value, low, high = variants.above(row, losses.last("code", "hgrn2", size))
         ahead.append(f"{within(Interval(-value, -high, -low), 1)} (at {size})")
+    tnl = [losses.gap("novels", "cosformer2", size, base="tnl").value for size in losses.SIZES[2:]]
+    others = {"ahead": " and ".join(ahead), "cos_least": percent(min(tnl)), "cos_most": percent(max(tnl))}
     each = {"none": found["none"][-1], "none_before": found["none"][-3], "data": found["data"][-1]}
-    return (
-        data_decay() | {"ahead": " and ".join(ahead)} | {name: f"{loss:.2f}" for name, loss in each.items()}
-    )
+    return data_decay() | others | {name: f"{loss:.2f}" for name, loss in each.items()}
 
 
 def shape() -> dict[str, str]:
-    """What three wide layers cost on prose, and needles of two seeds."""
+    """What three wide layers cost, and 27 narrow ones."""
     cost = {}
     for name, layers in (("wide", "3x384"), ("deep", "27x128")):
-        for row in rows_of("scaling_shape", corpus="novels", size=f"6M-{layers}"):
-            change = variants.above(row, losses.last("novels", row["arch"], "6M"))
-            cost[f"{name}_{row['arch']}"] = percent(change.value)
-    rows = losses.chosen(recall.asked("code", "llama", "6M", "needle-easy"), length=512)
-    for name, seed in (("one", 0), ("other", 1)):
-        found = [row["accuracy"] for row in losses.chosen(rows, seed=seed)]
-        cost[name] = percent(100 * sum(found) / len(found), 0)
+        for row in rows_of("scaling_shape", size=f"6M-{layers}"):
+            change = variants.above(row, losses.last(row["corpus"], row["arch"], "6M"))
+            text = "" if row["corpus"] == "novels" else "_code"
+            cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
     return cost
+
+
+def origin() -> dict[str, str]:
+    """What was trained beside the main grid."""
+    made = {name: results.provenance(name)["source_hash"][:12] for name in BESIDE}
+    tuning = sum(len(rows_of(name)) for name in ("scaling_lr", "scaling_lr_edges"))
+    return {
+        "tuning": str(tuning),
+        "others": str(sum(len(rows_of(name)) for name in BESIDE)),
+        "other_hash": "`, `".join(sorted(set(made.values()))),
+        "names": ", ".join(f"`{name}`" for name in BESIDE),
+    }
 
 
 def length() -> dict[str, str]:

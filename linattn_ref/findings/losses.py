@@ -68,7 +68,7 @@ def loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interva
 def gap(corpus: str, arch: str, size: str, column: str = "val_loss", base: str = "llama") -> Interval:
     """How much more than that of LLaMA of the same size and text, in percent."""
     mine, theirs = (np.log(last(corpus, name, size, column=column)) for name in (arch, base))
-    share, spread = 1 / len(mine) + 1 / len(theirs), noise(corpus, size, arch, column=column)
+    share, spread = 1 / len(mine) + 1 / len(theirs), noise(corpus, size, arch, base, column=column)
     ratio = _interval(float(mine.mean() - theirs.mean()), spread, share)
     return Interval(*(100 * (x - 1) for x in ratio))
 

@@ -77,7 +77,7 @@ def by_pairs() -> go.Figure:
     return plots.line_frames(
         frames,
         slider="parameters",
-        title="Multi-query recall: cosFormer2 and LLaMA find, TNL and HGRN2 do not",
+        title="Multi-query recall: cosFormer2 and LLaMA find, TNL and HGRN2 have not learned to",
         x="pairs of key and value",
         y="values found (%)",
         alt="Percent of values found against 4 to 64 pairs for models of two layers and 0.1, 0.4 and 1.6 "

@@ -90,31 +90,31 @@ def plain(corpus: str) -> str:
 def second_reading(table: str, row: Mapping[str, Any]) -> float | None:
     """Loss in the last quarter of the window, where the second quarter is read again; None if not asked."""
     T = row.get("seq_len", GRID_LENGTH)
-    found = [one for one in _probes(table, row, "twice") if (one["length"], one["first"]) == (T, 3 * T // 4)]
+    found = [one for one in asked(table, row, "twice") if (one["length"], one["first"]) == (T, 3 * T // 4)]
     return found[0]["loss"] if found else None
 
 
 def beyond(table: str, row: Mapping[str, Any]) -> list[float]:
     """Loss by position in windows four times as long as trained on, in ranges that double."""
     T = 4 * row.get("seq_len", GRID_LENGTH)
-    found = [one for one in _probes(table, row, "text") if one["length"] == T]
+    found = [one for one in asked(table, row, "text") if one["length"] == T]
     return [one["loss"] for one in sorted(found, key=lambda one: one["first"])]
 
 
 def at(table: str, row: Mapping[str, Any], first: int) -> float | None:
     """Loss from position ``first`` up to twice that, in the shortest windows that have it, if any do."""
-    found = losses.chosen(_probes(table, row, "text"), first=first, last=2 * first - 1)
+    found = losses.chosen(asked(table, row, "text"), first=first, last=2 * first - 1)
     return min(found, key=lambda one: one["length"])["loss"] if found else None
 
 
 def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:
     """Over depths; see ``recall.needles``."""
-    found = [one for one in _probes(table, row, f"needle-{mode}") if one["length"] == length]
+    found = [one for one in asked(table, row, f"needle-{mode}") if one["length"] == length]
     share = sum(one["accuracy"] for one in found) / len(found)
     return recall.wilson(share, PROMPTS * len(found))
 
 
-def _probes(table: str, row: Mapping[str, Any], probe: str) -> list[Mapping[str, Any]]:
+def asked(table: str, row: Mapping[str, Any], probe: str) -> list[Mapping[str, Any]]:
     """What the model of a row was asked."""
     unlike = {"tokens", "flops", "train_loss", "val_loss", "seconds"}
     return [

@@ -92,7 +92,7 @@ def _chosen(rows: Sequence[Row], corpus: str, arch: str) -> list[Row]:
 
 def _instead(rows: list[Row], others: list[Row], way: Way) -> list[Row]:
     if way.instead and not others:
-        raise ValueError(f"tables: no such models in {way.instead}")
+        raise ValueError(f"{way.instead}: no models of this architecture and text yet")
     sizes = {row["size"] for row in others}
     return [row for row in rows if row.get("size") not in sizes] + others
 
