@@ -265,3 +265,16 @@ def test_what_is_said_of_lengths_is_so() -> None:
             excess[arch] = there / recall.by_position(corpus, arch, "2M", 1024)[-1][2] - 1
         assert excess["hgrn2"] < 0.011 < excess["tnl"] < 0.08
         assert min(excess["llama"], excess["cosformer2"]) > 0.3
+
+
+def test_exponents_on_prose_cannot_be_told_apart_but_tnls_can() -> None:
+    for way in ("paper's", "C = 6 N D"):
+        found = {(c, a): laws.fit(c, a, way, "loss") for c in CORPORA for a in ARCHITECTURES}
+        three = [found["novels", arch] for arch in ARCHITECTURES if arch != "tnl"]
+        assert all(one.low < other.high for one in three for other in three if one and other)
+        tnl, llama = found["code", "tnl"], found["code", "llama"]
+        assert tnl is not None
+        assert llama is not None
+        assert tnl.high < llama.low
+    paper = {arch: laws.fit("code", arch, "paper's", "loss") for arch in ("llama", "hgrn2", "cosformer2")}
+    assert all(paper["llama"].high < paper[arch].low for arch in ("hgrn2", "cosformer2"))  # type: ignore[union-attr]

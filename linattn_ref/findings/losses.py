@@ -1,32 +1,24 @@
 """Losses of finished runs, with what the seed may change.
 
-A run's last loss is off by its seed. How much is the standard deviation of log loss between the seeds of a
-size, pooled over architectures but TNL, whose seeds differ more at the smallest sizes; over all four where
-TNL is concerned. Sizes with one seed take that of ``NEAREST``, the largest two that have two. Intervals are
-Student's, 95 %, and of seeds alone.
+A run's last loss is off by its seed: ``scaling.noise`` says by how much. Sizes with one seed take the noise
+of ``NEAREST``, the largest two that have two. Intervals are Student's, 95 %, and of seeds alone.
 """
 
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from linattn_ref import results
 from linattn_ref.scaling import Interval
+from linattn_ref.scaling.noise import Noise, noise_of, pooled
 from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES
 
 SIZES = tuple(MAIN_SIZES)
 NEAREST = ("2M", "6M")
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}  # Student's
-
-
-class Noise(NamedTuple):
-    """Standard deviation of log loss between seeds, and its degrees of freedom."""
-
-    sd: float
-    freedom: int
 
 
 @functools.cache
@@ -49,14 +41,14 @@ def last(corpus: str, arch: str, size: str, table: str = "scaling", column: str 
 
 def noise(corpus: str, size: str, *archs: str, column: str = "val_loss") -> Noise:
     """Between seeds of a size, for a statement about ``archs``."""
-    squares, freedom = 0.0, 0
-    pooled = [arch for arch in ARCHITECTURES if arch != "tnl" or "tnl" in archs]
     alone = all(len(last(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
-    for name in NEAREST if alone else (size,):
-        for arch in pooled:
-            logs = np.log(last(corpus, arch, name, column=column))
-            squares, freedom = squares + float(((logs - logs.mean()) ** 2).sum()), freedom + len(logs) - 1
-    return Noise(math.sqrt(squares / freedom), freedom)
+    found = noise_of(
+        np.log(last(corpus, arch, name, column=column)).tolist()
+        for name in (NEAREST if alone else (size,))
+        for arch in pooled(ARCHITECTURES, *archs)
+    )
+    assert found is not None
+    return found
 
 
 def loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interval:

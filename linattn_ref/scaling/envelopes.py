@@ -11,13 +11,14 @@ are spaced evenly in log C. Beside all points of the envelope, laws are fitted t
 and to the minima of parabolas, ``iso_flop``: both find exponents that are known, where all points do not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from linattn_ref.scaling.noise import Noise
 from linattn_ref.scaling.runs import PFLOPS_DAY, Array, Interval, Law, PowerLaw, Run, fit_power_law
 
 
@@ -173,6 +174,7 @@ def fit_laws(
     n_resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
+    noise: Mapping[float, Noise] | None = None,
 ) -> dict[str, Law]:
     """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens"; "product" is N D.
 
@@ -183,20 +185,29 @@ def fit_laws(
     what a mean over its seeds may be off, with a spread that is itself drawn (from its estimate and degrees
     of freedom), and fits again. What they do not hold is doubt about the method: see the other fits.
 
+    Args:
+        noise: parameters -> between seeds of that size; None pools what the runs show over all sizes.
+
     Raises:
         ValueError: as these; an unknown method; no size has two seeds; or most resamples cannot be fitted.
     """
     if method not in METHODS:
         raise ValueError(f"method: got {method!r}, expected one of {list(METHODS)}")
     curves = _curves(runs, n_budgets)
-    if curves.freedom == 0:
+    if noise is None and curves.freedom == 0:
         raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
+    alike = Noise(curves.spread, curves.freedom)
+    noises = [alike if noise is None else noise[size] for size in curves.n_params]
     found = _laws(METHODS[method](curves, curves.log_loss))
     generator = np.random.default_rng(seed)
     resampled = []
     for _ in range(n_resamples):
-        spread = curves.spread * np.sqrt(curves.freedom / generator.chisquare(curves.freedom))
-        offsets = generator.normal(size=len(curves.n_params)) * spread / np.sqrt(curves.n_seeds)
+        drawn = {
+            one: one.sd * np.sqrt(one.freedom / generator.chisquare(one.freedom))
+            for one in dict.fromkeys(noises)
+        }
+        spread = np.array([drawn[one] for one in noises])
+        offsets = generator.normal(size=len(noises)) * spread / np.sqrt(curves.n_seeds)
         try:
             resampled.append(_laws(METHODS[method](curves, curves.log_loss + offsets[:, None])))
         except ValueError:

@@ -12,6 +12,7 @@ from typing import Any
 
 from linattn_ref import results
 from linattn_ref.scaling.envelopes import fit_laws
+from linattn_ref.scaling.noise import Noise, by_size
 from linattn_ref.scaling.parametric import fit_parametric
 from linattn_ref.scaling.runs import Interval, Run, runs_of
 
@@ -74,11 +75,15 @@ def fit_rows(
     """
     for corpus, arch in dict.fromkeys((row["corpus"], row["arch"]) for row in rows):
         mine = _chosen(rows, corpus, arch)
+        same_text = [row for row in rows if row["corpus"] == corpus]
         for way in ways:
             about = {"corpus": corpus, "arch": arch, "way": way.name}
             others = _chosen((tables or {}).get(way.instead, ()), corpus, arch)
             try:
-                found = list(_fitted(_runs(_instead(mine, others, way), way), way.method))
+                taken = _taken(_instead(mine, others, way), way)
+                noise = by_size(_taken(same_text, way), arch, way.loss)
+                sizes = {row["n_params"]: noise[row["size"]] for row in taken}
+                found = list(_fitted(_runs(taken, way), way.method, sizes))
             except ValueError as error:
                 yield about | dict.fromkeys(list(COLUMNS)[3:]) | {"failure": str(error)}
                 continue
@@ -94,23 +99,28 @@ def _instead(rows: list[Row], others: list[Row], way: Way) -> list[Row]:
     if way.instead and not others:
         raise ValueError(f"{way.instead}: no models of this architecture and text yet")
     sizes = {row["size"] for row in others}
-    return [row for row in rows if row.get("size") not in sizes] + others
+    return [row for row in rows if row["size"] not in sizes] + others
+
+
+def _taken(rows: Sequence[Row], way: Way) -> list[Row]:
+    return [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
 
 
 def _runs(rows: Sequence[Row], way: Way) -> list[Run]:
-    kept = [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
-    runs = runs_of(kept, way.loss)
+    runs = runs_of(rows, way.loss)
     return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if way.six else runs
 
 
-def _fitted(runs: Sequence[Run], method: str) -> Iterator[tuple[str, str, Interval]]:
+def _fitted(
+    runs: Sequence[Run], method: str, noise: Mapping[float, Noise]
+) -> Iterator[tuple[str, str, Interval]]:
     if method == "parametric":
         surface = fit_parametric(runs, n_resamples=200)
         for name in ("irreducible", "alpha", "beta"):
             yield name, "value", getattr(surface, name)
         yield "parameters", "exponent", surface.parameters
     else:
-        for name, law in fit_laws(runs, method).items():
+        for name, law in fit_laws(runs, method, noise=noise).items():
             yield name, "exponent", law.exponent
             yield name, "coefficient", law.coefficient
 
