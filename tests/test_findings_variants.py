@@ -197,15 +197,15 @@ def test_what_is_said_of_shapes_is_so() -> None:
 
 def test_what_is_said_of_pairs_is_so() -> None:
     for n in PAIRS:
-        assert all(pairs.found("hgrn2", size, n).value < 0.015 for size in pairs.sizes())
+        assert all(pairs.found("hgrn2", model, n).value < 0.015 for model in pairs.models("hgrn2"))
         for arch, size in (("tnl", "0.4M"), ("tnl", "1.6M"), ("llama", "0.1M")):
-            assert 0.7 < n * pairs.found(arch, size, n).value < 1.4
+            assert 0.7 < n * pairs.found(arch, pairs.Model(size), n).value < 1.4
     for arch in ("llama", "cosformer2"):
         for size in ("0.4M", "1.6M"):
-            assert pairs.found(arch, size, 64).value == pytest.approx(
-                pairs.found(arch, size, 4).value, abs=0.04
+            assert pairs.found(arch, pairs.Model(size), 64).value == pytest.approx(
+                pairs.found(arch, pairs.Model(size), 4).value, abs=0.04
             )
-            assert pairs.found(arch, size, 64).value > 0.85
+            assert pairs.found(arch, pairs.Model(size), 64).value > 0.85
     assert all(abs(row["val_loss"] - math.log(128)) < 5e-3 for row in rows(pairs.TABLE, arch="hgrn2"))
     asked = sum(PAIRS) / len(PAIRS) * N_TRAIN * 2
     assert asked == pytest.approx(6.5e6, rel=0.01)

@@ -40,7 +40,7 @@ def page(root: Path) -> str:
     """The notebook as text."""
     new = nbformat.v4
     setup = new.new_code_cell(setup_source(address(root)), metadata={"tags": ["setup"]})
-    cells = [new.new_markdown_cell(text("opening")), setup, new.new_code_cell(IMPORT)]
+    cells = [new.new_markdown_cell(text("opening", **numbers.opening())), setup, new.new_code_cell(IMPORT)]
     for part in parts():
         if isinstance(part, str):
             cells.append(new.new_markdown_cell(part))

@@ -29,6 +29,23 @@ def gains(name: str, **wanted: str) -> dict[str, str]:
     return {"least": percent(min(found)), "most": percent(max(found))}
 
 
+def opening() -> dict[str, str]:
+    """HGRN2's leads on prose, and LLaMA's over all others on code."""
+    prose = [-losses.gap("novels", "hgrn2", size).value for size in losses.SIZES]
+    leads = [lead for lead in prose if lead > 0]
+    three, later = ARCHITECTURES[1:], losses.SIZES[2:]
+    far = [abs(losses.gap("novels", arch, size).value) for arch in three for size in later]
+    code = [losses.gap("code", arch, size).value for arch in three for size in losses.SIZES[1:]]
+    return {
+        "prose_most": percent(max(far)),
+        "below": str(len(leads)),
+        "lead_low": percent(min(leads)),
+        "lead_high": percent(max(leads)),
+        "code_low": percent(min(code), 0),
+        "code_high": percent(max(code), 0),
+    }
+
+
 def repetition() -> dict[str, str]:
     """Deficits with one pass, and how many runs are below the main grid's by more than their interval."""
     above = [variants.above_llama("scaling_control", row) for row in rows_of("scaling_control")]
@@ -98,7 +115,7 @@ def trained_needles() -> dict[str, str]:
 
 def pairs_found() -> dict[str, str]:
     ends = {f"{row['val_loss']:.2f}" for row in rows_of(pairs.TABLE, arch="hgrn2")}
-    kept = {arch: f"{pairs.held(arch, '0.4M') / 1024:,.0f}" for arch in ("llama", "cosformer2")}
+    kept = {arch: f"{pairs.held(arch, pairs.Model('0.4M')) / 1024:,.0f}" for arch in ("llama", "cosformer2")}
     return kept | {"guess": f"{math.log(RECALL_VOCAB / 2):.2f}", "hgrn2": " or ".join(sorted(ends))}
 
 

@@ -8,6 +8,7 @@ from linattn_ref import plots
 from linattn_ref.findings import pairs, recall
 from linattn_ref.findings.figures import LINEAR, NAMES, TEXTS, by_text, series_of
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.pairs import Model
 from linattn_ref.plots import Series
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import PAIRS
@@ -67,16 +68,14 @@ def beyond() -> go.Figure:
 def by_pairs() -> go.Figure:
     """Share of values found against the number of pairs, at the best rate; a slider of sizes."""
     frames = []
-    for size in reversed(pairs.sizes()):
-        frames.append(
-            (
-                f"{size}",
-                [series_of(a, [float(n) for n in PAIRS], _found(a, size, PAIRS)) for a in ARCHITECTURES],
-            )
-        )
+    for model in reversed(pairs.models("tnl")):  # LLaMA has no state that heads would change
+        name = model.size if model.n_heads is None else f"{model.size}, {model.n_heads} heads"
+        of = {arch: model if model in pairs.models(arch) else Model(model.size) for arch in ARCHITECTURES}
+        lines = [series_of(a, [float(n) for n in PAIRS], _found(a, of[a], PAIRS)) for a in ARCHITECTURES]
+        frames.append((name, lines))
     return plots.line_frames(
         frames,
-        slider="parameters",
+        slider="model",
         title="Multi-query recall: cosFormer2 and LLaMA find, TNL and HGRN2 have not learned to",
         x="pairs of key and value",
         y="values found (%)",
@@ -93,8 +92,9 @@ def by_state() -> go.Figure:
     """Share found of the most pairs against the bytes that a model keeps of a sequence."""
     lines = []
     for arch in ARCHITECTURES:
-        x = [pairs.held(arch, size) / 1024 for size in pairs.sizes()]
-        lines.append(series_of(arch, x, [_found(arch, size, PAIRS[-1:])[0] for size in pairs.sizes()]))
+        points = [(pairs.held(arch, m) / 1024, _found(arch, m, PAIRS[-1:])[0]) for m in pairs.models(arch)]
+        x, found = zip(*sorted(points), strict=True)
+        lines.append(series_of(arch, list(x), list(found)))
     return plots.lines(
         lines,
         title=f"Values found of {PAIRS[-1]} pairs, by the bytes a model keeps",
@@ -109,9 +109,9 @@ def by_state() -> go.Figure:
     )
 
 
-def _found(arch: str, size: str, numbers: Sequence[int]) -> list[Interval]:
+def _found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
     """In percent."""
-    return [Interval(*(100 * x for x in pairs.found(arch, size, n))) for n in numbers]
+    return [Interval(*(100 * x for x in pairs.found(arch, model, n))) for n in numbers]
 
 
 MODES = ("easy", "standard")

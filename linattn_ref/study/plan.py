@@ -146,6 +146,31 @@ def scaling_recall() -> Sequence[Trial]:
     ]
 
 
+def scaling_states() -> Sequence[Trial]:
+    """Multi-query recall with sixteen thousand steps, as two thousand were too few, and small states.
+
+    Two layers of 256 and four of 128, with heads of 64, whose states 64 pairs fit into, and of 16.
+    """
+    models = (("1.6M", ()), ("0.8M", ()), ("1.6M", (("n_heads", 16),)), ("0.8M", (("n_heads", 8),)))
+    return [
+        Trial(
+            "recall-512",
+            arch,
+            size,
+            lr,
+            tokens=268_435_456,
+            seq_len=512,
+            batch_size=32,
+            warmup_tokens=4_000_000,
+            n_evaluations=16,
+            changes=changes,
+        )
+        for lr in (1e-3, 4e-4)
+        for size, changes in models
+        for arch in (ARCHITECTURES[1:] if changes else ARCHITECTURES)
+    ]
+
+
 def reduced() -> Sequence[Trial]:
     """Three sizes and a few million bytes: minutes on one GPU."""
     return [
@@ -188,6 +213,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_hybrid": scaling_hybrid,
     "scaling_heads": scaling_heads,
     "scaling_recall": scaling_recall,
+    "scaling_states": scaling_states,
     "scaling_shape": scaling_shape,
     "scaling_length": scaling_length,
     "scaling_decay": scaling_decay,
