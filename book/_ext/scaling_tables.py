@@ -15,6 +15,7 @@ from .generated import table
 
 LINEAR = ARCHITECTURES[1:]
 ARCHS = [NAMES[arch] for arch in ARCHITECTURES]
+FIXED = "\N{NO-BREAK SPACE}"  # where a narrow table may not break a line
 
 
 def within(found: Interval | None, digits: int = 3) -> str:
@@ -22,13 +23,13 @@ def within(found: Interval | None, digits: int = 3) -> str:
     if found is None:
         return "–"
     value, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in found)
-    return f"{value} [{low}, {high}]"
+    return f"{value} [{low},{FIXED}{high}]"
 
 
 def about(found: Interval, digits: int = 3) -> str:
     """A value and half its interval."""
     half = (found.high - found.low) / 2
-    return f"{found.value:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+    return f"{found.value:.{digits}f} ±{FIXED}{half:.{digits}f}".replace("-", "−")
 
 
 def sizes() -> str:

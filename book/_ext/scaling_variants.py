@@ -12,7 +12,7 @@ from linattn_ref.study.plan import CORPORA
 from linattn_ref.study.trial import SIZES
 
 from .generated import table
-from .scaling_tables import ARCHS, LINEAR, about, within
+from .scaling_tables import ARCHS, FIXED, LINEAR, about, within
 
 Row = Mapping[str, Any]
 
@@ -128,7 +128,7 @@ def shape() -> str:
     for arch in ("llama", "cosformer2"):
         for size in ("6M-3x384", "6M", "6M-12x192", "6M-27x128"):
             layers, width = SIZES[size]
-            line = [f"{NAMES[arch]}, {layers} × {width}"]
+            line = [f"{NAMES[arch]}, {layers}{FIXED}×{FIXED}{width}"]
             for corpus in CORPORA:
                 line += _shape(corpus, arch, size)
             lines.append(line)
