@@ -148,6 +148,10 @@ def shape() -> dict[str, str]:
             change = variants.above(row, losses.last(row["corpus"], row["arch"], "6M"))
             text = "" if row["corpus"] == "novels" else "_code"
             cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
+    theirs = results.load("paper_shape")
+    for arch in ("llama", "cosformer2"):
+        found = [float(row["niah_easy"] or 0) for row in losses.chosen(theirs, architecture=arch)]
+        cost[f"{arch}_shapes"] = f"{min(found):.0f} to {max(found):.0f} %"
     return cost
 
 
@@ -172,4 +176,10 @@ def length() -> dict[str, str]:
         long = recall.by_position(corpus, "hgrn2", "2M", 1024)[-1][2]
         assert short is not None
         found[f"hgrn2_{name}"] = percent(100 * (short / long - 1))
-    return found
+    theirs = {
+        (row["architecture"], row["length"]): float(row["niah_easy"] or 0)
+        for row in results.load("paper_length")
+    }
+    best = {max((key for key in theirs if key[0] == arch), key=theirs.__getitem__)[1] for arch, _ in theirs}
+    found["needles"] = f"{min(theirs.values()):.0f} to {max(theirs.values()):.0f} %"
+    return found | {"best": " or ".join(f"{length:,}" for length in best)}
