@@ -86,13 +86,13 @@ def parts() -> Iterator[Part]:
     exponents = {"loss": tables.law_table("loss"), "six": tables.six(), "swapped": variants.swapped()}
     yield text("laws", **exponents, **law_numbers(), **numbers.swapped())
     yield "figures.envelopes()", figures.envelopes
-    yield text("ways", failures=tables.failures(), decades=decades())
+    yield text("ways", decades=decades())
     yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
     fitted = {law: tables.law_table(law) for law in ("parameters", "tokens", "product")}
     yield text("parameters", coverage=tables.coverage(), **fitted)
     yield 'figures.exponents("parameters")', lambda: figures.exponents("parameters")
     yield text("surface", surfaces=tables.surfaces())
-    yield text("beyond", **beyond_numbers())
+    yield text("beyond", table=tables.beyond("32M"))
     yield "recall_figures.beyond()", recall_figures.beyond
     asked = {
         "needles": tables.needles("code", "llama", "32M"),
@@ -108,7 +108,7 @@ def parts() -> Iterator[Part]:
     yield text("shape", table=variants.shape(), **numbers.shape())
     where = {"table": variants.lengths(), "positions": variants.at_positions()}
     yield text("length", **where, **numbers.length())
-    yield text("claims", **claim_numbers(), **numbers.data_decay())
+    yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin(), **numbers.origin())
 
@@ -214,13 +214,6 @@ def claim_numbers() -> dict[str, str]:
     )
     a = [one.value for one in every if one is not None]
     return apart_numbers() | {"a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
-
-
-def beyond_numbers() -> dict[str, str]:
-    found = {arch: recall.by_position("novels", arch, "32M", 4096) for arch in ARCHITECTURES}
-    return {arch: f"{ranges[-1][2]:.2f}" for arch, ranges in found.items()} | {
-        "before": f"{found['llama'][-3][2]:.2f}"
-    }
 
 
 def needle_numbers() -> dict[str, str]:

@@ -1,12 +1,14 @@
 """Numbers in the page of the scaling study, of models that differ from the main grid's in one thing."""
 
 import math
+from statistics import fmean
 
 from linattn_ref import results
 from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import RECALL_VOCAB
+from linattn_ref.study.plan import CORPORA
 
 from .scaling_tables import within
 from .scaling_variants import rows_of
@@ -31,19 +33,36 @@ def gains(name: str, **wanted: str) -> dict[str, str]:
 
 def opening() -> dict[str, str]:
     """HGRN2's leads on prose, and LLaMA's over all others on code."""
-    prose = [-losses.gap("novels", "hgrn2", size).value for size in losses.SIZES]
-    leads = [lead for lead in prose if lead > 0]
     three, later = ARCHITECTURES[1:], losses.SIZES[2:]
     far = [abs(losses.gap("novels", arch, size).value) for arch in three for size in later]
-    code = [losses.gap("code", arch, size).value for arch in three for size in losses.SIZES[1:]]
+    leads = [gap for size in losses.SIZES if (gap := losses.gap("novels", "hgrn2", size)).value < 0]
+
+    def behind(size: str) -> str:
+        gaps = [losses.gap("code", arch, size).value for arch in three]
+        return f"{min(gaps):.0f} to {max(gaps):.0f} %"
+
     return {
         "prose_most": percent(max(far)),
         "below": str(len(leads)),
-        "lead_low": percent(min(leads)),
-        "lead_high": percent(max(leads)),
-        "code_low": percent(min(code), 0),
-        "code_high": percent(max(code), 0),
+        "clear": str(sum(gap.high < 0 for gap in leads)),
+        "lead_low": percent(min(-gap.value for gap in leads)),
+        "lead_high": percent(max(-gap.value for gap in leads)),
+        "code_small": behind("0.8M"),
+        "code_large": behind("32M"),
     }
+
+
+def claims() -> dict[str, str]:
+    """In how many fits parameters grow faster than tokens."""
+    found = [
+        fit.value
+        - (1 - fit.value if (bytes_ := laws.fit(corpus, arch, way, "tokens")) is None else bytes_.value)
+        for corpus in CORPORA
+        for arch in ARCHITECTURES
+        for way in laws.ways("parameters")
+        if (fit := laws.fit(corpus, arch, way, "parameters")) is not None
+    ]
+    return {"above": str(sum(more > 0 for more in found)), "fits": str(len(found))} | data_decay()
 
 
 def repetition() -> dict[str, str]:
@@ -124,20 +143,24 @@ def data_decay() -> dict[str, str]:
 
 
 def decay() -> dict[str, str]:
-    rows = {
-        kind: rows_of("scaling_decay", corpus="novels", size="6M", tnl_decay=kind)[0]
-        for kind in ("none", "data")
-    }
-    found = {kind: variants.beyond("scaling_decay", row) for kind, row in rows.items()}
-    ahead = []
+    """Beyond the length trained on, at 6M on prose; second readings of code; and who is ahead of whom."""
+    found: dict[str, str] = {}
+    for kind in ("none", "data"):
+        (row,) = rows_of("scaling_decay", corpus="novels", size="6M", tnl_decay=kind)
+        by_position = variants.beyond("scaling_decay", row)
+        found |= {kind: f"{by_position[-1]:.2f}", f"{kind}_before": f"{by_position[-3]:.2f}"}
+    ahead, gains_of_reading = [], dict[str, list[float]](fixed_gain=[], data_gain=[])
     for size in ("2M", "6M"):
         (row,) = rows_of("scaling_decay", corpus="code", size=size, tnl_decay="data")
         value, low, high = variants.above(row, losses.last("code", "hgrn2", size))
         ahead.append(f"{within(Interval(-value, -high, -low), 1)} (at {size})")
+        fixed = rows_of("scaling", corpus="code", arch="tnl", size=size)
+        gains_of_reading["fixed_gain"].append(fmean(variants.reading("scaling", one) for one in fixed))
+        gains_of_reading["data_gain"].append(variants.reading("scaling_decay", row))
     tnl = [losses.gap("novels", "cosformer2", size, base="tnl").value for size in losses.SIZES[2:]]
-    others = {"ahead": " and ".join(ahead), "cos_least": percent(min(tnl)), "cos_most": percent(max(tnl))}
-    each = {"none": found["none"][-1], "none_before": found["none"][-3], "data": found["data"][-1]}
-    return data_decay() | others | {name: f"{loss:.2f}" for name, loss in each.items()}
+    found |= {"ahead": " and ".join(ahead), "cos_least": percent(min(tnl)), "cos_most": percent(max(tnl))}
+    words = {name: " and ".join(percent(x, 0) for x in some) for name, some in gains_of_reading.items()}
+    return found | words | data_decay()
 
 
 def shape() -> dict[str, str]:

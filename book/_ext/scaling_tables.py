@@ -107,7 +107,7 @@ def costs() -> str:
                 found = sorted(losses.cost(corpus, arch, above, causal).value for above in LEVELS)
                 line.append(f"{found[len(found) // 2]:.2f}, {found[0]:.2f} to {found[-1]:.2f}")
             lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
-    return table(["text, model", "all counted", "causal", "seeds, at + 5 %"], lines)
+    return table(["text, model", "all counted", "causal", "5 % above lowest"], lines)
 
 
 def strings(size: str) -> str:
@@ -159,7 +159,7 @@ def coverage() -> str:
         "envelope": "where two sizes reach",
         "corners": "corners",
         "iso_flop": "isoFLOP",
-        "parametric": "parametric",
+        "parametric": "parametric (next section)",
     }
     held = {
         (row["surface"], row["method"]): f"{row['held']} of {row['trials']}"
@@ -167,7 +167,7 @@ def coverage() -> str:
         if row["quantity"] == "parameters"
     }
     lines = [[words, held["pure", name], held["raised", name]] for name, words in names.items()]
-    return table(["way to fit", "without irreducible loss", "with"], lines)
+    return table(["way to fit", "surface with E = 0", "with E > 0"], lines)
 
 
 def surfaces() -> str:
@@ -188,10 +188,14 @@ def _or_bound(found: Interval | None) -> str:
     return "0, its bound" if found is not None and found.value < 1e-9 else within(found, 2)
 
 
-def failures() -> str:
-    """Fits that there are none of."""
-    lines = [(f"{TEXTS[c]}, {NAMES[a]}", way, why.partition(": ")[2]) for c, a, way, why in laws.failures()]
-    return table(["text, model", "way to fit", "why there is none"], lines, right=False)
+def beyond(size: str) -> str:
+    """Loss up to the length trained on, and at the end of windows four times as long."""
+    lines = []
+    for corpus in CORPORA:
+        for words, place in (("512 to 1,023", -3), ("2,048 to 4,095", -1)):
+            found = (recall.by_position(corpus, arch, size, 4096)[place][2] for arch in ARCHITECTURES)
+            lines.append([f"{TEXTS[corpus]}, {words}", *(f"{loss:.2f}" for loss in found)])
+    return table(["text, positions", *ARCHS], lines)
 
 
 def needles(corpus: str, arch: str, size: str) -> str:

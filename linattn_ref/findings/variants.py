@@ -94,6 +94,13 @@ def second_reading(table: str, row: Mapping[str, Any]) -> float | None:
     return found[0]["loss"] if found else None
 
 
+def reading(table: str, row: Mapping[str, Any]) -> float:
+    """Percent of loss that a second reading takes off, in the second quarter of the window read again."""
+    T = row.get("seq_len", GRID_LENGTH)
+    of = {one["first"]: one["loss"] for one in asked(table, row, "twice") if one["length"] == T}
+    return 100 * (1 - of[3 * T // 4] / of[T // 4])
+
+
 def beyond(table: str, row: Mapping[str, Any]) -> list[float]:
     """Loss by position in windows four times as long as trained on, in ranges that double."""
     T = 4 * row.get("seq_len", GRID_LENGTH)
