@@ -1,13 +1,14 @@
 """Numbers in the page of the scaling study, of models that differ from the main grid's in one thing."""
 
 import math
+from itertools import product
 from statistics import fmean
 
 from linattn_ref import results
 from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
-from linattn_ref.study.corpora import RECALL_VOCAB
+from linattn_ref.study.corpora import PARTS, RECALL_VOCAB, WITH_NEEDLES
 from linattn_ref.study.plan import CORPORA
 
 from .scaling_tables import within
@@ -54,15 +55,12 @@ def opening() -> dict[str, str]:
 
 def claims() -> dict[str, str]:
     """In how many fits parameters grow faster than tokens."""
-    found = [
-        fit.value
-        - (1 - fit.value if (bytes_ := laws.fit(corpus, arch, way, "tokens")) is None else bytes_.value)
-        for corpus in CORPORA
-        for arch in ARCHITECTURES
-        for way in laws.ways("parameters")
-        if (fit := laws.fit(corpus, arch, way, "parameters")) is not None
-    ]
-    return {"above": str(sum(more > 0 for more in found)), "fits": str(len(found))} | data_decay()
+    faster = []
+    for corpus, arch, way in product(CORPORA, ARCHITECTURES, laws.ways("parameters")):
+        a, b = (laws.fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
+        if a is not None:
+            faster.append(a.value > (1 - a.value if b is None else b.value))  # a surface has a + b = 1
+    return {"above": str(sum(faster)), "fits": str(len(faster))} | data_decay()
 
 
 def repetition() -> dict[str, str]:
@@ -119,16 +117,22 @@ def hybrid() -> dict[str, str]:
             found["mixed_before"] = by_position[-3]
     for arch, name in (("llama", "llama"), ("hgrn2", "pure"), ("tnl", "pure_tnl")):
         found[name] = recall.by_position("code", arch, "14M", 4096)[-1][2]
-    return {name: f"{value:.2f}" for name, value in found.items()}
+    (row,) = rows_of("scaling_hybrid", corpus="code", arch="cosformer2", size="2M")
+    gain = variants.change(row)
+    assert gain is not None
+    return {name: f"{value:.2f}" for name, value in found.items()} | {"gain": percent(-gain.value, 0)}
 
 
 def trained_needles() -> dict[str, str]:
     rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
+    text, every, n = WITH_NEEDLES["novels-needles"]
+    needles = n * (PARTS[text].train // every)
     digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
     return {
         "low": f"{min(digit):.2f}",
         "high": f"{max(digit):.2f}",
         "guess": f"{math.log(10):.2f}",
+        "needles": f"{round(needles, -3):,}",
     }
 
 
@@ -171,6 +175,10 @@ def shape() -> dict[str, str]:
             change = variants.above(row, losses.last(row["corpus"], row["arch"], "6M"))
             text = "" if row["corpus"] == "novels" else "_code"
             cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
+    like = {arch: rows_of("scaling", arch=arch, size="6M")[0] for arch in ("llama", "cosformer2")}
+    flops = [row["flops"] / like["llama"]["flops"] for row in rows_of("scaling_shape", arch="llama")]
+    fewer = (1 - row["n_params"] / like[row["arch"]]["n_params"] for row in rows_of("scaling_shape"))
+    cost |= {"least": f"{min(flops):.2f}", "most": f"{max(flops):.2f}", "fewer": percent(100 * max(fewer))}
     theirs = results.load("paper_shape")
     for arch in ("llama", "cosformer2"):
         found = [float(row["niah_easy"] or 0) for row in losses.chosen(theirs, architecture=arch)]

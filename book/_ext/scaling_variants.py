@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from linattn_ref.findings import laws, losses, recall, speed, variants
+from linattn_ref.findings import laws, losses, recall, variants
 from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
 from linattn_ref.study.plan import CORPORA
-from linattn_ref.study.trial import SIZES
+from linattn_ref.study.trial import HEAD_DIM, SIZES
 
 from .generated import table
 from .scaling_tables import ARCHS, FIXED, LINEAR, about, within
@@ -45,7 +45,7 @@ def heads() -> str:
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_heads")):
             for row in rows_of("scaling_heads", corpus=corpus, size=size):
-                few = losses.chosen(losses.evaluations(), size=size)[0]["d_model"] // 64
+                few = losses.chosen(losses.evaluations(), size=size)[0]["d_model"] // HEAD_DIM
                 was = losses.loss(corpus, row["arch"], size).value
                 lines.append(
                     [
@@ -202,30 +202,3 @@ def _at(corpus: str, arch: str, T: int, first: int) -> float | None:
     rows = rows_of(name, corpus=corpus, arch=arch, **one)
     found = [loss for row in rows if (loss := variants.at(name, row, first)) is not None]
     return fmean(found) if found else None
-
-
-def found_needles(table_name: str, length: int = 1024) -> str:
-    """Needles found in texts of a length, over depths, in both modes."""
-    lines = []
-    for corpus in dict.fromkeys(row["corpus"] for row in rows_of(table_name)):
-        for size in reversed(sizes_of(table_name)):
-            for mode in ("easy", "standard"):
-                found = (
-                    recall.needles(corpus, arch, size, mode, length, table_name) for arch in ARCHITECTURES
-                )
-                lines.append([f"{TEXTS[variants.plain(corpus)]}, {size}, {mode}", *map(percent, found)])
-    return table(["found, %", *ARCHS], lines)
-
-
-def crossovers() -> str:
-    """Length from which a model is faster than LLaMA."""
-    lines = []
-    for task, words in (("train", "training"), ("generate", "generation")):
-        lines.append([words, *(_crossover(speed.crossover(task, arch)) for arch in LINEAR)])
-    return table(["faster than LLaMA from", *ARCHS[1:]], lines)
-
-
-def _crossover(length: float | None) -> str:
-    if length is None:
-        return "never"
-    return "the shortest on" if length == 0 else f"{length:,.0f}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, SHAPES, SIZES, Trial
 
@@ -131,18 +132,7 @@ def scaling_recall() -> Sequence[Trial]:
     """Multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
     kinds = product(("1.6M", "0.4M", "0.1M"), (1e-3, 3e-3), ARCHITECTURES)
     return [
-        Trial(
-            "recall-512",
-            arch,
-            size,
-            lr,
-            tokens=134_217_728,
-            seq_len=512,
-            batch_size=128,
-            warmup_tokens=4_000_000,
-            n_evaluations=12,
-        )
-        for size, lr, arch in kinds
+        _recall(arch, size, lr, tokens=2**27, batch_size=128, n_evaluations=12) for size, lr, arch in kinds
     ]
 
 
@@ -153,22 +143,15 @@ def scaling_states() -> Sequence[Trial]:
     """
     models = (("1.6M", ()), ("0.8M", ()), ("1.6M", (("n_heads", 16),)), ("0.8M", (("n_heads", 8),)))
     return [
-        Trial(
-            "recall-512",
-            arch,
-            size,
-            lr,
-            tokens=268_435_456,
-            seq_len=512,
-            batch_size=32,
-            warmup_tokens=4_000_000,
-            n_evaluations=16,
-            changes=changes,
-        )
+        _recall(arch, size, lr, tokens=2**28, batch_size=32, n_evaluations=16, changes=changes)
         for lr in (1e-3, 4e-4)
         for size, changes in models
         for arch in (ARCHITECTURES[1:] if changes else ARCHITECTURES)
     ]
+
+
+def _recall(arch: str, size: str, lr: float, **options: Any) -> Trial:
+    return Trial("recall-512", arch, size, lr, seq_len=512, warmup_tokens=4_000_000, **options)
 
 
 def reduced() -> Sequence[Trial]:
