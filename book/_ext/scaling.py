@@ -99,15 +99,15 @@ def parts() -> Iterator[Part]:
         "depths": tables.depths("code", "llama", "32M"),
     }
     yield text("needles", **asked, **needle_numbers())
-    yield text("trained_needles", **numbers.trained_needles())
+    yield text("trained_needles", table=variants.needles(), **numbers.trained_needles())
     yield text("pairs")
     yield "recall_figures.by_pairs()", recall_figures.by_pairs
     yield "recall_figures.by_state()", recall_figures.by_state
     yield text("pairs_after", **numbers.pairs_found())
     yield text("decay", table=variants.decay(), **numbers.decay())
     yield text("shape", table=variants.shape(), **numbers.shape())
-    where = {"table": variants.lengths(), "positions": variants.at_positions()}
-    yield text("length", **where, **numbers.length())
+    late, whole = variants.windows(1024, 512, (256, 1024)), variants.windows(4096, 0, (1024, 4096))
+    yield text("length", table=variants.lengths(), late=late, whole=whole, **numbers.length())
     yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin(), **numbers.origin())
@@ -186,7 +186,8 @@ def apart(way: str) -> str:
 
 
 def apart_numbers() -> dict[str, str]:
-    return {"apart": apart("C = 6 N D"), "apart_without": apart("C = 6 N D, without the smallest size")}
+    ways = {"apart": "", "apart_without": ", without the smallest size"}
+    return {name: apart(f"C = 6 N D{way}") for name, way in ways.items()}
 
 
 def law_numbers() -> dict[str, str]:
@@ -213,7 +214,8 @@ def claim_numbers() -> dict[str, str]:
         for way in laws.ways("parameters")
     )
     a = [one.value for one in every if one is not None]
-    return apart_numbers() | {"a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
+    heads = {"apart_heads": apart("C = 6 N D, more heads")}
+    return apart_numbers() | heads | {"a_low": f"{min(a):.1f}", "a_high": f"{max(a):.1f}"}
 
 
 def needle_numbers() -> dict[str, str]:

@@ -12,7 +12,7 @@ from linattn_ref.study.corpora import PARTS, RECALL_VOCAB, WITH_NEEDLES
 from linattn_ref.study.plan import CORPORA
 
 from .scaling_tables import within
-from .scaling_variants import rows_of
+from .scaling_variants import in_windows, rows_of
 
 BESIDE = (
     "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_recall",
@@ -38,6 +38,13 @@ def opening() -> dict[str, str]:
     far = [abs(losses.gap("novels", arch, size).value) for arch in three for size in later]
     leads = [gap for size in losses.SIZES if (gap := losses.gap("novels", "hgrn2", size)).value < 0]
 
+    wider = []
+    for arch in three:
+        (row,) = rows_of("scaling_length", corpus="code", arch=arch, seq_len=4096)
+        long = variants.above_llama("scaling_length", row)
+        assert long is not None
+        wider.append(long.value / losses.gap("code", arch, "2M").value)
+
     def behind(size: str) -> str:
         gaps = [losses.gap("code", arch, size).value for arch in three]
         return f"{min(gaps):.0f} to {max(gaps):.0f} %"
@@ -50,6 +57,7 @@ def opening() -> dict[str, str]:
         "lead_high": percent(max(-gap.value for gap in leads)),
         "code_small": behind("0.8M"),
         "code_large": behind("32M"),
+        "wider": f"{max(wider):.1f}",
     }
 
 
@@ -79,7 +87,8 @@ def heads() -> dict[str, str]:
     for corpus, text in (("novels", "prose"), ("code", "code")):
         for size, name in (("0.2M", "small"), ("0.8M", "large")):
             (row,) = rows_of("scaling_heads", corpus=corpus, size=size, arch="tnl")
-            gap = variants.above(row, losses.last(corpus, "llama", size))
+            gap = variants.above_llama("scaling_heads", row)
+            assert gap is not None
             found[f"{text}_{name}"] = percent(gap.value)
     return found
 
@@ -92,12 +101,13 @@ def swapped() -> dict[str, str]:
         assert found is not None
         return found.value
 
-    moved = {a: exponent(a, "more heads") - exponent(a) for a in ("tnl", "hgrn2")}
+    moved = {arch: exponent(arch, "more heads") - exponent(arch) for arch in ARCHITECTURES}
     three = [exponent(arch) for arch in ARCHITECTURES if arch != "tnl"]
     between = max(three) - min(three)
     return {
         "moved": f"{moved['tnl']:.3f}",
         "moved_hgrn2": f"{moved['hgrn2']:.3f}",
+        "moved_least": f"{max(abs(moved[arch]) for arch in ('llama', 'cosformer2')):.3f}",
         "between": f"{between:.3f}",
     }
 
@@ -124,15 +134,15 @@ def hybrid() -> dict[str, str]:
 
 
 def trained_needles() -> dict[str, str]:
+    """How many there are in prose, and what a digit costs where they are few."""
+    text, every, n = WITH_NEEDLES["novels-many-needles"]
     rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
-    text, every, n = WITH_NEEDLES["novels-needles"]
-    needles = n * (PARTS[text].train // every)
     digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
     return {
         "low": f"{min(digit):.2f}",
         "high": f"{max(digit):.2f}",
         "guess": f"{math.log(10):.2f}",
-        "needles": f"{round(needles, -3):,}",
+        "needles": f"{round(n * (PARTS[text].train // every), -3):,}",
     }
 
 
@@ -177,8 +187,9 @@ def shape() -> dict[str, str]:
             cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
     like = {arch: rows_of("scaling", arch=arch, size="6M")[0] for arch in ("llama", "cosformer2")}
     flops = [row["flops"] / like["llama"]["flops"] for row in rows_of("scaling_shape", arch="llama")]
-    fewer = (1 - row["n_params"] / like[row["arch"]]["n_params"] for row in rows_of("scaling_shape"))
-    cost |= {"least": f"{min(flops):.2f}", "most": f"{max(flops):.2f}", "fewer": percent(100 * max(fewer))}
+    size = [100 * (row["n_params"] / like[row["arch"]]["n_params"] - 1) for row in rows_of("scaling_shape")]
+    cost |= {"least": f"{min(flops):.2f}", "most": f"{max(flops):.2f}"}
+    cost |= {"fewer": percent(-min(size)), "more": percent(max(size))}
     theirs = results.load("paper_shape")
     for arch in ("llama", "cosformer2"):
         found = [float(row["niah_easy"] or 0) for row in losses.chosen(theirs, architecture=arch)]
@@ -199,18 +210,23 @@ def origin() -> dict[str, str]:
 
 
 def length() -> dict[str, str]:
-    """How much more loss HGRN2 has in positions 512 to 1,023 if it was trained on 256 bytes."""
+    """Losses of LLaMA and HGRN2 on code by length trained on; what HGRN2 loses with short windows."""
     found = {}
+    for arch in ("llama", "hgrn2"):
+        found[f"{arch}_{variants.GRID_LENGTH}"] = f"{losses.loss('code', arch, '2M').value:.3f}"
+        for row in rows_of("scaling_length", corpus="code", arch=arch):
+            found[f"{arch}_{row['seq_len']}"] = f"{row['val_loss']:.3f}"
     for corpus, name in (("novels", "prose"), ("code", "code")):
-        (row,) = rows_of("scaling_length", corpus=corpus, arch="hgrn2", seq_len=256)
-        short = variants.at("scaling_length", row, 512)
-        long = recall.by_position(corpus, "hgrn2", "2M", 1024)[-1][2]
-        assert short is not None
-        found[f"hgrn2_{name}"] = percent(100 * (short / long - 1))
-    theirs = {
+        short, long = (in_windows(corpus, "hgrn2", T, 1024, 512) for T in (256, 1024))
+        found[f"short_{name}"] = percent(100 * (short / long - 1))
+    ours, theirs = (in_windows("code", *one, 4096) for one in (("hgrn2", 1024), ("llama", 4096)))
+    found["best_hgrn2"] = percent(100 * (ours / theirs - 1), 0)
+    needles = {
         (row["architecture"], row["length"]): float(row["niah_easy"] or 0)
         for row in results.load("paper_length")
     }
-    best = {max((key for key in theirs if key[0] == arch), key=theirs.__getitem__)[1] for arch, _ in theirs}
-    found["needles"] = f"{min(theirs.values()):.0f} to {max(theirs.values()):.0f} %"
+    best = {
+        max((key for key in needles if key[0] == arch), key=needles.__getitem__)[1] for arch, _ in needles
+    }
+    found["needles"] = f"{min(needles.values()):.0f} to {max(needles.values()):.0f} %"
     return found | {"best": " or ".join(f"{length:,}" for length in best)}

@@ -22,7 +22,7 @@ def within(found: Interval | None, digits: int = 3) -> str:
     """A value and its interval."""
     if found is None:
         return "–"
-    value, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in found)
+    value, low, high = (f"{round(x, digits) + 0.0:.{digits}f}".replace("-", "−") for x in found)  # no −0.0
     return f"{value} [{low},{FIXED}{high}]"
 
 

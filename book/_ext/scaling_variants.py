@@ -1,6 +1,6 @@
 """Tables of the page of the scaling study: models that differ from the main grid's in one thing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -9,7 +9,7 @@ from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.scaling import Interval
 from linattn_ref.study.plan import CORPORA
-from linattn_ref.study.trial import HEAD_DIM, SIZES
+from linattn_ref.study.trial import SIZES
 
 from .generated import table
 from .scaling_tables import ARCHS, FIXED, LINEAR, about, within
@@ -45,18 +45,17 @@ def heads() -> str:
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_heads")):
             for row in rows_of("scaling_heads", corpus=corpus, size=size):
-                few = losses.chosen(losses.evaluations(), size=size)[0]["d_model"] // HEAD_DIM
-                was = losses.loss(corpus, row["arch"], size).value
                 lines.append(
                     [
                         f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}",
-                        f"{few} → {row['n_heads']}",
-                        f"{was:.3f}",
                         f"{row['val_loss']:.3f}",
                         within(variants.change(row), 1),
+                        ""
+                        if row["arch"] == "llama"
+                        else within(variants.above_llama("scaling_heads", row), 1),
                     ]
                 )
-    return table(["text, size, model", "heads", "loss before", "after", "change, %"], lines)
+    return table(["text, size, model", "loss", "change, %", "above LLaMA, %"], lines)
 
 
 def hybrid() -> str:
@@ -137,15 +136,13 @@ def shape() -> str:
 
 def _shape(corpus: str, arch: str, size: str) -> list[str]:
     """Loss, and of code the second reading and the needles that are found."""
-    row = next(iter(rows_of("scaling_shape", corpus=corpus, arch=arch, size=size)), None)
     if size == "6M":
         loss, read = losses.loss(corpus, arch, size), second(corpus, arch, size)
         found = by_seed(corpus, arch, size, 512)
-    elif row is not None:
+    else:
+        (row,) = rows_of("scaling_shape", corpus=corpus, arch=arch, size=size)
         loss, read = variants.loss(row), again("scaling_shape", row)
         found = percent(variants.found_needles("scaling_shape", row, "easy", 512))
-    else:
-        return ["–"] * (3 if corpus == "code" else 1)
     return [about(loss), read, found] if corpus == "code" else [about(loss)]
 
 
@@ -159,13 +156,30 @@ def swapped() -> str:
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            pair = [laws.fit(corpus, arch, way, "loss") for way in ("paper's", "more heads")]
-            if pair[1] is not None:
-                lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, pair)])
-    return table(["γ", "main grid", "with more heads"], lines)
+            ways = ("paper's", "more heads", "C = 6 N D, more heads")
+            found = (laws.fit(corpus, arch, way, "loss") for way in ways)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, found)])
+    return table(["γ", "main grid", "with more heads", "and C = 6ND"], lines)
 
 
-LENGTHS = (256, 1024)  # trained on, at 2M
+def needles() -> str:
+    """Needles found in texts of 1,024 bytes by models that saw many in training, and what a digit costs."""
+    name, lines = "scaling_many_needles", []
+    for size in reversed(sizes_of(name)):
+        for corpus in CORPORA:
+            for row in rows_of(name, corpus=f"{corpus}-many-needles", size=size):
+                modes = (variants.found_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
+                digit = fmean(
+                    one["loss"]
+                    for one in variants.asked(name, row, "needle-standard")
+                    if one["length"] == 1024
+                )
+                line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
+                lines.append([*line, f"{digit:.2f}"])
+    return table(["text, size, model", "easy, %", "standard, %", "nats a digit"], lines)
+
+
+LENGTHS = (256, 1024, 4096)  # trained on, at 2M
 
 
 def lengths() -> str:
@@ -181,24 +195,27 @@ def lengths() -> str:
 def _of_length(corpus: str, arch: str, T: int) -> Interval | None:
     if T == variants.GRID_LENGTH:
         return losses.gap(corpus, arch, "2M")
-    rows = rows_of("scaling_length", corpus=corpus, arch=arch, seq_len=T)
-    return variants.above_llama("scaling_length", rows[0]) if rows else None
+    (row,) = rows_of("scaling_length", corpus=corpus, arch=arch, seq_len=T)
+    return variants.above_llama("scaling_length", row)
 
 
-def at_positions(first: int = 512) -> str:
-    """Loss in the same positions, of models trained on different lengths."""
+def windows(length: int, first: int, trained: Sequence[int]) -> str:
+    """Loss in the same windows, from a position on, of models trained on different lengths."""
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            found = (_at(corpus, arch, T, first) for T in LENGTHS)
-            words = ("–" if loss is None else f"{loss:.3f}" for loss in found)
-            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *words])
-    return table(["text, model", *(f"trained on {T:,}" for T in LENGTHS)], lines)
+            found = (f"{in_windows(corpus, arch, T, length, first):.3f}" for T in trained)
+            lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
+    return table(["text, model", *(f"trained on {T:,}" for T in trained)], lines)
 
 
-def _at(corpus: str, arch: str, T: int, first: int) -> float | None:
-    in_grid = T == variants.GRID_LENGTH
-    name, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": T})
-    rows = rows_of(name, corpus=corpus, arch=arch, **one)
-    found = [loss for row in rows if (loss := variants.at(name, row, first)) is not None]
-    return fmean(found) if found else None
+def in_windows(corpus: str, arch: str, trained: int, length: int, first: int = 0) -> float:
+    """Mean over seeds of loss at 2M, in windows of a length, from a position on."""
+    in_grid = trained == variants.GRID_LENGTH
+    name, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": trained})
+    found = [
+        loss
+        for row in rows_of(name, corpus=corpus, arch=arch, **one)
+        if (loss := variants.in_windows(name, row, length, first)) is not None
+    ]
+    return fmean(found)

@@ -108,10 +108,11 @@ def beyond(table: str, row: Mapping[str, Any]) -> list[float]:
     return [one["loss"] for one in sorted(found, key=lambda one: one["first"])]
 
 
-def at(table: str, row: Mapping[str, Any], first: int) -> float | None:
-    """Loss from position ``first`` up to twice that, in the shortest windows that have it, if any do."""
-    found = losses.chosen(asked(table, row, "text"), first=first, last=2 * first - 1)
-    return min(found, key=lambda one: one["length"])["loss"] if found else None
+def in_windows(table: str, row: Mapping[str, Any], length: int, first: int = 0) -> float | None:
+    """Loss in windows of ``length`` bytes, from position ``first`` on; None if not asked."""
+    found = losses.chosen(asked(table, row, "text"), length=length)
+    parts = [(one["last"] + 1 - one["first"], one["loss"]) for one in found if one["first"] >= first]
+    return sum(n * loss for n, loss in parts) / sum(n for n, _ in parts) if parts else None
 
 
 def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:
