@@ -137,9 +137,12 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or one on the CPU")
     add("--backend", choices=("auto", "reference", "triton"), default="auto", help="default: triton on GPUs")
     add("--minutes", type=float, metavar="M", help="stop at the first evaluation after M minutes")
+    known = "leave out runs that NAME.csv in DIR has, of this source and this kind of device"
+    add("--known", type=Path, metavar="DIR", help=known)
     add("--whole", action="store_true", help="with --minutes: begin no run that would not end in time")
     add("--list", action="store_true", help="print the names of the runs, and how far they are")
     add("--collect", type=Path, metavar="DIR", help="write NAME.csv and index.json of what is done into DIR")
+    add("--as", dest="table", metavar="NAME", help="with --collect: of the tables; default: the study's")
     add("--fit", type=Path, metavar="DIR", help="fit all laws to NAME.csv of DIR: NAME_fits.csv")
     add(
         "--worker", action="store_true", help="work in this process, on its first GPU; under torchrun, on all"

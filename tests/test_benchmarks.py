@@ -72,24 +72,39 @@ def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pyt
     assert results.provenance("two_seeds", directory=tmp_path)["seed"] == [0, 1]
 
 
-def test_speed_takes_a_gpu_for_each_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (2, [("4", ("llama", "hgrn2")), ("5", ("tnl", "cosformer2"))]),
+        (8, [("4", ("llama",)), ("5", ("tnl",)), ("6", ("hgrn2",)), ("7", ("cosformer2",))]),
+    ],
+)
+def test_speed_spreads_architectures_over_gpus(
+    n: int, expected: list[tuple[str, tuple[str, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
     class Processes:
-        def __init__(self, n: int, **options: Any) -> None:
-            assert (n, options["max_tasks_per_child"]) == (4, 1)
+        def __init__(self, workers: int, **options: Any) -> None:
+            assert (workers, options["max_tasks_per_child"]) == (min(n, 4), 1)
 
         def __enter__(self) -> "Processes":
             return self
 
         def __exit__(self, *error: object) -> None: ...
 
-        def map(self, function: Any, *columns: list[Any]) -> Iterator[list[tuple[Any, ...]]]:
-            assert function is speed.of
-            return ([row] for row in zip(*columns, strict=True))
+        def map(self, function: Any, *columns: list[Any]) -> Iterator[list[dict[str, Any]]]:
+            assert function is speed.on_gpu
+            for gpu, archs, reduced in zip(*columns, strict=True):
+                assert reduced
+                seen.append((gpu, archs))
+                yield [{"arch": arch} for arch in archs]
 
     monkeypatch.setattr(speed, "ProcessPoolExecutor", Processes)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,0,1,2,3")
-    assert [gpu for _, _, gpu in speed.speed(True)] == ["4", "5", "6", "7"]  # type: ignore[misc]
+    assert [row["arch"] for row in speed.speed(True)] == list(speed.ARCHITECTURES)
+    assert seen == expected
 
 
 @pytest.mark.parametrize("name", sorted(set(benchmarks.STUDIES) - {"speed"}))  # not measured yet

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from linattn_ref.findings import laws, losses, recall, variants
+from linattn_ref.findings import losses, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES, chosen
 from linattn_ref.scaling import Interval
 from linattn_ref.study.plan import CORPORA
 
 LINEAR = ARCHITECTURES[1:]
-HEADS = ("more heads", "C = 6 N D, more heads")
 
 
 def rows(table: str, **wanted: Any) -> list[Mapping[str, Any]]:
@@ -48,6 +47,28 @@ def test_a_variant_is_compared_with_what_it_differs_from_in_one_thing() -> None:
     assert [variants.plain(name) for name in ("code-large", "code-many-needles", "novels")] == [
         "code", "code", "novels",
     ]  # fmt: skip
+
+
+def test_runs_that_were_repeated_with_their_seed_differ_less_than_seeds_but_differ() -> None:
+    first, *again = (
+        rows(name, corpus="code", arch="tnl", seq_len=256)[0]["val_loss"]
+        for name in ("scaling_length", *variants.REPEATS["scaling_length"])
+    )
+    assert len({first, *again}) == 3
+    for corpus in CORPORA:
+        assert 0 < variants.repeated(corpus, "2M").sd < losses.noise(corpus, "2M", "hgrn2").sd
+    found = variants.repeated("code", "0.8M")
+    pairs = [
+        [
+            rows(name, corpus="code", size="0.8M", arch=arch)[0]["val_loss"]
+            for name in ("scaling_heads", "scaling_heads_repeat")
+        ]
+        for arch in ("tnl", "hgrn2")
+    ]
+    by_hand = math.sqrt(sum(math.log(a / b) ** 2 / 2 for a, b in pairs) / 2)
+    assert found == (pytest.approx(by_hand), 2)
+    with pytest.raises(ValueError, match="no run of novels, 6M was repeated"):
+        variants.repeated("novels", "6M")
 
 
 def test_beyond_is_by_position() -> None:
@@ -96,21 +117,6 @@ def test_more_heads_bring_tnl_back() -> None:
         (hgrn2,) = rows("scaling_heads", arch="hgrn2", corpus=row["corpus"], size=row["size"])
         if row["corpus"] == "novels":
             assert holds(changed(hgrn2), changed(row).value)
-
-
-def test_what_is_said_of_exponents_with_more_heads_is_so() -> None:
-    for corpus in CORPORA:
-        grid = laws.fit(corpus, "tnl", "paper's", "loss")
-        assert grid is not None
-        for way in HEADS:
-            found = {arch: laws.fit(corpus, arch, way, "loss") for arch in ARCHITECTURES}
-            of = {arch: one for arch, one in found.items() if one is not None}
-            assert grid.high < of["tnl"].low
-            assert of["cosformer2"].low < of["tnl"].high
-            assert of["tnl"].low < of["cosformer2"].high
-            assert all(one.value < of["hgrn2"].value for arch, one in of.items() if arch != "hgrn2")
-            level = of["llama"].high > of["hgrn2"].low
-            assert level == ((corpus, way) == ("novels", "C = 6 N D, more heads"))
 
 
 def test_what_is_said_of_hybrids_is_so() -> None:
@@ -243,33 +249,6 @@ def test_what_is_said_of_lengths_is_so() -> None:
         }
         assert excess["hgrn2"] < 1.011 < excess["tnl"] < 1.08
         assert min(excess["llama"], excess["cosformer2"]) > 1.3
-
-
-def test_exponents_on_prose_cannot_be_told_apart_but_tnls_can() -> None:
-    for way in ("paper's", "C = 6 N D"):
-        found = {(c, a): laws.fit(c, a, way, "loss") for c in CORPORA for a in ARCHITECTURES}
-        three = [found["novels", arch] for arch in ARCHITECTURES if arch != "tnl"]
-        assert all(one.low < other.high for one in three for other in three if one and other)
-        tnl, llama = found["code", "tnl"], found["code", "llama"]
-        assert tnl is not None
-        assert llama is not None
-        assert tnl.high < llama.low
-    paper = {arch: laws.fit("code", arch, "paper's", "loss") for arch in ("llama", "hgrn2", "cosformer2")}
-    assert all(paper["llama"].high < paper[arch].low for arch in ("hgrn2", "cosformer2"))  # type: ignore[union-attr]
-
-
-def test_what_is_said_of_fits_that_fail_is_so() -> None:
-    failed = {(corpus, arch, way) for corpus, arch, way, _ in laws.failures()}
-    corners = {("novels", "tnl"), ("novels", "cosformer2"), ("code", "cosformer2")}
-    assert failed == {(*one, "corners") for one in corners} | {("novels", "cosformer2", "isoFLOP")}
-
-
-def test_parameters_grow_faster_in_all_fits_of_llama_and_hgrn2() -> None:
-    for corpus in CORPORA:
-        for arch in ("llama", "hgrn2"):
-            for way in laws.ways("parameters"):
-                a, b = (laws.fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
-                assert a is None or a.value > (1 - a.value if b is None else b.value)
 
 
 def test_what_the_opening_says_is_so() -> None:

@@ -116,7 +116,9 @@ def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
         collect.collect("words", s.STUDY, where.out, tmp_path / "made")
 
 
-def test_trials_whose_runs_are_gone_stay_in_their_table(tmp_path: Path, study: None) -> None:
+def test_trials_whose_runs_are_gone_stay_in_their_table(
+    tmp_path: Path, study: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     where, made = s.settings(tmp_path), tmp_path / "made"
     for trial in s.STUDY[:2]:
         work.train_trial(trial, where)
@@ -124,11 +126,24 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(tmp_path: Path, study: N
     first = {name: results.load(name, directory=made) for name in ("words", "words_probes")}
 
     elsewhere = dataclasses.replace(where, out=tmp_path / "elsewhere")
+    known = ["study", "words", "--known", str(made), "--out", str(elsewhere.out), "--list"]
+    assert cli.main([*known, "--backend", "reference"]) == 0
+    said, *left = capsys.readouterr().out.splitlines()
+    assert said == f"2 of 3 trials are in {made}"
+    assert [line.split()[0] for line in left] == [s.STUDY[2].key]
+    assert cli.main([*known, "--backend", "reference", "--only", "seed0"]) == 0
+    assert capsys.readouterr().out == f"1 of 1 trials are in {made}\n"
     work.train_trial(s.STUDY[2], elsewhere)
     said = collect.collect("words", s.STUDY, elsewhere.out, made)
     assert said == "1 of 3 trials are done here, 2 more are in the table; 0 diverged"
     for name, rows in first.items():
         assert results.load(name, directory=made)[: len(rows)] == rows
+    again = ["study", "words", "--only", "seed1", "--out", str(where.out), "--collect", str(made)]
+    assert cli.main([*again, "--as", "words_again"]) == 0
+    for name, rows in first.items():
+        assert results.load(name.replace("words", "words_again"), directory=made) == rows  # not seed 1 alone
+    made_by = results.provenance("words_again", directory=made)["command"]
+    assert made_by == "linattn study words --out DIR --as words_again"
     seeds = {name: [row["seed"] for row in results.load(name, directory=made)] for name in first}
     assert all(list(dict.fromkeys(found)) == [0, 1, 2] for found in seeds.values())
 
@@ -136,6 +151,8 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(tmp_path: Path, study: N
     there.save_manifest(there.manifest() | {"source_hash": "another"})
     assert collect.collect("words", s.STUDY, elsewhere.out, made) == "1 of 3 trials are done; 0 diverged"
     assert {row["seed"] for row in results.load("words", directory=made)} == {2}
+    assert cli.main([*known, "--backend", "reference"]) == 0
+    assert f"0 of 3 trials are in {made}\n" in capsys.readouterr().out
 
 
 def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def parts() -> Iterator[Part]:
     yield text("accounting", table=counted, pflops=f"{pflops:.3f}", off=percent(off, 2))
     yield text("rates", rates=tables.rates(), **rate_numbers())
     yield "figures.tuning()", figures.tuning
-    yield text("loss", prose=tables.final_losses("novels"), code=tables.final_losses("code"))
+    final = {"prose": tables.final_losses("novels"), "code": tables.final_losses("code")}
+    yield text("loss", **final, **numbers.repeats())
     yield "figures.loss_by_size()", figures.loss_by_size
     both = {"prose": tables.gaps("novels"), "code": tables.gaps("code")}
     yield text(

@@ -71,6 +71,15 @@ def claims() -> dict[str, str]:
     return {"above": str(sum(faster)), "fits": str(len(faster))} | data_decay()
 
 
+def repeats() -> dict[str, str]:
+    """How far final losses at 2M are off, in percent: with the same seed, and between seeds."""
+    found = {"repeats": str(sum(len(rows_of(name)) for some in variants.REPEATS.values() for name in some))}
+    for corpus, text in (("novels", "prose"), ("code", "code")):
+        found[f"same_{text}"] = percent(100 * variants.repeated(corpus, "2M").sd, 2)
+        found[f"seeds_{text}"] = percent(100 * losses.noise(corpus, "2M", "hgrn2").sd, 2)
+    return found
+
+
 def repetition() -> dict[str, str]:
     """Deficits with one pass, and how many runs are below the main grid's by more than their interval."""
     above = [variants.above_llama("scaling_control", row) for row in rows_of("scaling_control")]

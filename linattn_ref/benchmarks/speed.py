@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -24,21 +24,25 @@ EARLY = 5  # steps before: compiled, allocated, captured
 
 
 def speed(reduced: bool) -> Rows:
-    """Rows of both tasks, all architectures and lengths; an architecture a GPU, if there are four."""
-    n = len(ARCHITECTURES)
-    if torch.cuda.device_count() < n:
+    """Rows of both tasks, all architectures and lengths; architectures are spread over the GPUs."""
+    n = min(torch.cuda.device_count(), len(ARCHITECTURES))
+    if n < 2:
         return [row for arch in ARCHITECTURES for row in of(arch, reduced)]
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(n)))).split(",")
-    alone: dict[str, Any] = {"mp_context": get_context("spawn"), "max_tasks_per_child": 1}
-    with ProcessPoolExecutor(n, **alone) as processes:
-        parts = list(processes.map(of, ARCHITECTURES, [reduced] * n, gpus[:n]))
-    return [row for part in parts for row in part]
+    shares = [ARCHITECTURES[i::n] for i in range(n)]
+    with ProcessPoolExecutor(n, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        parts = list(processes.map(on_gpu, gpus[:n], shares, [reduced] * n))
+    return [row for arch in ARCHITECTURES for part in parts for row in part if row["arch"] == arch]
 
 
-def of(arch: str, reduced: bool, gpu: str | None = None) -> Rows:
-    """Rows of one architecture; ``gpu`` is for a process that has not looked for any yet."""
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+def on_gpu(gpu: str, archs: Sequence[str], reduced: bool) -> Rows:
+    """Rows of some architectures, in a process that has not looked for GPUs yet."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    return [row for arch in archs for row in of(arch, reduced)]
+
+
+def of(arch: str, reduced: bool) -> Rows:
+    """Rows of one architecture."""
     device = default_device()
     backend = backend_for(device)
     size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)

@@ -8,11 +8,18 @@ import numpy as np
 
 from linattn_ref.findings import losses, recall
 from linattn_ref.scaling import Interval
+from linattn_ref.scaling.noise import Noise, noise_of
 from linattn_ref.study.corpora import file_of
 from linattn_ref.study.probes import PROMPTS
 from linattn_ref.study.trial import Trial
 
 GRID_LENGTH = Trial.seq_len
+
+
+REPEATS = {  # of a study's runs with the same seed, on another machine
+    "scaling_heads": ["scaling_heads_repeat"],
+    "scaling_length": ["scaling_length_repeat", "scaling_length_repeat_2"],
+}
 
 
 class Variant(NamedTuple):
@@ -47,6 +54,19 @@ def change(row: Mapping[str, Any]) -> Interval | None:
     if not losses.chosen(losses.evaluations(), corpus=corpus, arch=row["arch"], size=row["size"]):
         return None
     return above(row, losses.last(corpus, row["arch"], row["size"]))
+
+
+def repeated(corpus: str, size: str) -> Noise:
+    """Standard deviation of log loss between runs of the same seed on other machines, pooled over runs."""
+    logs: dict[tuple[Any, ...], list[float]] = {}
+    for table, others in REPEATS.items():
+        every = [one.row for name in (table, *others) for one in variants(name)]
+        for row in losses.chosen(every, corpus=corpus, size=size):
+            logs.setdefault((table, *_run(row)), []).append(math.log(row["val_loss"]))
+    found = noise_of(logs.values())
+    if found is None:
+        raise ValueError(f"corpus, size: no run of {corpus}, {size} was repeated")
+    return found
 
 
 def loss(row: Mapping[str, Any]) -> Interval:

@@ -103,8 +103,23 @@ def _before(table: str, columns: Mapping[str, str], made: Mapping[str, Any], dir
     return [*results.load(table, directory=directory)] if is_it else []
 
 
-def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> str:
+def unknown(name: str, trials: Sequence[Trial], made: Mapping[str, Any], directory: Path) -> Sequence[Trial]:
+    """Those of all trials of a study that its table does not have, or has from another source or device.
+
+    Args:
+        made: ``source_hash`` and ``device`` of what would be trained now.
+    """
+    columns = columns_of(trials)
+    table = _before(name, columns, made, directory)
+    return [trial for trial in trials if not _of(_told(trial, columns), table)]
+
+
+def collect(
+    name: str, trials: Sequence[Trial], out: Path, directory: Path, table_name: str | None = None
+) -> str:
     """Write NAME.csv and NAME_probes.csv into ``directory``, with index.json; what there is, in words.
+
+    With ``table_name`` they have that name: for a second time that the same was trained.
 
     Machines come and go: trials that the tables have already, made by the same code on the same kind of
     device, stay in them, though their runs are gone. Other tables of the name are replaced.
@@ -121,7 +136,9 @@ def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> s
         if len(several) > 1:
             raise ValueError(f"out: the trials in {out} have several {fact}: {', '.join(several)}")
     kept = 0
-    for table, probes in ((name, False), (f"{name}_probes", True)):
+    tables = table_name or name
+    again = "" if table_name is None else f" --as {table_name}"
+    for table, probes in ((tables, False), (f"{tables}_probes", True)):
         columns = columns_of(trials, probes)
         before = _before(table, columns, done[0], directory)
         absent = [trial for trial in trials if manifests[trial.key].get("status") != DONE]
@@ -130,7 +147,7 @@ def collect(name: str, trials: Sequence[Trial], out: Path, directory: Path) -> s
             table,
             rows_of(trials, out, probes, before),
             columns=columns,
-            command=f"linattn study {name} --out DIR",
+            command=f"linattn study {name} --out DIR{again}",
             seed=sorted({trial.seed for trial in trials}),
             source_hash=done[0]["source_hash"],
             device=done[0]["device"],

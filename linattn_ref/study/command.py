@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from linattn_ref import results
 from linattn_ref.backend import backend_for
 from linattn_ref.distributed import default_device, distributed
 from linattn_ref.scaling.fits import save_fits
@@ -28,11 +29,17 @@ def run(options: argparse.Namespace) -> int:
     trials = [trial for trial in chosen(options) if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
+    if options.known is not None:
+        left = unknown(options)
+        say(f"{sum(trial not in left for trial in trials)} of {len(trials)} trials are in {options.known}")
+        trials = [trial for trial in trials if trial in left]
+        if not trials:
+            return 0
     out = options.out or Path("runs") / options.name
     if options.list:
         return show(trials, out)
     if options.collect is not None:
-        say(collect.collect(options.name, trials, out, options.collect))
+        say(collect.collect(options.name, chosen(options), out, options.collect, options.table))
         return 0
     if options.fit is not None:
         say(f"{save_fits(options.name, options.fit)} rows")
@@ -45,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
     arguments += ["--backend", options.backend, "--only", options.only]
     arguments += ["--corpus", *options.corpus] if options.corpus else []
     arguments += ["--whole"] if options.whole else []
+    arguments += ["--known", str(options.known)] if options.known is not None else []
     if options.minutes is not None:
         arguments += ["--minutes", str(options.minutes)]
     return launch.run(trials, out, arguments, n_workers, launch.LocalProcesses(), say)
@@ -57,6 +65,17 @@ def chosen(options: argparse.Namespace) -> Sequence[Trial]:
         return trials
     moved = (replace(trial, corpus=corpus) for corpus in options.corpus for trial in trials)
     return list(dict.fromkeys(moved))
+
+
+def unknown(options: argparse.Namespace) -> Sequence[Trial]:
+    """Trials of the study that no table has yet."""
+    made = {"source_hash": work.source_hash(backend_of(options)), "device": results.device_name()}
+    return collect.unknown(options.name, chosen(options), made, options.known)
+
+
+def backend_of(options: argparse.Namespace) -> str:
+    """That which runs here."""
+    return backend_for(default_device()) if options.backend == "auto" else options.backend
 
 
 def provide(trials: Sequence[Trial], folder: Path) -> None:
@@ -92,12 +111,11 @@ def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> i
     seconds = float("inf") if options.minutes is None else 60 * options.minutes
     with distributed() as world:
         device = default_device()
-        backend = options.backend
-        if backend == "auto":
-            backend = backend_for(device)
         if device.type == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = True  # of what autocast leaves in float32
-        settings = work.Settings(out, options.corpora, device, backend, time.monotonic() + seconds)
+        settings = work.Settings(
+            out, options.corpora, device, backend_of(options), time.monotonic() + seconds
+        )
         settings = replace(settings, whole=options.whole)
         tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
     return 1 if tally.failed else 0

@@ -182,7 +182,7 @@ def _manifest(
         "trial": plan,
         "trial_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
         "corpus_sha256": corpus_sha256,
-        "source_hash": _source_hash(settings.backend),
+        "source_hash": source_hash(settings.backend),
         "backend": settings.backend,
         "n_params": loop.n_params,
         "n_layers": loop.config.n_layers,
@@ -194,7 +194,8 @@ def _manifest(
 
 
 @functools.cache
-def _source_hash(backend: str) -> str:
+def source_hash(backend: str) -> str:
+    """Of the code that decides the numbers."""
     kernels = find_spec("linattn_kernels") if backend == "triton" else None
     folders = kernels.submodule_search_locations or [] if kernels else []
     return results.source_hash([*SOURCES, *map(Path, folders)])
