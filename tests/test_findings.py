@@ -95,6 +95,18 @@ def test_on_the_way_the_gap_ends_where_the_runs_end() -> None:
         for arch in ARCHITECTURES[1:]:
             one, four = (losses.gap_at(corpus, arch, "32M", passes * 58e6) for passes in (1, 4))
             assert (four / one < 0.7) == ((corpus, arch) != ("novels", "tnl"))
+    for size in SIZES[1:]:
+        for arch in ARCHITECTURES[1:]:
+            one, four = (losses.gap_at("code", arch, size, passes * 58e6) for passes in (1, 4))
+            assert (four < one) == (size != "0.8M" or arch == "tnl")
+    for arch, size in (
+        ("tnl", "2M"),
+        ("hgrn2", "0.8M"),
+        ("hgrn2", "2M"),
+        ("cosformer2", "0.8M"),
+        ("cosformer2", "2M"),
+    ):
+        assert losses.gap_at("code", arch, size, 25e6) < losses.gap_at("code", arch, size, 58e6)
     assert losses.gap_at("novels", "hgrn2", "32M", 25e6) < losses.gap_at("novels", "hgrn2", "32M", 232e6) < 0
 
 
@@ -186,6 +198,15 @@ def test_what_alternative_texts_say_is_so() -> None:
         assert losses.gap("novels", "hgrn2", size).value < 0
         assert 0.5 < losses.gap("novels", "tnl", size).value < 2
         assert 2 < losses.gap("novels", "cosformer2", size).value < 3
+    every = [losses.gap("code", arch, size).value for arch in ARCHITECTURES[1:] for size in SIZES[1:]]
+    assert 8 < min(every) < 9
+    assert 27 < max(every) < 28
+    for rates in losses.tuning().values():
+        assert len(rates) >= 3
+    for (corpus, arch, size), rates in losses.tuning().items():
+        llama = losses.tuning()[corpus, "llama", size]
+        if arch in ("tnl", "cosformer2"):
+            assert min(rates, key=rates.__getitem__) <= min(llama, key=llama.__getitem__) / 2
     for arch in ARCHITECTURES[1:]:
         assert all(12 < losses.gap("code", arch, size).value < 18.5 for size in ("2M", "6M"))
         assert 8 < losses.gap("code", arch, "32M").value < 12

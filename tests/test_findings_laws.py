@@ -22,6 +22,24 @@ def test_what_is_said_of_exponents_with_more_heads_is_so() -> None:
             assert level == ((corpus, way) == ("novels", "C = 6 N D, more heads"))
 
 
+def test_the_way_to_fit_moves_exponents_more_than_three_architectures_differ() -> None:
+    for law in ("loss", "parameters", "tokens"):
+        for corpus in CORPORA:
+            of = {
+                arch: [one.value for way in laws.ways(law) if (one := laws.fit(corpus, arch, way, law))]
+                for arch in ARCHITECTURES
+            }
+            papers = [of[arch][0] for arch in ARCHITECTURES if arch != "tnl"]
+            assert laws.ways(law)[0] == "paper's"
+            assert all(max(found) - min(found) > max(papers) - min(papers) for found in of.values())
+    for arch in ARCHITECTURES:
+        for law, low, high in (("loss", 1.65, 2.25), ("parameters", 0.95, 1.05), ("tokens", 0.9, 1.1)):
+            prose, code = (laws.fit(corpus, arch, "paper's", law) for corpus in CORPORA)
+            assert prose is not None
+            assert code is not None
+            assert low < code.value / prose.value < high
+
+
 def test_exponents_on_prose_cannot_be_told_apart_but_tnls_can() -> None:
     for way in ("paper's", "C = 6 N D"):
         found = {(c, a): laws.fit(c, a, way, "loss") for c in CORPORA for a in ARCHITECTURES}

@@ -2,24 +2,19 @@
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import torch
+from findings_helpers import rows
 
 from linattn_ref.findings import pairs, recall, recall_figures, variants
-from linattn_ref.findings.losses import ARCHITECTURES, chosen
+from linattn_ref.findings.losses import ARCHITECTURES, chosen, evaluations
 from linattn_ref.study.corpora import N_TRAIN, PAIRS
 from linattn_ref.study.plan import CORPORA
 from linattn_ref.study.probes import DEPTHS
 from linattn_ref.tasks import with_needles
-
-
-def last(table: str, **wanted: Any) -> list[Mapping[str, Any]]:
-    """Last evaluations of a study's runs."""
-    return chosen([one.row for one in variants.variants(table)], **wanted)
 
 
 def test_half_of_the_needles_share_a_window_with_their_question() -> None:
@@ -42,7 +37,7 @@ def test_what_is_said_of_needles_in_training_is_so() -> None:
 
 
 def test_what_is_said_of_many_needles_is_so() -> None:
-    for row in last("scaling_many_needles"):
+    for row in rows("scaling_many_needles"):
         for mode in ("easy", "standard"):
             asked = [
                 (one["length"], one["accuracy"])
@@ -64,7 +59,21 @@ def test_what_is_said_of_pairs_is_so() -> None:
                 pairs.found(arch, pairs.Model(size), 4).value, abs=0.04
             )
             assert pairs.found(arch, pairs.Model(size), 64).value > 0.85
-    assert all(abs(row["val_loss"] - math.log(128)) < 5e-3 for row in last(pairs.TABLE, arch="hgrn2"))
+    assert all(abs(row["val_loss"] - math.log(128)) < 5e-3 for row in rows(pairs.TABLE, arch="hgrn2"))
+    assert all(1.6 < n * pairs.found("cosformer2", pairs.Model("0.1M"), n).value < 2.6 for n in PAIRS)
+    learned, rates = [], []
+    for arch, size in product(("llama", "cosformer2"), ("0.4M", "1.6M")):
+        both = rows(pairs.TABLE, arch=arch, size=size)
+        found = {row["lr"]: row["val_loss"] for row in both}
+        rates.append(sum(loss < 1 for loss in found.values()))
+        best = min(found, key=found.__getitem__)
+        curve = chosen(evaluations(pairs.TABLE), arch=arch, size=size, lr=best)
+        before, _ = next(
+            pair for pair in pairwise(curve) if pair[0]["val_loss"] > 3.5 > 1 > pair[1]["val_loss"]
+        )
+        learned.append(before["tokens"] / curve[-1]["tokens"])
+    assert sum(share > 0.4 for share in learned) == 3
+    assert sum(n == 1 for n in rates) == 3
     asked = sum(PAIRS) / len(PAIRS) * N_TRAIN * 2
     assert asked == pytest.approx(6.5e6, rel=0.01)
 

@@ -22,6 +22,7 @@ from linattn_ref.findings.losses import ARCHITECTURES, SIZES
 from linattn_ref.scaling.fits import WARM_UP
 from linattn_ref.study.plan import CORPORA
 
+from . import scaling_beside as beside
 from . import scaling_numbers as numbers
 from . import scaling_tables as tables
 from . import scaling_variants as variants
@@ -79,13 +80,13 @@ def parts() -> Iterator[Part]:
         "gap", costs=tables.costs(), train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers()
     )
     yield "figures.gaps()", figures.gaps
-    yield text("repetition", table=variants.repetition(), **numbers.repetition())
-    yield text("heads", table=variants.heads(), **numbers.heads())
+    yield text("repetition", table=variants.repetition(), **beside.repetition())
+    yield text("heads", table=variants.heads(), **beside.heads())
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
     yield "recall_figures.by_position()", recall_figures.by_position
-    yield text("hybrid", table=variants.hybrid(), copies=variants.copies(), **numbers.hybrid())
+    yield text("hybrid", table=variants.hybrid(), copies=variants.copies(), **beside.hybrid())
     exponents = {"loss": tables.law_table("loss"), "six": tables.six(), "swapped": variants.swapped()}
-    yield text("laws", **exponents, **law_numbers(), **numbers.swapped())
+    yield text("laws", **exponents, **law_numbers(), **beside.swapped())
     yield "figures.envelopes()", figures.envelopes
     yield text("ways", decades=decades())
     yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
@@ -100,15 +101,15 @@ def parts() -> Iterator[Part]:
         "depths": tables.depths("code", "llama", "32M"),
     }
     yield text("needles", **asked, **needle_numbers())
-    yield text("trained_needles", table=variants.needles(), **numbers.trained_needles())
+    yield text("trained_needles", table=variants.needles(), **beside.trained_needles())
     yield text("pairs")
     yield "recall_figures.by_pairs()", recall_figures.by_pairs
     yield "recall_figures.by_state()", recall_figures.by_state
-    yield text("pairs_after", **numbers.pairs_found())
-    yield text("decay", table=variants.decay(), **numbers.decay())
-    yield text("shape", table=variants.shape(), **numbers.shape())
+    yield text("pairs_after", **beside.pairs_found())
+    yield text("decay", table=variants.decay(), **beside.decay())
+    yield text("shape", table=variants.shape(), **beside.shape())
     late, whole = variants.windows(1024, 512, (256, 1024)), variants.windows(4096, 0, (1024, 4096))
-    yield text("length", table=variants.lengths(), late=late, whole=whole, **numbers.length())
+    yield text("length", table=variants.lengths(), late=late, whole=whole, **beside.length())
     yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin(), **numbers.origin())
@@ -241,8 +242,8 @@ def needle_numbers() -> dict[str, str]:
 
 def papers() -> str:
     folded = (
-        f":::{{dropdown}} {title}\n{source}, theirs.\n\n{body}\n:::"
-        for title, source, body in tables.papers()
+        f":::{{dropdown}} {title}\n{source}, theirs. {meaning}\n\n{body}\n:::"
+        for title, source, meaning, body in tables.papers()
     )
     return "\n\n".join(folded)
 

@@ -258,12 +258,15 @@ PAPERS = {
 }
 
 
-def papers() -> Iterator[tuple[str, str, str]]:
-    """(title, source, table) of each."""
+def papers() -> Iterator[tuple[str, str, str, str]]:
+    """(title, source, what the columns say, table) of each."""
     for name, title in PAPERS.items():
         rows = results.load(name)
         body = table(_words(rows[0]), (map(_cell, row.values()) for row in rows))
-        yield title, results.provenance(name)["source"], body
+        made = results.provenance(name)
+        columns = zip(_words(made["columns"]), made["columns"].values(), strict=True)
+        meaning = "; ".join(f"*{word}*: {means}" for word, means in columns if word != "architecture")
+        yield title, made["source"], f"{meaning}.", body
 
 
 def _words(names: Iterable[str]) -> list[str]:

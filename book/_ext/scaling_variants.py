@@ -82,7 +82,7 @@ def copies() -> str:
             reads = [second("code", arch, size), again("scaling_hybrid", row)]
             found = by_seed("code", arch, size, 256)
             lines.append([f"{size}, {NAMES[arch]}", *reads, found, percent(with_softmax)])
-    return table(["size, model", "second reading", "with", "needles, %", "with"], lines)
+    return table(["size, model", "second reading", "hybrid", "needles, %", "hybrid, %"], lines)
 
 
 def by_seed(corpus: str, arch: str, size: str, length: int) -> str:
@@ -159,7 +159,7 @@ def swapped() -> str:
             ways = ("paper's", "more heads", "C = 6 N D, more heads")
             found = (laws.fit(corpus, arch, way, "loss") for way in ways)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, found)])
-    return table(["γ", "main grid", "with more heads", "and C = 6ND"], lines)
+    return table(["γ", "main grid", "more heads", "more heads, C = 6ND"], lines)
 
 
 def needles() -> str:

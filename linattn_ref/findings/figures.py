@@ -50,12 +50,12 @@ def loss_by_size() -> go.Figure:
 
     return by_text(
         of,
-        title="Loss after 232 MB, four passes through 58 MB",
+        title="HGRN2 meets LLaMA on prose and trails it on code",
         x="parameters without embeddings",
         y="validation loss (nats per byte)",
         alt="Loss against parameters, 0.2 to 32 million, on logarithmic axes. On prose HGRN2 is just "
         "below LLaMA at all sizes, TNL and cosFormer2 are above, TNL far above at the two "
-        "smallest. On code LLaMA is below all three by 8 to 22 percent from 0.8 million on.",
+        "smallest. On code LLaMA is below all three by 8 to 28 percent from 0.8 million on.",
         log_x=True,
         log_y=True,
         x_ticks={3e5: "0.3M"} | MILLIONS,
@@ -111,7 +111,7 @@ def envelopes() -> go.Figure:
     return plots.line_frames(
         frames,
         slider="runs",
-        title="Six sizes against compute, the lowest loss for a budget, and a power law",
+        title="The lowest loss for a budget bends away from a power law",
         x="training compute (PFLOP/s-days)",
         y="training loss (nats per byte)",
         alt="Training loss against compute on logarithmic axes: six dotted curves, one seed each, of "
@@ -149,7 +149,7 @@ def tuning() -> go.Figure:
     return plots.line_frames(
         frames,
         slider="size and text",
-        title="Loss after one pass, by learning rate",
+        title="TNL and cosFormer2 want lower learning rates than LLaMA",
         x="learning rate",
         y="validation loss above the best (%)",
         alt="Validation loss, in percent above the best, against learning rate for the four "
@@ -176,7 +176,7 @@ def exponents(law: str) -> go.Figure:
         ["the paper's Table 3", *("the paper's way" if way == "paper's" else way for way in ways)],
         frames,
         slider="text",
-        title=f"Exponent of compute in the {what}, by way to fit",
+        title=f"The way to fit moves the exponent of compute in the {what}",
         x="exponent",
         y="way to fit",
         alt=f"Exponents of compute in the {what} for four architectures, a row for each way to fit, "

@@ -97,7 +97,7 @@ def by_state() -> go.Figure:
         lines.append(series_of(arch, list(x), list(found)))
     return plots.lines(
         lines,
-        title=f"Values found of {PAIRS[-1]} pairs, by the bytes a model keeps",
+        title=f"cosFormer2 finds {PAIRS[-1]} pairs with less memory than LLaMA",
         x=f"state after {pairs.LENGTH} tokens (KiB)",
         y="values found (%)",
         alt="Percent of values found of 64 pairs against bytes of state, a point for each of three sizes. "
