@@ -165,8 +165,8 @@ def swapped() -> str:
 def needles() -> str:
     """Needles found in texts of 1,024 bytes by models that saw many in training, and what a digit costs."""
     name, lines = "scaling_many_needles", []
-    for size in reversed(sizes_of(name)):
-        for corpus in CORPORA:
+    for corpus in CORPORA:
+        for size in sizes_of(name):
             for row in rows_of(name, corpus=f"{corpus}-many-needles", size=size):
                 modes = (variants.found_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
                 digit = fmean(

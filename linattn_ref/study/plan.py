@@ -78,8 +78,8 @@ def scaling_many_needles() -> Sequence[Trial]:
     """Both texts with eight times as many needles: one in 2,048 bytes taught no model to look for them."""
     return [
         Trial(f"{corpus}-many-needles", arch, size, rate(arch, size))
-        for size in ("6M", "2M")
-        for corpus in CORPORA
+        for corpus in CORPORA[::-1]
+        for size in ("2M", "6M")
         for arch in ARCHITECTURES
     ]
 
