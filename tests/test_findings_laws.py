@@ -32,6 +32,9 @@ def test_the_way_to_fit_moves_exponents_more_than_three_architectures_differ() -
             papers = [of[arch][0] for arch in ARCHITECTURES if arch != "tnl"]
             assert laws.ways(law)[0] == "paper's"
             assert all(max(found) - min(found) > max(papers) - min(papers) for found in of.values())
+            heads = laws.fit(corpus, "tnl", "more heads", law)
+            assert heads is not None
+            assert abs(heads.value - of["tnl"][0]) > max(papers) - min(papers)
     for arch in ARCHITECTURES:
         for law, low, high in (("loss", 1.65, 2.25), ("parameters", 0.95, 1.05), ("tokens", 0.9, 1.1)):
             prose, code = (laws.fit(corpus, arch, "paper's", law) for corpus in CORPORA)

@@ -7,10 +7,10 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
-from findings_helpers import rows
 
 from linattn_ref.findings import pairs, recall, recall_figures, variants
 from linattn_ref.findings.losses import ARCHITECTURES, chosen, evaluations
+from linattn_ref.findings.variants import ends as rows
 from linattn_ref.study.corpora import N_TRAIN, PAIRS
 from linattn_ref.study.plan import CORPORA
 from linattn_ref.study.probes import DEPTHS

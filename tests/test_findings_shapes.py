@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from findings_helpers import holds, rows
+from findings_helpers import holds
 
 from linattn_ref.findings import losses, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.variants import by_training_length
+from linattn_ref.findings.variants import ends as rows
 from linattn_ref.study.plan import CORPORA
 
 LINEAR = ARCHITECTURES[1:]
@@ -43,8 +45,8 @@ def test_what_is_said_of_shapes_is_so() -> None:
     ]
     assert min(reads, key=lambda size: reads[size] or 9.0) == "6M-12x192"
     assert all(loss is not None and loss > 0.26 for loss in grid)
-    (grid, *_) = rows("scaling", arch="llama", size="6M")
-    times = [row["flops"] / grid["flops"] for row in rows("scaling_shape", arch="llama")]
+    (seven, *_) = rows("scaling", arch="llama", size="6M")
+    times = [row["flops"] / seven["flops"] for row in rows("scaling_shape", arch="llama")]
     assert (round(min(times), 2), round(max(times), 2)) == (0.84, 1.35)
     for row in rows("scaling_shape"):
         (like, *_) = rows("scaling", arch=row["arch"], size="6M")
@@ -65,16 +67,9 @@ def test_loss_in_windows_is_the_mean_over_their_positions() -> None:
         )
     assert variants.in_windows("scaling", row, 1024) == pytest.approx(row["val_loss"], rel=0.02)
     assert variants.in_windows("scaling", row, 512) is None
-
-
-def windows(arch: str, corpus: str, trained: int, length: int, first: int = 0) -> float:
-    """Loss at 2M."""
-    in_grid = trained == variants.GRID_LENGTH
-    table, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": trained})
-    found = (
-        variants.in_windows(table, row, length, first) for row in rows(table, arch=arch, corpus=corpus, **one)
-    )
-    return float(np.mean([loss for loss in found if loss is not None]))
+    both = rows("scaling", corpus="code", arch="llama", size="2M")
+    seeds = [variants.in_windows("scaling", one, 1024) for one in both]
+    assert by_training_length("code", "llama", 1024, 1024) == pytest.approx(np.mean(seeds))  # type: ignore[arg-type]
 
 
 def test_what_is_said_of_lengths_is_so() -> None:
@@ -101,7 +96,9 @@ def test_what_is_said_of_lengths_is_so() -> None:
                 assert holds(short)
                 assert middle.high < long.low
         for arch in LINEAR:
-            gain = math.log(windows(arch, corpus, 1024, 4096) / windows(arch, corpus, 4096, 4096))
+            gain = math.log(
+                by_training_length(corpus, arch, 1024, 4096) / by_training_length(corpus, arch, 4096, 4096)
+            )
             spread = losses.noise(corpus, "2M", arch)
             half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / 2)  # two seeds against one
             if arch == "cosformer2":
@@ -110,10 +107,14 @@ def test_what_is_said_of_lengths_is_so() -> None:
                 assert gain < 0
                 assert (gain < -half) == ((corpus, arch) != ("novels", "hgrn2"))
         spread = losses.noise(corpus, "2M", "hgrn2")
-        off = math.log(windows("hgrn2", corpus, 256, 1024, 512) / windows("hgrn2", corpus, 1024, 1024, 512))
+        off = math.log(
+            by_training_length(corpus, "hgrn2", 256, 1024, 512)
+            / by_training_length(corpus, "hgrn2", 1024, 1024, 512)
+        )
         assert abs(off) < losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / 2)
         excess = {
-            a: windows(a, corpus, 256, 1024, 512) / windows(a, corpus, 1024, 1024, 512) for a in ARCHITECTURES
+            a: by_training_length(corpus, a, 256, 1024, 512) / by_training_length(corpus, a, 1024, 1024, 512)
+            for a in ARCHITECTURES
         }
         assert excess["hgrn2"] < 1.011 < excess["tnl"] < 1.08
         assert min(excess["llama"], excess["cosformer2"]) > 1.3

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from findings_helpers import holds, rows
+from findings_helpers import holds
 
 from linattn_ref.findings import losses, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.variants import ends as rows
 from linattn_ref.scaling import Interval
 from linattn_ref.study.plan import CORPORA
 

@@ -139,7 +139,7 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     for name, rows in first.items():
         assert results.load(name, directory=made)[: len(rows)] == rows
     again = ["study", "words", "--only", "seed1", "--out", str(where.out), "--collect", str(made)]
-    assert cli.main([*again, "--as", "words_again"]) == 0
+    assert cli.main([*again, "--as", "words_again", "--known", str(made)]) == 0  # which is about training
     for name, rows in first.items():
         assert results.load(name.replace("words", "words_again"), directory=made) == rows  # not seed 1 alone
     made_by = results.provenance("words_again", directory=made)["command"]

@@ -188,8 +188,7 @@ def apart(way: str) -> str:
 
 
 def apart_numbers() -> dict[str, str]:
-    ways = {"apart": "", "apart_without": ", without the smallest size"}
-    return {name: apart(f"C = 6 N D{way}") for name, way in ways.items()}
+    return {"apart": apart("C = 6 N D"), "apart_without": apart("C = 6 N D, without the smallest size")}
 
 
 def law_numbers() -> dict[str, str]:

@@ -8,6 +8,7 @@ import torch
 from linattn_ref import results
 from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.variants import by_training_length, ends
 from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import PARTS, RECALL_VOCAB, WITH_NEEDLES
 from linattn_ref.study.trial import Trial
@@ -15,20 +16,19 @@ from linattn_ref.tasks import with_needles
 
 from .scaling_numbers import data_decay, gains, percent
 from .scaling_tables import within
-from .scaling_variants import in_windows, rows_of
 
 
 def repetition() -> dict[str, str]:
     """Deficits with one pass, and how many runs are below the main grid's by more than their interval."""
-    above = [variants.above_llama("scaling_control", row) for row in rows_of("scaling_control")]
+    above = [variants.above_llama("scaling_control", row) for row in ends("scaling_control")]
     left = [one.value for one in above if one is not None and one.value > 0]
-    changes = [variants.change(row) for row in rows_of("scaling_control")]
+    changes = [variants.change(row) for row in ends("scaling_control")]
     clear = sum(change is not None and change.high < 0 for change in changes)
     names = {"low": percent(min(left), 0), "high": percent(max(left), 0), "clear": str(clear)}
-    (llama,) = rows_of("scaling_control", arch="llama", size="14M")
+    (llama,) = ends("scaling_control", arch="llama", size="14M")
     parts = []
     for arch in ("tnl", "hgrn2"):
-        (row,) = rows_of("scaling_control", arch=arch, size="14M")
+        (row,) = ends("scaling_control", arch=arch, size="14M")
         train, val = (100 * (row[loss] / llama[loss] - 1) for loss in ("train_loss", "val_loss"))
         names |= {f"train_{arch}": percent(train), f"val_{arch}": percent(val)}
         parts.append(100 * (1 - val / losses.gap("code", arch, "14M").value))
@@ -41,7 +41,7 @@ def heads() -> dict[str, str]:
     found = {"tnl_small": percent(losses.gap("novels", "tnl", "0.2M").value, 0)}
     for corpus, text in (("novels", "prose"), ("code", "code")):
         for size, name in (("0.2M", "small"), ("0.8M", "large")):
-            (row,) = rows_of("scaling_heads", corpus=corpus, size=size, arch="tnl")
+            (row,) = ends("scaling_heads", corpus=corpus, size=size, arch="tnl")
             gap = variants.above_llama("scaling_heads", row)
             assert gap is not None
             found[f"{text}_{name}"] = percent(gap.value)
@@ -49,9 +49,9 @@ def heads() -> dict[str, str]:
         ("scaling_heads", "0.2M", "small"), ("scaling_heads", "0.8M", "large"),
         ("scaling_heads_repeat", "0.8M", "again"),
     ):  # fmt: skip
-        (llama,) = rows_of("scaling_heads", corpus="novels", size=size, arch="llama")
-        (row,) = rows_of(table, corpus="novels", size=size, arch="hgrn2")
-        found[f"hgrn2_{name}"] = percent(round(variants.above(row, [llama["val_loss"]]).value, 1) + 0.0)
+        (llama,) = ends("scaling_heads", corpus="novels", size=size, arch="llama")
+        (row,) = ends(table, corpus="novels", size=size, arch="hgrn2")
+        found[f"hgrn2_{name}"] = percent(variants.above(row, [llama["val_loss"]]).value)
     return found
 
 
@@ -78,11 +78,11 @@ def hybrid() -> dict[str, str]:
     """FLOPs over LLaMA's, and losses on code by position at 14M, in windows four times as long."""
     found = {}
     for size, name in (("2M", "cost_small"), ("14M", "cost_large")):
-        (row,) = rows_of("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
+        (row,) = ends("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
         (theirs, *_) = losses.chosen(losses.evaluations(), arch="llama", size=size)
         found[name] = (row["flops"] / row["tokens"]) / (theirs["flops"] / theirs["tokens"])
     for arch, name in (("hgrn2", "mixed"), ("tnl", "mixed_tnl"), ("cosformer2", "mixed_cosformer2")):
-        (row,) = rows_of("scaling_hybrid", corpus="code", arch=arch, size="14M")
+        (row,) = ends("scaling_hybrid", corpus="code", arch=arch, size="14M")
         by_position = variants.beyond("scaling_hybrid", row)
         found[name] = by_position[-1]
         if name == "mixed":
@@ -90,19 +90,19 @@ def hybrid() -> dict[str, str]:
     for arch, name in (("llama", "llama"), ("hgrn2", "pure"), ("tnl", "pure_tnl")):
         found[name] = recall.by_position("code", arch, "14M", 4096)[-1][2]
     for arch, name in (("hgrn2", "mixed_small"), ("tnl", "mixed_tnl_small")):
-        (row,) = rows_of("scaling_hybrid", corpus="code", arch=arch, size="2M")
+        (row,) = ends("scaling_hybrid", corpus="code", arch=arch, size="2M")
         found[name] = variants.beyond("scaling_hybrid", row)[-1]
     found["pure_small"] = recall.by_position("code", "hgrn2", "2M", 4096)[-1][2]
-    (row,) = rows_of("scaling_hybrid", corpus="code", arch="cosformer2", size="2M")
+    (row,) = ends("scaling_hybrid", corpus="code", arch="cosformer2", size="2M")
     gain = variants.change(row)
     assert gain is not None
     words = {"gain": percent(-gain.value, 0)}
     off = []
     for size, name in (("2M", "small"), ("14M", "large")):
-        (row,) = rows_of("scaling_hybrid", corpus="novels", arch="hgrn2", size=size)
+        (row,) = ends("scaling_hybrid", corpus="novels", arch="hgrn2", size=size)
         pure = recall.by_position("novels", "hgrn2", size, 4096)[-1][2]
         off.append(100 * (variants.beyond("scaling_hybrid", row)[-1] / pure - 1))
-        (row,) = rows_of("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
+        (row,) = ends("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
         share = variants.found_needles("scaling_hybrid", row, "easy", 256).value
         words[f"needles_{name}"] = percent(100 * share, 0) + f" ({size})"
     words["prose_off"] = f"{min(off):.0f} to {percent(max(off), 0)}"
@@ -115,8 +115,9 @@ def trained_needles() -> dict[str, str]:
     rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
     digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
     plain = torch.full((2**20,), ord(" "), dtype=torch.uint8)
+    # as much longer as any text: needles are of one length
     longer = len(with_needles(plain, every, torch.Generator().manual_seed(0), n)) / len(plain)
-    changes = [variants.change(row) for row in rows_of("scaling_many_needles")]
+    changes = [variants.change(row) for row in ends("scaling_many_needles")]
     costs = [change.value for change in changes if change is not None]
     return {
         "share": percent(100 * (1 - 1 / longer), 0),
@@ -131,24 +132,24 @@ def trained_needles() -> dict[str, str]:
 
 
 def pairs_found() -> dict[str, str]:
-    ends = {f"{row['val_loss']:.2f}" for row in rows_of(pairs.TABLE, arch="hgrn2")}
+    found = {f"{row['val_loss']:.2f}" for row in ends(pairs.TABLE, arch="hgrn2")}
     kept = {arch: f"{pairs.held(arch, pairs.Model('0.4M')) / 1024:,.0f}" for arch in ("llama", "cosformer2")}
-    return kept | {"guess": f"{math.log(RECALL_VOCAB / 2):.2f}", "hgrn2": " or ".join(sorted(ends))}
+    return kept | {"guess": f"{math.log(RECALL_VOCAB / 2):.2f}", "hgrn2": " or ".join(sorted(found))}
 
 
 def decay() -> dict[str, str]:
     """Beyond the length trained on, at 6M on prose; second readings of code; and who is ahead of whom."""
     found: dict[str, str] = {}
     for kind in ("none", "data"):
-        (row,) = rows_of("scaling_decay", corpus="novels", size="6M", tnl_decay=kind)
+        (row,) = ends("scaling_decay", corpus="novels", size="6M", tnl_decay=kind)
         by_position = variants.beyond("scaling_decay", row)
         found |= {kind: f"{by_position[-1]:.2f}", f"{kind}_before": f"{by_position[-3]:.2f}"}
     gains_of_reading = dict[str, list[float]](fixed_gain=[], data_gain=[])
     for size in ("2M", "6M"):
-        (row,) = rows_of("scaling_decay", corpus="code", size=size, tnl_decay="data")
+        (row,) = ends("scaling_decay", corpus="code", size=size, tnl_decay="data")
         value, low, high = variants.above(row, losses.last("code", "hgrn2", size))
         found[f"ahead_{size}"] = within(Interval(-value, -high, -low), 1)
-        fixed = rows_of("scaling", corpus="code", arch="tnl", size=size)
+        fixed = ends("scaling", corpus="code", arch="tnl", size=size)
         gains_of_reading["fixed_gain"].append(fmean(variants.reading("scaling", one) for one in fixed))
         gains_of_reading["data_gain"].append(variants.reading("scaling_decay", row))
     tnl = [losses.gap("novels", "cosformer2", size, base="tnl").value for size in losses.SIZES[2:]]
@@ -161,13 +162,13 @@ def shape() -> dict[str, str]:
     """What three wide layers cost, and 27 narrow ones."""
     cost = {}
     for name, layers in (("wide", "3x384"), ("deep", "27x128")):
-        for row in rows_of("scaling_shape", size=f"6M-{layers}"):
+        for row in ends("scaling_shape", size=f"6M-{layers}"):
             change = variants.above(row, losses.last(row["corpus"], row["arch"], "6M"))
             text = "" if row["corpus"] == "novels" else "_code"
             cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
-    like = {arch: rows_of("scaling", arch=arch, size="6M")[0] for arch in ("llama", "cosformer2")}
-    flops = [row["flops"] / like["llama"]["flops"] for row in rows_of("scaling_shape", arch="llama")]
-    size = [100 * (row["n_params"] / like[row["arch"]]["n_params"] - 1) for row in rows_of("scaling_shape")]
+    like = {arch: ends("scaling", arch=arch, size="6M")[0] for arch in ("llama", "cosformer2")}
+    flops = [row["flops"] / like["llama"]["flops"] for row in ends("scaling_shape", arch="llama")]
+    size = [100 * (row["n_params"] / like[row["arch"]]["n_params"] - 1) for row in ends("scaling_shape")]
     cost |= {"least": f"{min(flops):.2f}", "most": f"{max(flops):.2f}"}
     cost |= {"fewer": percent(-min(size)), "more": percent(max(size))}
     theirs = results.load("paper_shape")
@@ -182,13 +183,13 @@ def length() -> dict[str, str]:
     found = {}
     for arch in ("llama", "hgrn2"):
         found[f"{arch}_{variants.GRID_LENGTH}"] = f"{losses.loss('code', arch, '2M').value:.3f}"
-        for row in rows_of("scaling_length", corpus="code", arch=arch):
+        for row in ends("scaling_length", corpus="code", arch=arch):
             found[f"{arch}_{row['seq_len']}"] = f"{row['val_loss']:.3f}"
     for corpus, name in (("novels", "prose"), ("code", "code")):
-        short, long = (in_windows(corpus, "hgrn2", T, 1024, 512) for T in (256, 1024))
+        short, long = (by_training_length(corpus, "hgrn2", T, 1024, 512) for T in (256, 1024))
         found[f"short_{name}"] = percent(100 * (short / long - 1))
-    ours, theirs = (in_windows("code", *one, 4096) for one in (("hgrn2", 1024), ("llama", 4096)))
-    short, long = (in_windows("novels", "hgrn2", T, 4096) for T in (1024, 4096))
+    ours, theirs = (by_training_length("code", *one, 4096) for one in (("hgrn2", 1024), ("llama", 4096)))
+    short, long = (by_training_length("novels", "hgrn2", T, 4096) for T in (1024, 4096))
     found["long_prose"] = percent(100 * (long / short - 1))
     found["best_hgrn2"] = percent(100 * (ours / theirs - 1), 0)
     needles = {

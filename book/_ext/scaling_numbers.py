@@ -5,26 +5,26 @@ from itertools import product
 from linattn_ref import results
 from linattn_ref.findings import laws, losses, variants
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.variants import ends
 from linattn_ref.study.plan import CORPORA
 
-from .scaling_tables import within
-from .scaling_variants import rows_of
+from .scaling_tables import signed, within
 
 BESIDE = (
     "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_recall",
     "scaling_many_needles", "scaling_decay", "scaling_shape", "scaling_length",
-    *(name for repeats in variants.REPEATS.values() for name in repeats),
 )  # fmt: skip
+REPEATS = [name for repeats in variants.REPEATS.values() for name in repeats]
 
 
 def percent(x: float, digits: int = 1) -> str:
     """With its sign as print has it."""
-    return f"{x:.{digits}f} %".replace("-", "−")
+    return f"{signed(x, digits)} %"
 
 
 def gains(name: str, **wanted: str) -> dict[str, str]:
     """Least and most percent of loss by which runs of a study are below the main grid's."""
-    changes = (variants.change(row) for row in rows_of(name, **wanted))
+    changes = (variants.change(row) for row in ends(name, **wanted))
     found = [-change.value for change in changes if change is not None]
     return {"least": percent(min(found)), "most": percent(max(found))}
 
@@ -37,7 +37,7 @@ def opening() -> dict[str, str]:
 
     wider = []
     for arch in three:
-        (row,) = rows_of("scaling_length", corpus="code", arch=arch, seq_len=4096)
+        (row,) = ends("scaling_length", corpus="code", arch=arch, seq_len=4096)
         long = variants.above_llama("scaling_length", row)
         assert long is not None
         wider.append(long.value / losses.gap("code", arch, "2M").value)
@@ -77,8 +77,7 @@ def without_decay() -> dict[str, str]:
         found[f"cos_{text}_1024"] = within(losses.gap(corpus, "cosformer2", "2M", base="tnl"), 1)
         for T in (256, 4096):
             (row,), (tnl,) = (
-                rows_of("scaling_length", corpus=corpus, arch=arch, seq_len=T)
-                for arch in ("cosformer2", "tnl")
+                ends("scaling_length", corpus=corpus, arch=arch, seq_len=T) for arch in ("cosformer2", "tnl")
             )
             found[f"cos_{text}_{T}"] = within(variants.above(row, [tnl["val_loss"]]), 1)
     return found
@@ -86,7 +85,7 @@ def without_decay() -> dict[str, str]:
 
 def repeats() -> dict[str, str]:
     """How far final losses at 2M are off, in percent: with the same seed, and between seeds."""
-    found = {"repeats": str(sum(len(rows_of(name)) for some in variants.REPEATS.values() for name in some))}
+    found = {"repeats": str(sum(len(ends(name)) for name in REPEATS))}
     for corpus, text in (("novels", "prose"), ("code", "code")):
         found[f"same_{text}"] = percent(100 * variants.repeated(corpus, "2M").sd, 2)
         found[f"seeds_{text}"] = percent(100 * losses.noise(corpus, "2M", "hgrn2").sd, 2)
@@ -102,10 +101,11 @@ def data_decay() -> dict[str, str]:
 def origin() -> dict[str, str]:
     """What was trained beside the main grid."""
     made = {name: results.provenance(name)["source_hash"][:12] for name in BESIDE}
-    tuning = sum(len(rows_of(name)) for name in ("scaling_lr", "scaling_lr_edges"))
+    tuning = sum(len(ends(name)) for name in ("scaling_lr", "scaling_lr_edges"))
     return {
         "tuning": str(tuning),
-        "others": str(sum(len(rows_of(name)) for name in BESIDE)),
+        "others": str(sum(len(ends(name)) for name in BESIDE)),
         "other_hash": "`, `".join(sorted(set(made.values()))),
         "names": ", ".join(f"`{name}`" for name in BESIDE),
+        "repeats": ", ".join(f"`{name}`" for name in REPEATS),
     }

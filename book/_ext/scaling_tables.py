@@ -22,8 +22,13 @@ def within(found: Interval | None, digits: int = 3) -> str:
     """A value and its interval."""
     if found is None:
         return "–"
-    value, low, high = (f"{round(x, digits) + 0.0:.{digits}f}".replace("-", "−") for x in found)  # no −0.0
+    value, low, high = (signed(x, digits) for x in found)
     return f"{value} [{low},{FIXED}{high}]"
+
+
+def signed(x: float, digits: int) -> str:
+    """With its sign as print has it, and no sign of zero."""
+    return f"{round(x, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def about(found: Interval, digits: int = 3) -> str:

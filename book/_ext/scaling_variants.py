@@ -7,6 +7,7 @@ from typing import Any
 from linattn_ref.findings import laws, losses, recall, variants
 from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES
+from linattn_ref.findings.variants import ends
 from linattn_ref.scaling import Interval
 from linattn_ref.study.plan import CORPORA
 from linattn_ref.study.trial import SIZES
@@ -17,14 +18,9 @@ from .scaling_tables import ARCHS, FIXED, LINEAR, about, within
 Row = Mapping[str, Any]
 
 
-def rows_of(name: str, **wanted: Any) -> list[Row]:
-    """Last evaluations of the runs of a study that have these values."""
-    return losses.chosen([one.row for one in variants.variants(name)], **wanted)
-
-
 def sizes_of(name: str) -> list[str]:
     """In the order of its runs."""
-    return list(dict.fromkeys(row["size"] for row in rows_of(name)))
+    return list(dict.fromkeys(row["size"] for row in ends(name)))
 
 
 def repetition() -> str:
@@ -32,7 +28,7 @@ def repetition() -> str:
     lines = []
     for size in reversed(sizes_of("scaling_control")):
         four = [losses.gap("code", arch, size) for arch in LINEAR]
-        (row,) = zip(*(rows_of("scaling_control", size=size, arch=arch) for arch in LINEAR), strict=True)
+        (row,) = zip(*(ends("scaling_control", size=size, arch=arch) for arch in LINEAR), strict=True)
         one = [variants.above_llama("scaling_control", mine) for mine in row]
         lines.append([f"{size}, four passes", *(within(found, 1) for found in four)])
         lines.append([f"{size}, one", *(within(found, 1) for found in one)])
@@ -44,7 +40,7 @@ def heads() -> str:
     lines = []
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_heads")):
-            for row in rows_of("scaling_heads", corpus=corpus, size=size):
+            for row in ends("scaling_heads", corpus=corpus, size=size):
                 lines.append(
                     [
                         f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}",
@@ -63,7 +59,7 @@ def hybrid() -> str:
     lines = []
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_hybrid")):
-            for row in rows_of("scaling_hybrid", corpus=corpus, size=size):
+            for row in ends("scaling_hybrid", corpus=corpus, size=size):
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}"]
                 line.append(within(losses.gap(corpus, row["arch"], size), 1))
                 lines.append([*line, within(variants.above_llama("scaling_hybrid", row), 1)])
@@ -76,7 +72,7 @@ def copies() -> str:
     for size in reversed(sizes_of("scaling_hybrid")):
         read, found = second("code", "llama", size), by_seed("code", "llama", size, 256)
         lines.append([f"{size}, LLaMA", read, "", found, ""])
-        for row in rows_of("scaling_hybrid", corpus="code", size=size):
+        for row in ends("scaling_hybrid", corpus="code", size=size):
             arch = row["arch"]
             with_softmax = variants.found_needles("scaling_hybrid", row, "easy", 256)
             reads = [second("code", arch, size), again("scaling_hybrid", row)]
@@ -114,7 +110,7 @@ def decay() -> str:
         for size in reversed(sizes_of("scaling_decay")):
             line = [f"{TEXTS[corpus]}, {size}", about(losses.loss(corpus, "tnl", size))]
             for kind in ("none", "data"):
-                (row,) = rows_of("scaling_decay", corpus=corpus, size=size, tnl_decay=kind)
+                (row,) = ends("scaling_decay", corpus=corpus, size=size, tnl_decay=kind)
                 line.append(within(variants.change(row), 1))
             ours = losses.gap(corpus, "hgrn2", size, base="tnl")
             lines.append([*line, within(ours, 1)])
@@ -140,7 +136,7 @@ def _shape(corpus: str, arch: str, size: str) -> list[str]:
         loss, read = losses.loss(corpus, arch, size), second(corpus, arch, size)
         found = by_seed(corpus, arch, size, 512)
     else:
-        (row,) = rows_of("scaling_shape", corpus=corpus, arch=arch, size=size)
+        (row,) = ends("scaling_shape", corpus=corpus, arch=arch, size=size)
         loss, read = variants.loss(row), again("scaling_shape", row)
         found = percent(variants.found_needles("scaling_shape", row, "easy", 512))
     return [about(loss), read, found] if corpus == "code" else [about(loss)]
@@ -167,7 +163,7 @@ def needles() -> str:
     name, lines = "scaling_many_needles", []
     for corpus in CORPORA:
         for size in sizes_of(name):
-            for row in rows_of(name, corpus=f"{corpus}-many-needles", size=size):
+            for row in ends(name, corpus=f"{corpus}-many-needles", size=size):
                 modes = (variants.found_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
                 digit = fmean(
                     one["loss"]
@@ -195,7 +191,7 @@ def lengths() -> str:
 def _of_length(corpus: str, arch: str, T: int) -> Interval | None:
     if T == variants.GRID_LENGTH:
         return losses.gap(corpus, arch, "2M")
-    (row,) = rows_of("scaling_length", corpus=corpus, arch=arch, seq_len=T)
+    (row,) = ends("scaling_length", corpus=corpus, arch=arch, seq_len=T)
     return variants.above_llama("scaling_length", row)
 
 
@@ -204,18 +200,6 @@ def windows(length: int, first: int, trained: Sequence[int]) -> str:
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            found = (f"{in_windows(corpus, arch, T, length, first):.3f}" for T in trained)
+            found = (f"{variants.by_training_length(corpus, arch, T, length, first):.3f}" for T in trained)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
     return table(["text, model", *(f"trained on {T:,}" for T in trained)], lines)
-
-
-def in_windows(corpus: str, arch: str, trained: int, length: int, first: int = 0) -> float:
-    """Mean over seeds of loss at 2M, in windows of a length, from a position on."""
-    in_grid = trained == variants.GRID_LENGTH
-    name, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": trained})
-    found = [
-        loss
-        for row in rows_of(name, corpus=corpus, arch=arch, **one)
-        if (loss := variants.in_windows(name, row, length, first)) is not None
-    ]
-    return fmean(found)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,11 @@ def variants(table: str) -> list[Variant]:
     return [Variant(row, change(row)) for row in last.values()]
 
 
+def ends(table: str, **wanted: Any) -> list[Mapping[str, Any]]:
+    """Last evaluations of the runs of a table that have these values."""
+    return losses.chosen([one.row for one in variants(table)], **wanted)
+
+
 OF_EVALUATION = ("tokens", "flops", "train_loss", "val_loss", "seconds")
 
 
@@ -60,8 +66,7 @@ def repeated(corpus: str, size: str) -> Noise:
     """Standard deviation of log loss between runs of the same seed on other machines, pooled over runs."""
     logs: dict[tuple[Any, ...], list[float]] = {}
     for table, others in REPEATS.items():
-        every = [one.row for name in (table, *others) for one in variants(name)]
-        for row in losses.chosen(every, corpus=corpus, size=size):
+        for row in (row for name in (table, *others) for row in ends(name, corpus=corpus, size=size)):
             logs.setdefault((table, *_run(row)), []).append(math.log(row["val_loss"]))
     found = noise_of(logs.values())
     if found is None:
@@ -90,8 +95,7 @@ def _off(row: Mapping[str, Any], log: float, share: float) -> Interval:
 def above_llama(table: str, row: Mapping[str, Any]) -> Interval | None:
     """Above LLaMA of the same table, or of the main grid; None where lengths differ from both."""
     same = {name: row[name] for name in ("corpus", "size", "seq_len") if name in row}
-    rows = [one.row for one in variants(table)]
-    theirs = [one["val_loss"] for one in losses.chosen(rows, arch="llama", **same)]
+    theirs = [one["val_loss"] for one in ends(table, arch="llama", **same)]
     if not theirs and row.get("seq_len", GRID_LENGTH) == GRID_LENGTH:
         theirs = losses.last(plain(row["corpus"]), "llama", row["size"])
     return above(row, theirs) if theirs else None
@@ -133,6 +137,14 @@ def in_windows(table: str, row: Mapping[str, Any], length: int, first: int = 0) 
     found = losses.chosen(asked(table, row, "text"), length=length)
     parts = [(one["last"] + 1 - one["first"], one["loss"]) for one in found if one["first"] >= first]
     return sum(n * loss for n, loss in parts) / sum(n for n, _ in parts) if parts else None
+
+
+def by_training_length(corpus: str, arch: str, trained: int, length: int, first: int = 0) -> float:
+    """Loss at 2M in windows of ``length`` bytes, of models trained on ``trained``; mean over seeds."""
+    in_grid = trained == GRID_LENGTH
+    table, one = ("scaling", {"size": "2M"}) if in_grid else ("scaling_length", {"seq_len": trained})
+    found = (in_windows(table, row, length, first) for row in ends(table, corpus=corpus, arch=arch, **one))
+    return fmean(loss for loss in found if loss is not None)
 
 
 def found_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:

@@ -29,21 +29,19 @@ def run(options: argparse.Namespace) -> int:
     trials = [trial for trial in chosen(options) if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
-    if options.known is not None:
-        left = unknown(options)
-        say(f"{sum(trial not in left for trial in trials)} of {len(trials)} trials are in {options.known}")
-        trials = [trial for trial in trials if trial in left]
-        if not trials:
-            return 0
     out = options.out or Path("runs") / options.name
-    if options.list:
-        return show(trials, out)
     if options.collect is not None:
         say(collect.collect(options.name, chosen(options), out, options.collect, options.table))
         return 0
     if options.fit is not None:
         say(f"{save_fits(options.name, options.fit)} rows")
         return 0
+    if options.known is not None:
+        left = unknown(options)
+        say(f"{sum(trial not in left for trial in trials)} of {len(trials)} trials are in {options.known}")
+        trials = [trial for trial in trials if trial in left]
+    if options.list or not trials:
+        return show(trials, out)
     if options.worker:
         return worker(trials, out, options)
     provide(trials, options.corpora)
