@@ -17,13 +17,14 @@ import nbformat
 import plotly.graph_objects as go
 
 from linattn_ref import results
-from linattn_ref.findings import figures, laws, losses, recall, recall_figures
+from linattn_ref.findings import figures, laws, losses, recall, recall_figures, speed_figures
 from linattn_ref.findings.losses import ARCHITECTURES, SIZES
 from linattn_ref.scaling.fits import WARM_UP
 from linattn_ref.study.plan import CORPORA
 
 from . import scaling_beside as beside
 from . import scaling_numbers as numbers
+from . import scaling_speed as speeds
 from . import scaling_tables as tables
 from . import scaling_variants as variants
 from .execute import normalise
@@ -34,7 +35,7 @@ from .scaling_numbers import percent
 
 Part = str | tuple[str, Callable[[], go.Figure]]
 PLACE, HEADING = re.compile(r"\[\[(\w+)\]\]"), re.compile(r"(?m)^<!-- (\w+) -->$")
-IMPORT = "from linattn_ref.findings import figures, recall_figures"
+IMPORT = "from linattn_ref.findings import figures, recall_figures, speed_figures"
 
 
 def page(root: Path) -> str:
@@ -102,14 +103,21 @@ def parts() -> Iterator[Part]:
     }
     yield text("needles", **asked, **needle_numbers())
     yield text("trained_needles", table=variants.needles(), **beside.trained_needles())
-    yield text("pairs")
+    yield "recall_figures.trained_needles()", recall_figures.trained_needles
+    yield text("needles_after", **beside.few_needles())
+    yield text("pairs", **beside.pairs_trained())
     yield "recall_figures.by_pairs()", recall_figures.by_pairs
     yield "recall_figures.by_state()", recall_figures.by_state
+    yield "recall_figures.learning()", recall_figures.learning
     yield text("pairs_after", **beside.pairs_found())
     yield text("decay", table=variants.decay(), **beside.decay())
     yield text("shape", table=variants.shape(), **beside.shape())
     late, whole = variants.windows(1024, 512, (256, 1024)), variants.windows(4096, 0, (1024, 4096))
     yield text("length", table=variants.lengths(), late=late, whole=whole, **beside.length())
+    yield text("speed", **speeds.training())
+    yield "speed_figures.training()", speed_figures.training
+    yield text("memory", **speeds.generation())
+    yield "speed_figures.memory()", speed_figures.memory
     yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin(), **numbers.origin())

@@ -10,12 +10,14 @@ from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.findings.variants import by_training_length, ends
 from linattn_ref.scaling import Interval
-from linattn_ref.study.corpora import PARTS, RECALL_VOCAB, WITH_NEEDLES
+from linattn_ref.study.corpora import N_TRAIN, PAIRS, PARTS, WITH_NEEDLES
+from linattn_ref.study.plan import scaling_states
 from linattn_ref.study.trial import Trial
 from linattn_ref.tasks import with_needles
 
 from .scaling_numbers import data_decay, gains, percent
 from .scaling_tables import within
+from .scaling_variants import pair_table
 
 
 def repetition() -> dict[str, str]:
@@ -110,10 +112,8 @@ def hybrid() -> dict[str, str]:
 
 
 def trained_needles() -> dict[str, str]:
-    """How many there are in prose, and what a digit costs where they are few."""
+    """How many there are in prose, and what they cost."""
     text, every, n = WITH_NEEDLES["novels-many-needles"]
-    rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
-    digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
     plain = torch.full((2**20,), ord(" "), dtype=torch.uint8)
     # as much longer as any text: needles are of one length
     longer = len(with_needles(plain, every, torch.Generator().manual_seed(0), n)) / len(plain)
@@ -124,17 +124,51 @@ def trained_needles() -> dict[str, str]:
         "passes": f"{Trial.tokens / (PARTS[text].train * longer):.1f}",
         "cost_low": percent(min(costs), 0),
         "cost_high": percent(max(costs), 0),
-        "low": f"{min(digit):.2f}",
-        "high": f"{max(digit):.2f}",
         "guess": f"{math.log(10):.2f}",
         "needles": f"{round(n * (PARTS[text].train // every), -3):,}",
     }
 
 
+def few_needles() -> dict[str, str]:
+    """What a digit costs where needles are few."""
+    rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
+    digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
+    return {"low": f"{min(digit):.2f}", "high": f"{max(digit):.2f}"}
+
+
+def pairs_trained() -> dict[str, str]:
+    (steps,) = {one.tokens // (one.seq_len * one.batch_size) for one in scaling_states()}
+    (passes,) = {one.tokens / (one.seq_len * N_TRAIN) for one in scaling_states()}
+    asked = sum(PAIRS) / len(PAIRS) * N_TRAIN * passes
+    return {
+        "steps": f"{steps:,}",
+        "sequences": f"{N_TRAIN:,}",
+        "passes": f"{passes:g}",
+        "asked": f"{asked / 1e6:.0f}",
+    }
+
+
 def pairs_found() -> dict[str, str]:
-    found = {f"{row['val_loss']:.2f}" for row in ends(pairs.TABLE, arch="hgrn2")}
-    kept = {arch: f"{pairs.held(arch, pairs.Model('0.4M')) / 1024:,.0f}" for arch in ("llama", "cosformer2")}
-    return kept | {"guess": f"{math.log(RECALL_VOCAB / 2):.2f}", "hgrn2": " or ".join(sorted(found))}
+    """When models learn, at how many rates; what TNL keeps 64 pairs in; what the short training taught."""
+    all_models = [(arch, model) for arch in ARCHITECTURES for model in pairs.models(arch)]
+    learned = [one for one in all_models if pairs.rates_learned(*one)]
+    waited = [pairs.waited(*one) for one in learned]
+    narrow, most = pairs.Model("1.6M", 16), PAIRS[-1]
+    short = [pairs.found(arch, pairs.Model("0.4M"), most, pairs.SHORT) for arch in ("llama", "cosformer2")]
+    return {
+        "table": pair_table(),
+        "guess": f"{pairs.GUESS:.2f}",
+        "any_pair": f"{pairs.ANY_PAIR:.2f}",
+        "models": str(len(all_models)),
+        "learned": str(len(learned)),
+        "one_rate": str(sum(pairs.rates_learned(*one) == 1 for one in learned)),
+        "early": percent(100 * min(waited), 0),
+        "late": percent(100 * max(waited), 0),
+        "tnl": f"{pairs.held('tnl', narrow) / 1024:,.0f}",
+        "tnl_found": percent(100 * pairs.found("tnl", narrow, most).value, 0),
+        "llama": f"{pairs.held('llama', pairs.Model('1.6M')) / 1024:,.0f}",
+        "short": percent(100 * min(found.value for found in short), 0),
+    }
 
 
 def decay() -> dict[str, str]:

@@ -11,8 +11,8 @@ from linattn_ref.study.plan import CORPORA
 from .scaling_tables import signed, within
 
 BESIDE = (
-    "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_recall",
-    "scaling_many_needles", "scaling_decay", "scaling_shape", "scaling_length",
+    "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_many_needles",
+    "scaling_recall", "scaling_states", "scaling_decay", "scaling_shape", "scaling_length",
 )  # fmt: skip
 REPEATS = [name for repeats in variants.REPEATS.values() for name in repeats]
 

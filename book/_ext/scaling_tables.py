@@ -109,10 +109,16 @@ def costs() -> str:
         for arch in LINEAR:
             line = [f"{TEXTS[corpus]}, {NAMES[arch]}"]
             for causal in (False, True):
-                found = sorted(losses.cost(corpus, arch, above, causal).value for above in LEVELS)
-                line.append(f"{found[len(found) // 2]:.2f}, {found[0]:.2f} to {found[-1]:.2f}")
+                least, middle, most = cost_range(corpus, arch, causal)
+                line.append(f"{middle:.2f}, {least:.2f} to {most:.2f}")
             lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
     return table(["text, model", "all counted", "causal", "5 % above lowest"], lines)
+
+
+def cost_range(corpus: str, arch: str, causal: bool = False) -> tuple[float, float, float]:
+    """FLOPs over LLaMA's for equal losses: the least, the median and the most."""
+    found = sorted(losses.cost(corpus, arch, above, causal).value for above in LEVELS)
+    return found[0], found[len(found) // 2], found[-1]
 
 
 def strings(size: str) -> str:

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from linattn_ref.findings import laws, losses, recall, variants
+from linattn_ref.findings import laws, losses, pairs, recall, variants
 from linattn_ref.findings.figures import NAMES, TEXTS
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.findings.variants import ends
 from linattn_ref.scaling import Interval
+from linattn_ref.study.corpora import PAIRS
 from linattn_ref.study.plan import CORPORA
 from linattn_ref.study.trial import SIZES
 
@@ -173,6 +174,37 @@ def needles() -> str:
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
                 lines.append([*line, f"{digit:.2f}"])
     return table(["text, size, model", "easy, %", "standard, %", "nats a digit"], lines)
+
+
+def pair_table() -> str:
+    """Values found in multi-query recall at the better rate, of most pairs at both, and the state."""
+    lines = []
+    for size, shape in (("1.6M", "2 × 256"), ("0.8M", "4 × 128")):
+        for arch in ARCHITECTURES:
+            for model in (one for one in pairs.models(arch) if one.size == size):
+                best = pairs.best_rate(arch, model)
+                few, most = (percent(pairs.found(arch, model, n)) for n in (PAIRS[0], PAIRS[-1]))
+                other = pairs.asked(arch, model)
+                (worse,) = (
+                    row["accuracy"]
+                    for row in losses.chosen(other, probe=f"recall-{PAIRS[-1]}")
+                    if row["lr"] != best
+                )
+                lines.append(
+                    [
+                        f"{shape}, {pairs.head_width(arch, model)}, {NAMES[arch]}",
+                        f"{pairs.held(arch, model) / 1024:,.0f}",
+                        few,
+                        most,
+                        f"{best:g}",
+                        f"{100 * worse:.0f}",
+                    ]
+                )
+    first = "layers × width, width of heads, model"
+    return table(
+        [first, "KiB", f"of {PAIRS[0]}, %", f"of {PAIRS[-1]}, %", "rate", f"of {PAIRS[-1]} at the other, %"],
+        lines,
+    )
 
 
 LENGTHS = (256, 1024, 4096)  # trained on, at 2M

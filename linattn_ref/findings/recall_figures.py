@@ -1,12 +1,14 @@
 """Figures of recall, each from ``results`` alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from linattn_ref import plots
 from linattn_ref.findings import pairs, recall
-from linattn_ref.findings.figures import LINEAR, NAMES, TEXTS, by_text, series_of
+from linattn_ref.findings.figures import LINEAR, NAMES, by_text, series_of
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.findings.pairs import Model
 from linattn_ref.plots import Series
@@ -35,10 +37,10 @@ def by_position() -> go.Figure:
         title="On code LLaMA's lead grows along the window",
         x="position in the window (bytes)",
         y="loss above LLaMA's (nats per byte)",
-        alt="Difference in loss from LLaMA by position, 1 to 1,024, at 32 million parameters. On code "
-        "the lines are near or below zero up to about 32 bytes and rise to between 0.06 and 0.09 "
-        "at the end. On prose they stay within 0.04 of zero and rise slowly; HGRN2's is below "
-        "zero from the third byte to the end.",
+        alt="Difference in loss from LLaMA by position, 1 to 1,024, at 32 million parameters. On code the "
+        "lines are near or below zero up to about 32 bytes and rise to between 0.06 and 0.09 at the end. "
+        "On prose they stay within 0.04 of zero and rise slowly; HGRN2's is below zero from the third byte "
+        "to the end.",
         log_x=True,
         y_range=[-0.1, 0.1],
     )
@@ -59,29 +61,30 @@ def beyond() -> go.Figure:
         title="Beyond 1,024 bytes TNL and HGRN2 hold, LLaMA and cosFormer2 do not",
         x="position (bytes)",
         y="loss (nats per byte)",
-        alt="Loss by position up to 4,096 for models trained on 1,024 bytes. TNL and HGRN2 stay level "
-        "beyond 1,024; LLaMA rises steeply, cosFormer2 less so.",
+        alt="Loss by position up to 4,096 for models trained on 1,024 bytes. TNL and HGRN2 stay level beyond "
+        "1,024; LLaMA rises steeply, cosFormer2 less so.",
         log_x=True,
     )
 
 
 def by_pairs() -> go.Figure:
-    """Share of values found against the number of pairs, at the best rate; a slider of sizes."""
-    frames = []
-    for model in reversed(pairs.models("tnl")):  # LLaMA has no state that heads would change
-        name = model.size if model.n_heads is None else f"{model.size}, {model.n_heads} heads"
-        of = {arch: model if model in pairs.models(arch) else Model(model.size) for arch in ARCHITECTURES}
-        lines = [series_of(a, [float(n) for n in PAIRS], _found(a, of[a], PAIRS)) for a in ARCHITECTURES]
-        frames.append((name, lines))
+    """Share of values found against the number of pairs, at the best rate; a slider of models."""
+
+    def of(models: Mapping[str, Model]) -> list[Series]:
+        x = [float(n) for n in PAIRS]
+        return [series_of(arch, x, _found(arch, model, PAIRS)) for arch, model in models.items()]
+
     return plots.line_frames(
-        frames,
-        slider="model",
-        title="Multi-query recall: cosFormer2 and LLaMA find, TNL and HGRN2 have not learned to",
+        [(name, of(models)) for name, models in _groups()],
+        slider="width, width of heads",
+        title="Multi-query recall: who finds depends on heads and width",
         x="pairs of key and value",
         y="values found (%)",
-        alt="Percent of values found against 4 to 64 pairs for models of two layers and 0.1, 0.4 and 1.6 "
-        "million parameters. At 1.6 million cosFormer2 and LLaMA find nearly all at every number of "
-        "pairs, TNL a fifth of four pairs and 2 percent of 64, HGRN2 under 1 percent.",
+        alt="Percent of values found against 4 to 64 pairs. Models of 256 with heads of 16: TNL finds nearly "
+        "all at every number, HGRN2 and cosFormer2 over 80 percent of 4 pairs and 30 and 25 of 64. With "
+        "heads of 64: LLaMA and cosFormer2 find nearly all, HGRN2 82 falling to 22, TNL 22 falling to 2. "
+        "Models of 128: cosFormer2 with heads of 16 falls from 67 to 9, all others are at 25 or less "
+        "throughout.",
         log_x=True,
         x_ticks=list(PAIRS),
         y_range=[0, 104],
@@ -90,23 +93,71 @@ def by_pairs() -> go.Figure:
 
 def by_state() -> go.Figure:
     """Share found of the most pairs against the bytes that a model keeps of a sequence."""
-    lines = []
-    for arch in ARCHITECTURES:
-        points = [(pairs.held(arch, m) / 1024, _found(arch, m, PAIRS[-1:])[0]) for m in pairs.models(arch)]
-        x, found = zip(*sorted(points), strict=True)
-        lines.append(series_of(arch, list(x), list(found)))
-    return plots.lines(
-        lines,
-        title=f"cosFormer2 finds {PAIRS[-1]} pairs with less memory than LLaMA",
+    frames = []
+    for width, size in WIDTHS.items():
+        group = []
+        for arch in ARCHITECTURES:
+            models = [model for model in pairs.models(arch) if model.size == size]
+            x = [pairs.held(arch, model) / 1024 for model in models]
+            group.append(series_of(arch, x, [_found(arch, model, PAIRS[-1:])[0] for model in models]))
+        frames.append((width, group))
+    return plots.line_frames(
+        frames,
+        slider="width",
+        title=f"A state of 32 KiB can hold {PAIRS[-1]} pairs; a larger one may hold none",
         x=f"state after {pairs.LENGTH} tokens (KiB)",
-        y="values found (%)",
-        alt="Percent of values found of 64 pairs against bytes of state, a point for each of three sizes. "
-        "cosFormer2 rises from 4 percent at 80 KiB to all at 160 and 320 KiB, LLaMA from 2 percent at 512 "
-        "KiB to 85 and to all at 2 MiB. TNL and HGRN2 stay below 3 percent up to 128 KiB.",
+        y=f"values found of {PAIRS[-1]} pairs (%)",
+        alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64. In models "
+        "of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, HGRN2 from 30 to 22, cosFormer2 rises "
+        "from 25 at 80 KiB to 99 at 320, and LLaMA has nearly all at 2,048. In models of 128 all are "
+        "below 10.",
         log_x=True,
         x_ticks=[32, 128, 512, 2048],
         y_range=[0, 104],
     )
+
+
+def learning() -> go.Figure:
+    """Loss in multi-query recall while models learn, at the rate that ends best."""
+
+    def of(models: Mapping[str, Model]) -> list[Series]:
+        lines = []
+        for arch, model in models.items():
+            x, y = zip(*pairs.curve(arch, model, pairs.best_rate(arch, model)), strict=True)
+            lines.append(series_of(arch, [float(n) for n in x], list(y)))
+        levels = {"guess": pairs.GUESS, "any pair": pairs.ANY_PAIR}
+        return [*lines, *(Series(name, y=[level], kind="reference") for name, level in levels.items())]
+
+    return plots.line_frames(
+        [(name, of(models)) for name, models in _groups()],
+        slider="width, width of heads",
+        title="Models learn to look up suddenly, and late",
+        x="tokens read",
+        y="loss on the values asked for (nats)",
+        alt="Loss against tokens read, 1 to 268 million, with dotted lines at 4.85 for a guess and at 3.58 "
+        "for naming any of the paired values. In models of 256 curves come near the lower line and some "
+        "drop steeply after: TNL with heads of 16 from 61 million on, with heads of 64 LLaMA before 42 "
+        "million and cosFormer2 after 128. In models of 128 only cosFormer2 with heads of 16 drops below "
+        "it.",
+        log_x=True,
+        y_range=[0, 5.5],
+        height=470,
+        x_ticks={1e6: "1M", 1e7: "10M", 1e8: "100M"},
+    )
+
+
+WIDTHS = {"256": "1.6M", "128": "0.8M"}
+
+
+def _groups() -> list[tuple[str, dict[str, Model]]]:
+    """Models of all four, by width and heads; LLaMA has no state that heads would change."""
+    groups = []
+    for width, size in WIDTHS.items():
+        for model in (one for one in pairs.models("tnl") if one.size == size):
+            heads = 64 if model.n_heads is None else 16
+            of = {arch: model if arch in LINEAR else Model(size) for arch in ARCHITECTURES}
+            groups.append((f"{width}, {heads}", of))
+    return groups
 
 
 def _found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
@@ -118,24 +169,28 @@ MODES = ("easy", "standard")
 
 
 def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go.Figure:
-    """Needles found by models that saw some in training: depth against length, both modes."""
-    frames = []
-    for corpus in CORPORA[::-1]:
-        for arch in ARCHITECTURES:
-            shares = [recall.by_depth(f"{corpus}-many-needles", arch, size, mode, table) for mode in MODES]
-            frames.append((f"{NAMES[arch]}, {TEXTS[corpus]}", [100 * found for found in shares]))
+    """Needles found by models of code: depth against length, both modes, with training on them or none."""
+    frames = [(NAMES[arch], _both("code-many-needles", arch, size, table)) for arch in ARCHITECTURES]
+    frames.append(("zero-shot", _both("code", "llama", "32M", "scaling")))
     return plots.heatmap_frames(
         frames,
         panels=MODES,
         slider="model",
-        title="Needles found, by depth and length, of models that saw some in training",
+        title="Trained on needles, LLaMA finds them up to the length it was trained on",
         x="length (bytes)",
         y="depth",
         colourbar="found (%)",
         alt="Percent of needles found by depth, 0 is the text's beginning, and by length from 256 to 4,096 "
-        "bytes, in easy and standard mode, for four architectures of each text, trained on 1,024 bytes.",
+        "bytes, in easy and standard mode. LLaMA of code without needles in training finds half to three "
+        "quarters of easy ones up to 512 bytes, at 1,024 only late ones, and none beyond. With needles it "
+        "finds all up to 1,024 bytes at every depth and none beyond. TNL, HGRN2 and cosFormer2 find none.",
         x_labels=[f"{n // 1024}k" if n >= 1024 else str(n) for n in recall.haystacks(table)],
         y_labels=[f"{depth:g}" for depth in DEPTHS],
         zmin=0,
         zmax=100,
     )
+
+
+def _both(corpus: str, arch: str, size: str, table: str) -> list[NDArray[np.float64]]:
+    """In percent, both modes."""
+    return [100 * recall.by_depth(corpus, arch, size, mode, table) for mode in MODES]

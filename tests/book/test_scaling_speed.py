@@ -1,5 +1,6 @@
-"""What the page of the study makes of speeds, on rows made by hand."""
+"""What the page of the study makes of speeds: on rows made by hand, and of those measured."""
 
+import math
 from typing import Any
 
 import pytest
@@ -39,14 +40,44 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_speeds_are_in_thousands_and_gaps_are_dashes(made: None) -> None:
-    head, _, first, *_, last = cells(scaling_speed.by_length("tokens_per_second"))
-    assert head == ["thousand bytes a second: task, length", "LLaMA", "TNL", "HGRN2", "cosFormer2"]
-    assert first == ["train, 256", "8,000", "4,000", "9,000", "100"]
-    assert last == ["generate, 65,536", "–", "4,000", "9,000", "100"]
-    assert cells(scaling_speed.by_length("peak_bytes"))[2][1:] == ["1.5"] * 4
+    head, _, first, *_, last = cells(scaling_speed.by_length("train", "tokens_per_second"))
+    assert head == ["train, length", "LLaMA", "TNL", "HGRN2", "cosFormer2"]
+    assert first == ["256", "8,000", "4,000", "9,000", "100"]
+    assert last == ["65,536", "–", "4,000", "9,000", "100"]
+    assert cells(scaling_speed.by_length("generate", "peak_bytes"))[2][1:] == ["1.5"] * 4
 
 
-def test_crossings_are_lengths_or_say_that_there_are_none(made: None) -> None:
-    _, _, train, generate = cells(scaling_speed.crossovers())
-    assert train == ["train", "1,000", "256 or below", "not up to 16,384"]
-    assert generate[1:] == train[1:]
+def test_what_is_said_of_training_is_so() -> None:
+    """And the titles and alternative texts of its figures."""
+    curves = {arch: speed.curve("train", arch) for arch in ARCHITECTURES}
+    assert speed.crossover("train", "tnl") == 0
+    assert speed.crossover("train", "hgrn2") == pytest.approx(3700, abs=50)
+    assert speed.crossover("train", "cosformer2") == pytest.approx(1500, abs=50)
+    assert curves["llama"][65_536] == pytest.approx(134e3, rel=0.01)
+    for arch, level in (("tnl", 1.1e6), ("cosformer2", 0.84e6), ("hgrn2", 0.72e6)):
+        assert all(fast == pytest.approx(level, rel=0.05) for fast in curves[arch].values())
+    peaks = {arch: speed.curve("train", arch, "peak_bytes") for arch in ARCHITECTURES}
+    for arch, level in (("llama", 14.2), ("tnl", 17.5), ("cosformer2", 19.5), ("hgrn2", 22.1)):
+        assert all(peak / 2**30 == pytest.approx(level, rel=0.06) for peak in peaks[arch].values())
+
+
+def test_what_is_said_of_generation_is_so() -> None:
+    steps = {
+        (row["arch"], row["length"]): 1e3 * row["batch_size"] / row["tokens_per_second"]
+        for row in speed.rows()
+        if row["task"] == "generate"
+    }
+    for arch in ARCHITECTURES[1:]:  # equal work at every length
+        same = [step for (name, _), step in steps.items() if name == arch]
+        assert 1.5 < max(same) / min(same) < 2.2
+    slowest = sorted(steps.values())[-4]
+    assert steps["llama", 65_536] >= slowest
+    (capacity,) = {2 ** math.ceil(math.log2(65_536 + 1))}
+    cache = {
+        row["length"]: row["state_bytes"]
+        for row in speed.rows()
+        if row["task"] == "generate" and row["arch"] == "llama"
+    }
+    assert speed.curve("generate", "llama", "peak_bytes")[65_536] == pytest.approx(
+        cache[65_536] * (1 + capacity / 65_536), rel=0.01
+    )
