@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from linattn_ref.findings import figures, laws, losses, recall, recall_figures, variants
-from linattn_ref.findings.losses import ARCHITECTURES, SIZES
+from linattn_ref.findings.losses import ARCHITECTURES, SIZES, chosen
 from linattn_ref.scaling.fits import WAYS
+from linattn_ref.study.loop import COMPILED_FLOPS
 from linattn_ref.study.plan import CORPORA
 
 
@@ -62,22 +63,53 @@ def test_a_cost_is_where_a_loss_is_reached() -> None:
     first = {arch: min(C for C, loss in found if loss <= at) for arch, found in curves.items()}
     ratio = losses.cost("code", "hgrn2", 1.05).value
     assert ratio == pytest.approx(first["hgrn2"] / first["llama"], rel=0.25)
-    causal = losses.cost("code", "hgrn2", 1.05, causal=True).value
+    causal = losses.cost("code", "hgrn2", 1.05, "causal").value
     assert 1.1 < causal / ratio < 1.6  # half of attention, at widths from 64 to 512
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_what_the_page_says_of_costs_is_so(causal: bool) -> None:
+@pytest.mark.parametrize("count", ["all", "causal", "seconds"])
+def test_what_the_page_says_of_costs_is_so(count: losses.Count) -> None:
     levels = [1 + step / 100 for step in range(21)]
     of = {
-        (corpus, arch): sorted(losses.cost(corpus, arch, above, causal).value for above in levels)
+        (corpus, arch): sorted(losses.cost(corpus, arch, above, count).value for above in levels)
         for corpus in CORPORA
         for arch in ARCHITECTURES[1:]
     }
     assert of["novels", "hgrn2"][-1] < 1
-    assert of["novels", "tnl"][10] > 0.95
+    assert of["novels", "tnl"][10] > 0.9
     assert of["novels", "cosformer2"][0] > 1
-    assert all(of["code", arch][0] > 1 and 2 < of["code", arch][10] < 4.5 for arch in ARCHITECTURES[1:])
+    assert all(of["code", arch][0] > 1 for arch in ARCHITECTURES[1:])
+    if count != "seconds":
+        assert all(2 < of["code", arch][10] < 4.5 for arch in ARCHITECTURES[1:])
+
+
+def test_what_the_page_says_of_speeds_is_so() -> None:
+    for corpus in CORPORA:
+        ahead = {
+            size: losses.bytes_per_second(corpus, "hgrn2", size)
+            / losses.bytes_per_second(corpus, "llama", size)
+            for size in SIZES
+        }
+        assert ahead["2M"] == pytest.approx(1, abs=0.03)
+        assert all(1.03 < ahead[size] < 1.15 for size in ("6M", "14M", "32M"))
+        for arch in ARCHITECTURES[1:]:  # compiled, at 1,024
+            assert losses.bytes_per_second(corpus, arch, "32M") > losses.bytes_per_second(
+                corpus, "llama", "32M"
+            )
+    for size in ("6M", "14M", "32M"):
+        flops = {
+            arch: chosen(losses.evaluations(), arch=arch, size=size)[0]["flops"]
+            for arch in ("llama", "hgrn2")
+        }
+        assert flops["llama"] / flops["hgrn2"] > 1.2
+
+
+def test_the_rule_compiles_llama_at_08m_alone_and_all_from_2m_on() -> None:
+    for arch in ARCHITECTURES:
+        for size in SIZES:
+            end = max(chosen(losses.evaluations(), arch=arch, size=size), key=lambda row: row["tokens"])
+            small = size == "0.2M" or (size == "0.8M" and arch != "llama")
+            assert (end["flops"] < COMPILED_FLOPS) == small
 
 
 def test_a_loss_that_is_never_reached_has_no_interval() -> None:

@@ -82,6 +82,7 @@ def test_what_is_said_of_pairs_is_so() -> None:
 
 def test_who_falls_still_is_said() -> None:
     """Of the models that have left the level of any pair, those that are far from the bottom."""
+    assert pairs.crossed("llama", WIDE) == pytest.approx((0.11, 0.16), abs=0.005)
     falling = {
         ("hgrn2", WIDE),
         ("hgrn2", NARROW),

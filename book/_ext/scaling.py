@@ -77,10 +77,9 @@ def parts() -> Iterator[Part]:
     yield text("loss", **final, **numbers.repeats())
     yield "figures.loss_by_size()", figures.loss_by_size
     both = {"prose": tables.gaps("novels"), "code": tables.gaps("code")}
-    yield text(
-        "gap", costs=tables.costs(), train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers()
-    )
+    yield text("gap", train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers())
     yield "figures.gaps()", figures.gaps
+    yield text("costs", costs=tables.costs(), speeds=speeds.of_the_grid("novels"), device=origin()["device"])
     yield text("repetition", table=variants.repetition(), **beside.repetition())
     yield text("heads", table=variants.heads(), **beside.heads())
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())

@@ -117,53 +117,66 @@ def trained_needles() -> dict[str, str]:
     plain = torch.full((2**20,), ord(" "), dtype=torch.uint8)
     # as much longer as any text: needles are of one length
     longer = len(with_needles(plain, every, torch.Generator().manual_seed(0), n)) / len(plain)
-    changes = [variants.change(row) for row in ends("scaling_many_needles")]
-    costs = [change.value for change in changes if change is not None]
+    costs = {}
+    for corpus, name in (("novels", "prose"), ("code", "code")):
+        rows = ends("scaling_many_needles", corpus=f"{corpus}-many-needles")
+        found = [change.value for row in rows if (change := variants.change(row)) is not None]
+        costs[f"cost_{name}"] = f"{min(found):.1f} to {percent(max(found))}"
     return {
         "share": percent(100 * (1 - 1 / longer), 0),
         "passes": f"{Trial.tokens / (PARTS[text].train * longer):.1f}",
-        "cost_low": percent(min(costs), 0),
-        "cost_high": percent(max(costs), 0),
         "guess": f"{math.log(10):.2f}",
         "needles": f"{round(n * (PARTS[text].train // every), -3):,}",
-    }
+    } | costs
 
 
 def few_needles() -> dict[str, str]:
     """What a digit costs where needles are few."""
     rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
-    digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
+    same: dict[tuple[str, ...], list[float]] = {}
+    for row in losses.chosen(rows, length=1024):
+        same.setdefault((row["arch"], row["size"], row["probe"]), []).append(row["loss"])
+    digit = [fmean(found) for found in same.values()]
     return {"low": f"{min(digit):.2f}", "high": f"{max(digit):.2f}"}
 
 
+def _models() -> list[tuple[str, pairs.Model]]:
+    return [(arch, model) for arch in ARCHITECTURES for model in pairs.models(arch)]
+
+
 def pairs_trained() -> dict[str, str]:
+    """Steps and sequences of multi-query recall, and what is known of its losses."""
     (steps,) = {one.tokens // (one.seq_len * one.batch_size) for one in scaling_states()}
     (passes,) = {one.tokens / (one.seq_len * N_TRAIN) for one in scaling_states()}
-    asked = sum(PAIRS) / len(PAIRS) * N_TRAIN * passes
+    low = min(one.lr for one in scaling_states())
     return {
         "steps": f"{steps:,}",
         "sequences": f"{N_TRAIN:,}",
         "passes": f"{passes:g}",
-        "asked": f"{asked / 1e6:.0f}",
+        "asked": f"{sum(PAIRS) / len(PAIRS) * N_TRAIN * passes / 1e6:.0f}",
+        "models": str(len(_models())),
+        "lower": str(sum(pairs.best_rate(*one) == low for one in _models())),
+        "guess": f"{pairs.GUESS:.2f}",
+        "any_pair": f"{pairs.ANY_PAIR:.2f}",
     }
 
 
 def pairs_found() -> dict[str, str]:
     """When models learn, at how many rates; what TNL keeps 64 pairs in; what the short training taught."""
-    all_models = [(arch, model) for arch in ARCHITECTURES for model in pairs.models(arch)]
-    learned = [one for one in all_models if pairs.rates_learned(*one)]
-    waited = [pairs.waited(*one) for one in learned]
+    learned = [one for one in _models() if pairs.rates_learned(*one)]
+    crossed = sorted(pairs.crossed(*one) for one in learned)
     narrow, most = pairs.Model("1.6M", 16), PAIRS[-1]
     short = [pairs.found(arch, pairs.Model("0.4M"), most, pairs.SHORT) for arch in ("llama", "cosformer2")]
+    early, late = (
+        f"{100 * before:.0f} and {percent(100 * after, 0)}" for before, after in (crossed[0], crossed[-1])
+    )
     return {
         "table": pair_table(),
-        "guess": f"{pairs.GUESS:.2f}",
-        "any_pair": f"{pairs.ANY_PAIR:.2f}",
-        "models": str(len(all_models)),
+        "models": str(len(_models())),
         "learned": str(len(learned)),
         "one_rate": str(sum(pairs.rates_learned(*one) == 1 for one in learned)),
-        "early": percent(100 * min(waited), 0),
-        "late": percent(100 * max(waited), 0),
+        "early": early,
+        "late": late,
         "tnl": f"{pairs.held('tnl', narrow) / 1024:,.0f}",
         "tnl_found": percent(100 * pairs.found("tnl", narrow, most).value, 0),
         "llama": f"{pairs.held('llama', pairs.Model('1.6M')) / 1024:,.0f}",

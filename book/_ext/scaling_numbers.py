@@ -3,12 +3,12 @@
 from itertools import product
 
 from linattn_ref import results
-from linattn_ref.findings import laws, losses, variants
+from linattn_ref.findings import laws, losses, pairs, speed, variants
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.findings.variants import ends
 from linattn_ref.study.plan import CORPORA
 
-from .scaling_tables import signed, within
+from .scaling_tables import cost_range, signed, within
 
 BESIDE = (
     "scaling_control", "scaling_heads", "scaling_hybrid", "scaling_needles", "scaling_many_needles",
@@ -55,6 +55,23 @@ def opening() -> dict[str, str]:
         "code_small": behind("0.8M"),
         "code_large": behind("32M"),
         "wider": f"{min(wider):.1f} to {max(wider):.1f}",
+    } | costs()
+
+
+def costs() -> dict[str, str]:
+    """What HGRN2 takes for an equal loss; what TNL finds in a small state; what is kept in generation."""
+    least, _, most = cost_range("novels", "hgrn2", "seconds")
+    _, code, _ = cost_range("code", "hgrn2", "seconds")
+    rows = losses.chosen(speed.rows(), task="generate", length=65_536)
+    held = {row["arch"]: row["state_bytes"] for row in rows}
+    states = [held[arch] / 2**20 for arch in ARCHITECTURES[1:]]
+    return {
+        "tnl_pairs": percent(100 * pairs.found("tnl", pairs.Model("1.6M", 16), 64).value, 0),
+        "time_low": f"{least:.2f}",
+        "time_high": f"{most:.2f}",
+        "time_code": f"{code:.1f}",
+        "cache": f"{held['llama'] / 2**30:.0f}",
+        "states": f"{min(states):.0f} to {max(states):.0f}",
     }
 
 

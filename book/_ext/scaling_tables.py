@@ -103,21 +103,24 @@ LEVELS = [1 + step / 100 for step in range(21)]  # times the lowest loss that bo
 
 
 def costs() -> str:
-    """FLOPs for equal losses: median and range over losses, and what seeds do to one of them."""
+    """FLOPs and time for equal losses: median and range over losses, and what seeds do to one of them."""
     lines = []
     for corpus in CORPORA:
         for arch in LINEAR:
             line = [f"{TEXTS[corpus]}, {NAMES[arch]}"]
-            for causal in (False, True):
-                least, middle, most = cost_range(corpus, arch, causal)
+            for count in COUNTS:
+                least, middle, most = cost_range(corpus, arch, count)
                 line.append(f"{middle:.2f}, {least:.2f} to {most:.2f}")
             lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
-    return table(["text, model", "all counted", "causal", "5 % above lowest"], lines)
+    return table(["text, model", *COUNTS.values(), "5 % above lowest"], lines)
 
 
-def cost_range(corpus: str, arch: str, causal: bool = False) -> tuple[float, float, float]:
-    """FLOPs over LLaMA's for equal losses: the least, the median and the most."""
-    found = sorted(losses.cost(corpus, arch, above, causal).value for above in LEVELS)
+COUNTS: dict[losses.Count, str] = {"all": "FLOPs", "causal": "causal FLOPs", "seconds": "time"}
+
+
+def cost_range(corpus: str, arch: str, count: losses.Count) -> tuple[float, float, float]:
+    """FLOPs or time over LLaMA's for equal losses: the least, the median and the most."""
+    found = sorted(losses.cost(corpus, arch, above, count).value for above in LEVELS)
     return found[0], found[len(found) // 2], found[-1]
 
 

@@ -173,7 +173,7 @@ def needles() -> str:
                 )
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
                 lines.append([*line, f"{digit:.2f}"])
-    return table(["text, size, model", "easy, %", "standard, %", "nats a digit"], lines)
+    return table(["text, size, model", "easy, %", "standard, %", "nats a digit, standard"], lines)
 
 
 def pair_table() -> str:

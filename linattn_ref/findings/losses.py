@@ -7,14 +7,16 @@ of ``NEAREST``, the largest two that have two. Intervals are Student's, 95 %, an
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from statistics import median
+from typing import Any, Literal
 
 import numpy as np
 
 from linattn_ref import results
 from linattn_ref.scaling import Interval
 from linattn_ref.scaling.noise import Noise, noise_of, pooled
-from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES
+from linattn_ref.study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
 SIZES = tuple(MAIN_SIZES)
 NEAREST = ("2M", "6M")
@@ -91,33 +93,51 @@ def _interval(log: float, spread: Noise, share: float) -> Interval:
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
 
 
-def cost(corpus: str, arch: str, above: float, causal: bool = False) -> Interval:
-    """FLOPs for a loss over those that LLaMA needs for it.
+Count = Literal["all", "causal", "seconds"]
 
-    The loss is ``above`` times the lowest that both reach in validation. With ``causal``, only the half of
-    LLaMA's attention that is not masked is counted. The interval is that of all losses of ``arch`` moved
+
+def cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
+    """What a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
+
+    The loss is ``above`` times the lowest that both reach in validation. Of LLaMA's attention ``"causal"``
+    counts only the half that is not masked. The interval is that of all losses of ``arch`` moved
     together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
-    curves = {name: _curves(corpus, name, causal) for name in (arch, "llama")}
+    curves = {name: _curves(corpus, name, count) for name in (arch, "llama")}
     at = above * max(min(loss.min() for _, loss in found) for found in curves.values())
     spread = noise(corpus, SIZES[-1], arch)
     off = math.exp(T_975[spread.freedom] * spread.sd * math.sqrt(2))
     value, *ends = (
-        _flops(curves[arch], at * move) / _flops(curves["llama"], at) for move in (1, off, 1 / off)
+        _least(curves[arch], at * move) / _least(curves["llama"], at) for move in (1, off, 1 / off)
     )
     return Interval(value, float(np.min(ends)), float(np.max(ends)))
 
 
-def _curves(corpus: str, arch: str, causal: bool) -> list[tuple[Any, Any]]:
-    """(FLOPs, loss) of each size at its evaluations, mean over seeds."""
+def bytes_per_second(corpus: str, arch: str, size: str) -> float:
+    """Of training in the main grid: the median over stretches between evaluations after 16 MB, all seeds."""
+    speeds = []
+    rows = [row for row in evaluations() if row["tokens"] > 2 * Trial.warmup_tokens]
+    for before, after in pairwise(chosen(rows, corpus=corpus, arch=arch, size=size)):
+        if before["seed"] == after["seed"]:
+            speeds.append((after["tokens"] - before["tokens"]) / (after["seconds"] - before["seconds"]))
+    return median(speeds)
+
+
+def _curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
+    """(FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
     found = []
     for size in SIZES:
         rows = chosen(evaluations(), corpus=corpus, arch=arch, size=size)
         tokens = sorted({row["tokens"] for row in rows})
         at = [chosen(rows, tokens=n) for n in tokens]
-        share = _causal_share(rows[0]["d_model"]) if causal and arch == "llama" else 1.0
+        share = _causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
+        speed = bytes_per_second(corpus, arch, size)
         losses = [math.exp(np.log([row["val_loss"] for row in same]).mean()) for same in at]
-        found.append((np.array([same[0]["flops"] * share for same in at]), np.array(losses)))
+        spent = [
+            n / speed if count == "seconds" else same[0]["flops"] * share
+            for n, same in zip(tokens, at, strict=True)
+        ]
+        found.append((np.array(spent), np.array(losses)))
     return found
 
 
@@ -126,12 +146,12 @@ def _causal_share(d: int, n: int = 1024) -> float:
     return (1 + n / (12 * d) + 5 / (18 * d)) / (1 + n / (6 * d) + 5 / (18 * d))
 
 
-def _flops(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
+def _least(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
     """Fewest, over sizes, after which it is as low; between evaluations a line in logarithms."""
     fewest = math.inf
-    for flops, losses in curves:
+    for spent, losses in curves:
         lowest = np.minimum.accumulate(losses)
         if lowest[-1] <= loss:
-            at = np.interp(-math.log(loss), -np.log(lowest), np.log(flops))
+            at = np.interp(-math.log(loss), -np.log(lowest), np.log(spent))
             fewest = min(fewest, float(np.exp(at)))
     return fewest if math.isfinite(fewest) else math.nan

@@ -63,10 +63,15 @@ def rates_learned(arch: str, model: Model) -> int:
     return sum(curve(arch, model, lr)[-1][1] < ANY_PAIR for lr in rates)
 
 
-def waited(arch: str, model: Model) -> float:
-    """Share of the training at the last evaluation where the loss is above that, at the best rate."""
+def crossed(arch: str, model: Model) -> tuple[float, float]:
+    """Shares of the training between which the loss falls below that for good, at the best rate.
+
+    Of a model that has learned; they are those of evaluations.
+    """
     points = curve(arch, model, best_rate(arch, model))
-    return max(tokens for tokens, loss in points if loss > ANY_PAIR) / points[-1][0]
+    last = max(i for i, (_, loss) in enumerate(points) if loss > ANY_PAIR)
+    before, after = (points[i][0] / points[-1][0] for i in (last, last + 1))
+    return before, after
 
 
 def found(arch: str, model: Model, n_pairs: int, table: str = TABLE) -> Interval:

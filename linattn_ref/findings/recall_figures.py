@@ -76,15 +76,15 @@ def by_pairs() -> go.Figure:
 
     return plots.line_frames(
         [(name, of(models)) for name, models in _groups()],
-        slider="width, width of heads",
-        title="Multi-query recall: who finds depends on heads and width",
+        slider="layers × width, width of heads",
+        title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
         y="values found (%)",
-        alt="Percent of values found against 4 to 64 pairs. Models of 256 with heads of 16: TNL finds nearly "
-        "all at every number, HGRN2 and cosFormer2 over 80 percent of 4 pairs and 30 and 25 of 64. With "
-        "heads of 64: LLaMA and cosFormer2 find nearly all, HGRN2 82 falling to 22, TNL 22 falling to 2. "
-        "Models of 128: cosFormer2 with heads of 16 falls from 67 to 9, all others are at 25 or less "
-        "throughout.",
+        alt="Percent of values found against 4 to 64 pairs. Two layers of 256: LLaMA finds nearly all, "
+        "whatever the number. With heads of 16 TNL does, too, and HGRN2 and cosFormer2 fall from over "
+        "80 percent of 4 pairs to 30 and 25 of 64. With heads of 64 cosFormer2 finds nearly all, "
+        "HGRN2 falls from 82 to 22, TNL from 22 to 2. Four layers of 128: cosFormer2 with heads of 16 "
+        "falls from 67 to 9, all others begin at 25 or less.",
         log_x=True,
         x_ticks=list(PAIRS),
         y_range=[0, 104],
@@ -94,17 +94,17 @@ def by_pairs() -> go.Figure:
 def by_state() -> go.Figure:
     """Share found of the most pairs against the bytes that a model keeps of a sequence."""
     frames = []
-    for width, size in WIDTHS.items():
+    for shape, size in SHAPES.items():
         group = []
         for arch in ARCHITECTURES:
             models = [model for model in pairs.models(arch) if model.size == size]
             x = [pairs.held(arch, model) / 1024 for model in models]
             group.append(series_of(arch, x, [_found(arch, model, PAIRS[-1:])[0] for model in models]))
-        frames.append((width, group))
+        frames.append((shape, group))
     return plots.line_frames(
         frames,
-        slider="width",
-        title=f"A state of 32 KiB can hold {PAIRS[-1]} pairs; a larger one may hold none",
+        slider="layers × width",
+        title=f"In 32 KiB TNL finds {PAIRS[-1]} pairs, with four times the state next to none",
         x=f"state after {pairs.LENGTH} tokens (KiB)",
         y=f"values found of {PAIRS[-1]} pairs (%)",
         alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64. In models "
@@ -130,15 +130,16 @@ def learning() -> go.Figure:
 
     return plots.line_frames(
         [(name, of(models)) for name, models in _groups()],
-        slider="width, width of heads",
-        title="Models learn to look up suddenly, and late",
+        slider="layers × width, width of heads",
+        title="Seven of 14 models learn to look up, LLaMA first",
         x="tokens read",
         y="loss on the values asked for (nats)",
-        alt="Loss against tokens read, 1 to 268 million, with dotted lines at 4.85 for a guess and at 3.58 "
-        "for naming any of the paired values. In models of 256 curves come near the lower line and some "
-        "drop steeply after: TNL with heads of 16 from 61 million on, with heads of 64 LLaMA before 42 "
-        "million and cosFormer2 after 128. In models of 128 only cosFormer2 with heads of 16 drops below "
-        "it.",
+        alt="Loss against tokens read, 1 to 268 million, with dotted lines at 4.85 for a guess and at "
+        "3.58 for naming any of the paired values. Two layers of 256: LLaMA drops from 4.1 to 0.3 "
+        "between 29 and 42 million; with heads of 16 TNL from 42 million on, cosFormer2 and HGRN2 "
+        "after 89 and 128; with heads of 64 cosFormer2 after 128 and HGRN2 after 185, TNL stays at "
+        "3.7. Four layers of 128: only cosFormer2 with heads of 16 drops below the lower line, at the "
+        "end.",
         log_x=True,
         y_range=[0, 5.5],
         height=470,
@@ -146,17 +147,17 @@ def learning() -> go.Figure:
     )
 
 
-WIDTHS = {"256": "1.6M", "128": "0.8M"}
+SHAPES = {"2 × 256": "1.6M", "4 × 128": "0.8M"}  # layers × width
 
 
 def _groups() -> list[tuple[str, dict[str, Model]]]:
     """Models of all four, by width and heads; LLaMA has no state that heads would change."""
     groups = []
-    for width, size in WIDTHS.items():
+    for shape, size in SHAPES.items():
         for model in (one for one in pairs.models("tnl") if one.size == size):
             heads = 64 if model.n_heads is None else 16
             of = {arch: model if arch in LINEAR else Model(size) for arch in ARCHITECTURES}
-            groups.append((f"{width}, {heads}", of))
+            groups.append((f"{shape}, {heads}", of))
     return groups
 
 
@@ -176,14 +177,16 @@ def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go
         frames,
         panels=MODES,
         slider="model",
-        title="Trained on needles, LLaMA finds them up to the length it was trained on",
+        title="Trained on needles, LLaMA of code finds them up to the length it was trained on",
         x="length (bytes)",
         y="depth",
         colourbar="found (%)",
-        alt="Percent of needles found by depth, 0 is the text's beginning, and by length from 256 to 4,096 "
-        "bytes, in easy and standard mode. LLaMA of code without needles in training finds half to three "
-        "quarters of easy ones up to 512 bytes, at 1,024 only late ones, and none beyond. With needles it "
-        "finds all up to 1,024 bytes at every depth and none beyond. TNL, HGRN2 and cosFormer2 find none.",
+        alt="Percent of needles found by depth, 0 is the text's beginning, and by length from 256 to "
+        "4,096 bytes, in easy and standard mode. Trained on needles, LLaMA of code finds nearly all "
+        "up to 1,024 bytes at every depth and none beyond; TNL, HGRN2 and cosFormer2 find none. "
+        "Without needles in training LLaMA finds half to three quarters of easy ones up to 512 bytes "
+        "and a third to a half of the others, at 1,024 none at the beginning and two thirds at the "
+        "end, and none beyond.",
         x_labels=[f"{n // 1024}k" if n >= 1024 else str(n) for n in recall.haystacks(table)],
         y_labels=[f"{depth:g}" for depth in DEPTHS],
         zmin=0,

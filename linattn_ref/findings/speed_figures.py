@@ -19,7 +19,7 @@ def training() -> go.Figure:
     """Bytes a second against length."""
     return plots.lines(
         _by_length("train", "tokens_per_second", 1e-3),
-        title="In training cosFormer2 overtakes LLaMA near 1,500 bytes, HGRN2 near 3,700",
+        title="Uncompiled, cosFormer2 overtakes LLaMA near 1,500 bytes, HGRN2 near 3,700",
         y="thousand bytes a second",
         alt="Thousand bytes a second in training against length from 256 to 65,536, 32 million parameters. "
         "LLaMA falls from 1,000 to 134; TNL stays near 1,100, cosFormer2 near 840, HGRN2 near 720.",
@@ -37,7 +37,7 @@ def memory() -> go.Figure:
         y="peak of memory (GiB)",
         alt="Peak of memory against length from 256 to 65,536 on logarithmic axes, 32 million parameters. In "
         "generation LLaMA rises from 0.4 to 60 GiB, the other three stay near 0.2. In training all are "
-        "level: LLaMA near 14 GiB, TNL 17, cosFormer2 20 and HGRN2 22.",
+        "level: LLaMA at 13.5 to 14.7 GiB, TNL 17, cosFormer2 20 and HGRN2 22.",
         log_y=True,
         y_ticks={0.2: "0.2", 1: "1", 5: "5", 20: "20", 60: "60"},
         **AXIS,
