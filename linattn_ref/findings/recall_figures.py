@@ -76,7 +76,7 @@ def by_pairs() -> go.Figure:
 
     return plots.line_frames(
         [(name, of(models)) for name, models in _groups()],
-        slider="layers × width, width of heads",
+        slider="shape, heads",
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
         y="values found (%)",
@@ -103,7 +103,7 @@ def by_state() -> go.Figure:
         frames.append((shape, group))
     return plots.line_frames(
         frames,
-        slider="layers × width",
+        slider="shape",
         title=f"In 32 KiB TNL finds {PAIRS[-1]} pairs, with four times the state next to none",
         x=f"state after {pairs.LENGTH} tokens (KiB)",
         y=f"values found of {PAIRS[-1]} pairs (%)",
@@ -130,7 +130,7 @@ def learning() -> go.Figure:
 
     return plots.line_frames(
         [(name, of(models)) for name, models in _groups()],
-        slider="layers × width, width of heads",
+        slider="shape, heads",
         title="Seven of 14 models learn to look up, LLaMA first",
         x="tokens read",
         y="loss on the values asked for (nats)",
