@@ -55,6 +55,10 @@ def test_zero_shot_frame_is_as_described() -> None:
     assert (found[:2, 2] < 0.3).all()
     assert (found[2:, 2] > 0.6).all()
     assert (found[:, 3:] == 0).all()
+    standard = recall.by_depth("code", "llama", "32M", "standard", "scaling")
+    assert 0.33 < standard[:, :2].min() <= standard[:, :2].max() < 0.57
+    assert found[0, 2] == standard[0, 2] == (standard[:, 3:]).max() == 0
+    assert min(found[-1, 2], standard[-1, 2]) > 0.6
 
 
 def share(arch: str, model: pairs.Model, n: int, table: str = pairs.TABLE) -> float:
@@ -94,7 +98,26 @@ def test_who_falls_still_is_said() -> None:
             if pairs.rates_learned(arch, model):
                 (_, before), (_, end) = pairs.curve(arch, model, pairs.best_rate(arch, model))[-2:]
                 assert (before - end > 0.1) == ((arch, model) in falling)
-    assert {rate for one in rows(pairs.TABLE) for rate in [one["lr"]]} == {1e-3, 4e-4}
+    assert {one["lr"] for one in rows(pairs.TABLE)} == {1e-3, 4e-4}
+
+
+def test_who_learns_and_when_is_as_described() -> None:
+    """Title and alternative text of the figure: millions of tokens before the first loss below any pair."""
+    before = {
+        (arch, model.size, pairs.head_width(arch, model)): pairs.crossed(arch, model)[0] * 2**28 / 1e6
+        for arch in ARCHITECTURES
+        for model in pairs.models(arch)
+        if pairs.rates_learned(arch, model)
+    }
+    assert before == pytest.approx(
+        {
+            ("llama", "1.6M", 64): 29, ("tnl", "1.6M", 16): 42, ("cosformer2", "1.6M", 16): 89,
+            ("hgrn2", "1.6M", 16): 128, ("cosformer2", "1.6M", 64): 128, ("hgrn2", "1.6M", 64): 185,
+            ("cosformer2", "0.8M", 16): 185,
+        },
+        rel=0.02,
+    )  # fmt: skip
+    assert sum(len(pairs.models(arch)) for arch in ARCHITECTURES) == 14
 
 
 def test_any_pair_is_a_level_that_linear_models_of_256_come_to() -> None:

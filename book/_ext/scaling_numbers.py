@@ -125,4 +125,6 @@ def origin() -> dict[str, str]:
         "other_hash": "`, `".join(sorted(set(made.values()))),
         "names": ", ".join(f"`{name}`" for name in BESIDE),
         "repeats": ", ".join(f"`{name}`" for name in REPEATS),
+        "speed": results.provenance("speed")["command"],
+        "speed_hash": results.provenance("speed")["source_hash"][:12],
     }

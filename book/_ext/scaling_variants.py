@@ -179,7 +179,7 @@ def needles() -> str:
 def pair_table() -> str:
     """Values found in multi-query recall at the better rate, of most pairs at both, and the state."""
     lines = []
-    for size, shape in (("1.6M", "2 × 256"), ("0.8M", "4 × 128")):
+    for size, shape in pairs.SHAPES.items():
         for arch in ARCHITECTURES:
             for model in (one for one in pairs.models(arch) if one.size == size):
                 best = pairs.best_rate(arch, model)

@@ -130,14 +130,13 @@ def _curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
         rows = chosen(evaluations(), corpus=corpus, arch=arch, size=size)
         tokens = sorted({row["tokens"] for row in rows})
         at = [chosen(rows, tokens=n) for n in tokens]
-        share = _causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
-        speed = bytes_per_second(corpus, arch, size)
+        if count == "seconds":
+            spent = np.array(tokens) / bytes_per_second(corpus, arch, size)
+        else:
+            share = _causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
+            spent = np.array([same[0]["flops"] * share for same in at])
         losses = [math.exp(np.log([row["val_loss"] for row in same]).mean()) for same in at]
-        spent = [
-            n / speed if count == "seconds" else same[0]["flops"] * share
-            for n, same in zip(tokens, at, strict=True)
-        ]
-        found.append((np.array(spent), np.array(losses)))
+        found.append((spent, np.array(losses)))
     return found
 
 

@@ -14,10 +14,9 @@ from linattn_ref.scaling import Interval
 from linattn_ref.study.corpora import PAIRS, RECALL_VOCAB
 from linattn_ref.study.trial import Trial
 
-TABLE, SHORT = (
-    "scaling_states",
-    "scaling_recall",
-)  # the long training, and an earlier one of an eighth the steps
+TABLE = "scaling_states"
+SHORT = "scaling_recall"  # an earlier training, of an eighth of the steps
+SHAPES = {"1.6M": "2 × 256", "0.8M": "4 × 128"}  # of the models of TABLE: layers × width
 LENGTH = 512  # tokens of a sequence
 SEQUENCES = 1024  # of each number of pairs
 GUESS = math.log(RECALL_VOCAB / 2)  # nats: any value

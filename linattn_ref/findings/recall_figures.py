@@ -1,6 +1,6 @@
 """Figures of recall, each from ``results`` alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -69,13 +69,9 @@ def beyond() -> go.Figure:
 
 def by_pairs() -> go.Figure:
     """Share of values found against the number of pairs, at the best rate; a slider of models."""
-
-    def of(models: Mapping[str, Model]) -> list[Series]:
-        x = [float(n) for n in PAIRS]
-        return [series_of(arch, x, _found(arch, model, PAIRS)) for arch, model in models.items()]
-
+    x = [float(n) for n in PAIRS]
     return plots.line_frames(
-        [(name, of(models)) for name, models in _groups()],
+        _frames(lambda arch, model: series_of(arch, x, _found(arch, model, PAIRS))),
         slider="shape, heads",
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
@@ -94,7 +90,7 @@ def by_pairs() -> go.Figure:
 def by_state() -> go.Figure:
     """Share found of the most pairs against the bytes that a model keeps of a sequence."""
     frames = []
-    for shape, size in SHAPES.items():
+    for size, shape in pairs.SHAPES.items():
         group = []
         for arch in ARCHITECTURES:
             models = [model for model in pairs.models(arch) if model.size == size]
@@ -120,16 +116,14 @@ def by_state() -> go.Figure:
 def learning() -> go.Figure:
     """Loss in multi-query recall while models learn, at the rate that ends best."""
 
-    def of(models: Mapping[str, Model]) -> list[Series]:
-        lines = []
-        for arch, model in models.items():
-            x, y = zip(*pairs.curve(arch, model, pairs.best_rate(arch, model)), strict=True)
-            lines.append(series_of(arch, [float(n) for n in x], list(y)))
-        levels = {"guess": pairs.GUESS, "any pair": pairs.ANY_PAIR}
-        return [*lines, *(Series(name, y=[level], kind="reference") for name, level in levels.items())]
+    def curve(arch: str, model: Model) -> Series:
+        x, y = zip(*pairs.curve(arch, model, pairs.best_rate(arch, model)), strict=True)
+        return series_of(arch, [float(n) for n in x], list(y))
 
+    levels = {"guess": pairs.GUESS, "any pair": pairs.ANY_PAIR}
+    references = [Series(name, y=[level], kind="reference") for name, level in levels.items()]
     return plots.line_frames(
-        [(name, of(models)) for name, models in _groups()],
+        [(name, [*group, *references]) for name, group in _frames(curve)],
         slider="shape, heads",
         title="Seven of 14 models learn to look up, LLaMA first",
         x="tokens read",
@@ -147,18 +141,17 @@ def learning() -> go.Figure:
     )
 
 
-SHAPES = {"2 × 256": "1.6M", "4 × 128": "0.8M"}  # layers × width
+def _frames(line: Callable[[str, Model], Series]) -> list[tuple[str, list[Series]]]:
+    """A frame for each shape and width of heads, with a line of each architecture.
 
-
-def _groups() -> list[tuple[str, dict[str, Model]]]:
-    """Models of all four, by width and heads; LLaMA has no state that heads would change."""
-    groups = []
-    for shape, size in SHAPES.items():
+    LLaMA's cache does not depend on its heads, so it has one model of each shape.
+    """
+    frames = []
+    for size, shape in pairs.SHAPES.items():
         for model in (one for one in pairs.models("tnl") if one.size == size):
-            heads = 64 if model.n_heads is None else 16
-            of = {arch: model if arch in LINEAR else Model(size) for arch in ARCHITECTURES}
-            groups.append((f"{shape}, {heads}", of))
-    return groups
+            group = [line(arch, model if arch in LINEAR else Model(size)) for arch in ARCHITECTURES]
+            frames.append((f"{shape}, {pairs.head_width('tnl', model)}", group))
+    return frames
 
 
 def _found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:

@@ -89,7 +89,7 @@ def test_what_is_said_of_generation_is_so() -> None:
     assert steps["llama", 65_536] >= slowest
     llama = [step for (name, n), step in steps.items() if name == "llama" and n <= 16_384]
     assert max(llama) / min(llama) < 1.2
-    (capacity,) = {2 ** math.ceil(math.log2(65_536 + 1))}
+    capacity = 2 ** math.ceil(math.log2(65_536 + 1))
     cache = {
         row["length"]: row["state_bytes"]
         for row in speed.rows()
