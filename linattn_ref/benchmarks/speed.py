@@ -1,8 +1,9 @@
 """Training and generation of the study's four architectures against length: tokens a second, and memory."""
 
 import gc
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -10,13 +11,13 @@ from typing import Any
 
 import torch
 
+import linattn_ref.study.loop as study_loop
 from linattn_ref.accounting import state_bytes
 from linattn_ref.backend import backend_for
 from linattn_ref.benchmarks.study import TRAINING, Rows, Study, lengths, seconds
 from linattn_ref.measure import default_device
 from linattn_ref.model import LanguageModel, decoding
 from linattn_ref.study.corpora import Text
-from linattn_ref.study.loop import Loop
 from linattn_ref.study.trial import ARCHITECTURES, Trial
 
 TOKENS, STEPS, NEW = 65_536, 10, 16  # of a training step; steps, and tokens of each sequence, that are timed
@@ -47,15 +48,19 @@ def of(arch: str, reduced: bool) -> Rows:
     backend = backend_for(device)
     size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)
     rows = []
-    for T in lengths(first, tokens):
+    for i, T in enumerate(lengths(first, tokens)):
         about = {"arch": arch, "size": size, "length": T}
-        rows.append(about | training(arch, size, T, tokens, device, backend))
-        rows.append(about | generation(arch, size, T, batch, device, backend))
+        rows.append(about | training(arch, size, T, tokens, device, backend, compiled=False))
+        if device.type == "cuda" and i % 2 == 0:  # every compilation takes half a minute
+            rows.append(about | training(arch, size, T, tokens, device, backend, compiled=True))
+        rows += [about | row for row in generation(arch, size, T, batch, device, backend)]
     return rows
 
 
-def training(arch: str, size: str, T: int, tokens: int, device: torch.device, backend: str) -> dict[str, Any]:
-    """Steps of the study's loop, as it is for short trials: captured, not compiled further."""
+def training(
+    arch: str, size: str, T: int, tokens: int, device: torch.device, backend: str, *, compiled: bool
+) -> dict[str, Any]:
+    """Steps of the study's loop, captured; compiled before, as those of long trials are, or not."""
     n_steps = EARLY + 2 * STEPS
     trial = Trial(
         "novels",
@@ -70,42 +75,76 @@ def training(arch: str, size: str, T: int, tokens: int, device: torch.device, ba
     )
     generator = torch.Generator().manual_seed(0)
     train, validation = (torch.randint(256, (n,), generator=generator).byte() for n in (4 * tokens, 2 * T))
-    found: dict[str, Any] = {"task": "train", "batch_size": tokens // T, "state_bytes": None}
-    with measured(found, device):
-        loop = Loop(trial, Text(train, validation, "random"), device, backend)
+    task = "compiled" if compiled else "train"
+    found: dict[str, Any] = {"task": task, "batch_size": tokens // T, "state_bytes": None}
+    with measured(found, device), compiling(compiled):
+        loop = study_loop.Loop(trial, Text(train, validation, "random"), device, backend)
         loop.advance(EARLY)
         time = seconds(lambda: loop.advance(STEPS), repeats=1, warmup=1, at_least=0.0)
         found["tokens_per_second"] = STEPS * tokens / time
     return found
 
 
+@contextmanager
+def compiling(wanted: bool) -> Iterator[None]:
+    """Models of loops that are made inside are compiled, or not, whatever the length of the trial."""
+    rule = study_loop.COMPILED_FLOPS
+    study_loop.COMPILED_FLOPS = 0.0 if wanted else math.inf
+    try:
+        yield
+    finally:
+        study_loop.COMPILED_FLOPS = rule
+
+
 @torch.no_grad()
-def generation(
-    arch: str, size: str, T: int, batch: int, device: torch.device, backend: str
-) -> dict[str, Any]:
-    """A token of each sequence at a time, the likeliest, after T have been read; in half precision."""
+def generation(arch: str, size: str, T: int, batch: int, device: torch.device, backend: str) -> Rows:
+    """A token of each sequence at a time, the likeliest, after T have been read; in half precision.
+
+    Twice: launched from Python, operation by operation, and on a GPU as one graph that is replayed. A replay
+    repeats the same step, so the cache of softmax attention stays as long as it was.
+    """
     config = Trial("novels", arch, size, 1e-4).model_config(backend)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    held = state_bytes(config, T, batch, dtype)
-    found: dict[str, Any] = {"task": "generate", "batch_size": batch, "state_bytes": held}
-    with measured(found, device):
-        model = LanguageModel(config).to(device=device, dtype=dtype).eval()
-        generator = torch.Generator().manual_seed(0)
-        prompt = torch.randint(256, (batch, T), generator=generator).to(device)
-        with decoding(model):
+    about: dict[str, Any] = {"batch_size": batch, "state_bytes": state_bytes(config, T, batch, dtype)}
+    about |= {"tokens_per_second": None, "peak_bytes": None}
+    replayed, launched = (about | {"task": task} for task in ("generate", "launched"))
+    model = LanguageModel(config).to(device=device, dtype=dtype).eval()
+    prompt = torch.randint(256, (batch, T), generator=torch.Generator().manual_seed(0)).to(device)
+    latest: list[Any] = []  # token and state
+
+    def step() -> None:
+        logits, state = model(*latest)
+        latest[:] = logits.argmax(-1), state
+
+    def several() -> None:
+        for _ in range(NEW):
+            step()
+
+    with decoding(model):
+        with measured(launched, device):
             logits, state = model(prompt)
-            latest = [logits[:, -1:].argmax(-1), state]
+            latest[:] = logits[:, -1:].argmax(-1), state
             del logits, state
             forget_peak(device)
+            time = seconds(several, at_least=0.0)
+            launched["tokens_per_second"] = NEW * batch / time
+        if device.type != "cuda":
+            return [launched]
+        if launched["tokens_per_second"] is not None:
+            with measured(replayed, device):
+                given = [*latest]  # what the graph reads at every replay must stay where it is
+                replayed["tokens_per_second"] = batch / seconds(captured(step).replay)
+                del given
+    return [replayed, launched]
 
-            def some() -> None:
-                for _ in range(NEW):
-                    logits, latest[1] = model(*latest)
-                    latest[0] = logits.argmax(-1)
 
-            time = seconds(some, repeats=3, warmup=1, at_least=0.0)
-        found["tokens_per_second"] = NEW * batch / time
-    return found
+def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """The step, recorded and not done; it has been done before."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
 
 
 @contextmanager
@@ -134,7 +173,8 @@ SPEED = Study(
         "arch": "architecture",
         "size": "of the scaling study",
         "length": "bytes in a sequence of training, or read before the generation",
-        "task": "train: forward, backward and update; generate: one token of each sequence at a time",
+        "task": "train: forward, backward and update, one graph; compiled: the same after torch.compile; "
+        "generate: one token of each sequence at a time, one graph; launched: the same, kernel by kernel",
         "batch_size": "sequences",
         "state_bytes": "of the whole batch, in generation",
         "tokens_per_second": "bytes, of all sequences; none where memory was not enough",

@@ -77,8 +77,8 @@ def scaling_needles() -> Sequence[Trial]:
 def scaling_many_needles() -> Sequence[Trial]:
     """Both texts with eight times as many needles: one in 2,048 bytes taught no model to look for them."""
     return [
-        Trial(f"{corpus}-many-needles", arch, size, rate(arch, size))
-        for corpus in CORPORA[::-1]
+        Trial(f"{corpus}-many-needles", arch, size, rate(arch, size), seed)
+        for corpus, seed in (("code", 0), ("novels", 0), ("code", 1))
         for size in ("2M", "6M")
         for arch in ARCHITECTURES
     ]
@@ -143,8 +143,8 @@ def scaling_states() -> Sequence[Trial]:
     """
     models = (("1.6M", ()), ("0.8M", ()), ("1.6M", (("n_heads", 16),)), ("0.8M", (("n_heads", 8),)))
     return [
-        _recall(arch, size, lr, tokens=2**28, batch_size=32, n_evaluations=16, changes=changes)
-        for lr in (1e-3, 4e-4)
+        _recall(arch, size, lr, seed=seed, tokens=2**28, batch_size=32, n_evaluations=16, changes=changes)
+        for seed, lr in product((0, 1), (4e-4, 1e-3))
         for size, changes in models
         for arch in (ARCHITECTURES[1:] if changes else ARCHITECTURES)
     ]
