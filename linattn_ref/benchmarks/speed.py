@@ -21,46 +21,71 @@ from linattn_ref.study.corpora import Text
 from linattn_ref.study.trial import ARCHITECTURES, Trial
 
 TOKENS, STEPS, NEW = 65_536, 10, 16  # of a training step; steps, and tokens of each sequence, that are timed
+RowsOf = Callable[[str, bool], Rows]  # of an architecture; reduced or not
+WHOLE = ("32M", 256, TOKENS, 16)  # size, shortest, longest, sequences in generation
+REDUCED = ("0.1M", 64, 256, 2)
 EARLY = 5  # steps before: compiled, allocated, captured
 
 
 def speed(reduced: bool) -> Rows:
-    """Rows of both tasks, all architectures and lengths; architectures are spread over the GPUs."""
+    """Steps of training, and of generation, of all architectures and lengths."""
+    return spread(plain, reduced)
+
+
+def speed_compiled(reduced: bool) -> Rows:
+    """Steps of training after torch.compile, at fewer lengths.
+
+    Raises:
+        RuntimeError: there is no GPU.
+    """
+    if not torch.cuda.is_available():
+        raise RuntimeError("speed_compiled needs a GPU: the study's loop compiles nothing on a CPU")
+    return spread(compiled, reduced)
+
+
+def spread(rows_of: RowsOf, reduced: bool) -> Rows:
+    """Rows of all architectures, which are spread over the GPUs."""
     n = min(torch.cuda.device_count(), len(ARCHITECTURES))
     if n < 2:
-        return [row for arch in ARCHITECTURES for row in of(arch, reduced)]
+        return [row for arch in ARCHITECTURES for row in rows_of(arch, reduced)]
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(n)))).split(",")
     shares = [ARCHITECTURES[i::n] for i in range(n)]
     with ProcessPoolExecutor(n, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
-        parts = list(processes.map(on_gpu, gpus[:n], shares, [reduced] * n))
+        parts = list(processes.map(on_gpu, [rows_of] * n, gpus[:n], shares, [reduced] * n))
     return [row for arch in ARCHITECTURES for part in parts for row in part if row["arch"] == arch]
 
 
-def on_gpu(gpu: str, archs: Sequence[str], reduced: bool) -> Rows:
+def on_gpu(rows_of: RowsOf, gpu: str, archs: Sequence[str], reduced: bool) -> Rows:
     """Rows of some architectures, in a process that has not looked for GPUs yet."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    return [row for arch in archs for row in of(arch, reduced)]
+    return [row for arch in archs for row in rows_of(arch, reduced)]
 
 
-def of(arch: str, reduced: bool) -> Rows:
-    """Rows of one architecture."""
-    device = default_device()
-    backend = backend_for(device)
-    size, first, tokens, batch = ("0.1M", 64, 256, 2) if reduced else ("32M", 256, TOKENS, 16)
+def plain(arch: str, reduced: bool) -> Rows:
+    """Rows of one architecture, nothing compiled."""
+    size, first, tokens, batch = REDUCED if reduced else WHOLE
     rows = []
-    for i, T in enumerate(lengths(first, tokens)):
+    for T in lengths(first, tokens):
         about = {"arch": arch, "size": size, "length": T}
-        rows.append(about | training(arch, size, T, tokens, device, backend, compiled=False))
-        if device.type == "cuda" and i % 2 == 0:  # every compilation takes half a minute
-            rows.append(about | training(arch, size, T, tokens, device, backend, compiled=True))
-        rows += [about | row for row in generation(arch, size, T, batch, device, backend)]
+        with compiling(False):
+            rows.append(about | training(arch, size, T, tokens))
+        rows += [about | row for row in generation(arch, size, T, batch)]
     return rows
 
 
-def training(
-    arch: str, size: str, T: int, tokens: int, device: torch.device, backend: str, *, compiled: bool
-) -> dict[str, Any]:
-    """Steps of the study's loop, captured; compiled before, as those of long trials are, or not."""
+def compiled(arch: str, reduced: bool) -> Rows:
+    """Rows of one architecture; every fourth length, since a compilation takes half a minute."""
+    size, first, tokens, _ = REDUCED if reduced else WHOLE
+    rows = []
+    for T in list(lengths(first, tokens))[::4]:
+        with compiling(True):
+            rows.append({"arch": arch, "size": size, "length": T} | training(arch, size, T, tokens))
+    return rows
+
+
+def training(arch: str, size: str, T: int, tokens: int) -> dict[str, Any]:
+    """Steps of the study's loop, captured."""
+    device = default_device()
     n_steps = EARLY + 2 * STEPS
     trial = Trial(
         "novels",
@@ -75,10 +100,9 @@ def training(
     )
     generator = torch.Generator().manual_seed(0)
     train, validation = (torch.randint(256, (n,), generator=generator).byte() for n in (4 * tokens, 2 * T))
-    task = "compiled" if compiled else "train"
-    found: dict[str, Any] = {"task": task, "batch_size": tokens // T, "state_bytes": None}
-    with measured(found, device), compiling(compiled):
-        loop = study_loop.Loop(trial, Text(train, validation, "random"), device, backend)
+    found: dict[str, Any] = {"task": "train", "batch_size": tokens // T, "state_bytes": None}
+    with measured(found, device):
+        loop = study_loop.Loop(trial, Text(train, validation, "random"), device, backend_for(device))
         loop.advance(EARLY)
         time = seconds(lambda: loop.advance(STEPS), repeats=1, warmup=1, at_least=0.0)
         found["tokens_per_second"] = STEPS * tokens / time
@@ -97,13 +121,14 @@ def compiling(wanted: bool) -> Iterator[None]:
 
 
 @torch.no_grad()
-def generation(arch: str, size: str, T: int, batch: int, device: torch.device, backend: str) -> Rows:
+def generation(arch: str, size: str, T: int, batch: int) -> Rows:
     """A token of each sequence at a time, the likeliest, after T have been read; in half precision.
 
     Twice: launched from Python, operation by operation, and on a GPU as one graph that is replayed. A replay
     repeats the same step, so the cache of softmax attention stays as long as it was.
     """
-    config = Trial("novels", arch, size, 1e-4).model_config(backend)
+    device = default_device()
+    config = Trial("novels", arch, size, 1e-4).model_config(backend_for(device))
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     about: dict[str, Any] = {"batch_size": batch, "state_bytes": state_bytes(config, T, batch, dtype)}
     about |= {"tokens_per_second": None, "peak_bytes": None}
@@ -167,18 +192,17 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-SPEED = Study(
-    speed,
-    {
-        "arch": "architecture",
-        "size": "of the scaling study",
-        "length": "bytes in a sequence of training, or read before the generation",
-        "task": "train: forward, backward and update, one graph; compiled: the same after torch.compile; "
-        "generate: one token of each sequence at a time, one graph; launched: the same, kernel by kernel",
-        "batch_size": "sequences",
-        "state_bytes": "of the whole batch, in generation",
-        "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
-        "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
-    },
-    (*TRAINING, "study/trial.py", "study/loop.py", "study/corpora.py", "benchmarks/speed.py"),
-)
+COLUMNS = {
+    "arch": "architecture",
+    "size": "of the scaling study",
+    "length": "bytes in a sequence of training, or read before the generation",
+    "task": "train: forward, backward and update, one graph; generate: one token of each sequence at a time, "
+    "one graph; launched: the same, kernel by kernel",
+    "batch_size": "sequences",
+    "state_bytes": "of the whole batch, in generation",
+    "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
+    "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
+}
+SOURCES = (*TRAINING, "study/trial.py", "study/loop.py", "study/corpora.py", "benchmarks/speed.py")
+SPEED = Study(speed, COLUMNS, SOURCES)
+SPEED_COMPILED = Study(speed_compiled, COLUMNS, SOURCES)
