@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from linattn_ref.findings import pairs, recall
+from linattn_ref.findings import losses, pairs, recall
 from linattn_ref.findings.pairs import Model
 
 SMALL, LARGE, NARROW = Model("0.1M"), Model("0.4M"), Model("0.4M", 8)
-RIGHT = {  # (size, rate, pairs) -> share
-    (SMALL, 1e-3, 4): 0.5,
-    (SMALL, 1e-3, 64): 0.1,
-    (SMALL, 3e-3, 4): 0.9,
-    (SMALL, 3e-3, 64): 0.0,
-    (LARGE, 1e-3, 4): 1.0,
-    (LARGE, 1e-3, 64): 0.8,
-    (NARROW, 1e-3, 4): 0.6,
-    (NARROW, 1e-3, 64): 0.2,
+RIGHT = {  # (model, rate, pairs) -> share of each seed
+    (SMALL, 1e-3, 4): (0.5, 0.7),
+    (SMALL, 1e-3, 64): (0.1, 0.1),
+    (SMALL, 3e-3, 4): (0.9, 0.8),
+    (SMALL, 3e-3, 64): (0.0, 0.1),
+    (LARGE, 1e-3, 4): (1.0, 1.0),
+    (LARGE, 1e-3, 64): (0.8, 0.5),
+    (NARROW, 1e-3, 4): (0.6,),
+    (NARROW, 1e-3, 64): (0.2,),
 }
 N_PARAMS = {"0.1M": 98_304, "0.4M": 393_216}
 
@@ -30,23 +30,47 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
             "n_heads": model.n_heads,
             "n_params": N_PARAMS[model.size],
             "lr": lr,
+            "seed": seed,
             "probe": f"recall-{n}",
             "accuracy": share,
         }
-        for (model, lr, n), share in reversed(RIGHT.items())
+        for (model, lr, n), shares in reversed(RIGHT.items())
+        for seed, share in reversed([*enumerate(shares)])
     ]
     monkeypatch.setattr(recall, "probes", lambda table: tuple(rows) if table == pairs.TABLE else ())
 
 
-def test_the_best_rate_is_best_over_all_numbers_of_pairs(table: None) -> None:
+def test_the_best_rate_is_best_over_all_numbers_of_pairs_and_seeds(table: None) -> None:
     assert pairs.models("tnl") == [SMALL, NARROW, LARGE]
     assert pairs.models("llama") == []
     assert pairs.best_rate("tnl", SMALL) == 3e-3
-    assert pairs.found("tnl", SMALL, 64).value == 0.0
-    assert pairs.found("tnl", NARROW, 64).value == 0.2
-    value, low, high = pairs.found("tnl", LARGE, 64)
-    assert value == 0.8
-    assert 0.77 < low < 0.8 < high < 0.83
+    assert pairs.shares("tnl", SMALL, 4, 1e-3) == [0.5, 0.7]
+    assert pairs.found("tnl", SMALL, 64) == (0.05, 0.0, 0.1)
+    assert pairs.found("tnl", NARROW, 64) == (0.2, 0.2, 0.2)
+    assert pairs.found("tnl", LARGE, 64) == pytest.approx((0.65, 0.5, 0.8))
+
+
+def test_a_model_has_learned_when_it_stays_below_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three seeds one crosses it twice, one never, one ends a hair below naming any pair."""
+    level = pairs.LEARNED
+    assert level == pytest.approx(pairs.ANY_PAIR - 0.1)
+    falls = {
+        0: (5.0, level - 1, level + 1, level - 2),
+        1: (5.0, 4.9, 4.8, 4.7),
+        2: (5.0, 4.9, 4.8, level + 0.05),
+    }
+    rows: list[dict[str, Any]] = [
+        {
+            "arch": "tnl", "size": "0.4M", "n_heads": None, "n_params": 1, "lr": 1e-3, "seed": seed,
+            "tokens": 10 * (i + 1), "val_loss": loss, "probe": "recall-4", "accuracy": 0.5,
+        }
+        for seed, found in falls.items() for i, loss in enumerate(found)
+    ]  # fmt: skip
+    monkeypatch.setattr(recall, "probes", lambda table: tuple(rows))
+    monkeypatch.setattr(losses, "evaluations", lambda table: tuple(rows))
+    assert pairs.curves("tnl", LARGE, 1e-3)[1] == [(10, 5.0), (20, 4.9), (30, 4.8), (40, 4.7)]
+    assert pairs.learned("tnl", LARGE) == {1e-3: [True, False, False]}
+    assert pairs.crossed("tnl", LARGE) == [(0.75, 1.0)]
 
 
 @pytest.mark.parametrize(

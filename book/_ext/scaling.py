@@ -115,7 +115,9 @@ def parts() -> Iterator[Part]:
     yield text("length", table=variants.lengths(), late=late, whole=whole, **beside.length())
     yield text("speed", **speeds.training())
     yield "speed_figures.training()", speed_figures.training
-    yield text("memory", **speeds.generation())
+    yield text("generation", **speeds.generation())
+    yield "speed_figures.generation()", speed_figures.generation
+    yield text("memory", **speeds.memory())
     yield "speed_figures.memory()", speed_figures.memory
     yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()

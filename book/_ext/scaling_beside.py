@@ -162,9 +162,12 @@ def pairs_trained() -> dict[str, str]:
 
 
 def pairs_found() -> dict[str, str]:
-    """When models learn, at how many rates; what TNL keeps 64 pairs in; what the short training taught."""
-    learned = [one for one in _models() if pairs.rates_learned(*one)]
-    crossed = sorted(pairs.crossed(*one) for one in learned)
+    """Who learns and when, at how many rates and seeds; what TNL keeps 64 pairs in; the short training."""
+    outcomes = {one: pairs.learned(*one) for one in _models()}
+    settings = [seeds for rates in outcomes.values() for seeds in rates.values()]
+    learned = {one: rates for one, rates in outcomes.items() if any(map(any, rates.values()))}
+    crossed = sorted(crossing for one in learned for crossing in pairs.crossed(*one))
+    twice = [seeds for seeds in settings if len(seeds) == 2]
     narrow, most = pairs.Model("1.6M", 16), PAIRS[-1]
     short = [pairs.found(arch, pairs.Model("0.4M"), most, pairs.SHORT) for arch in ("llama", "cosformer2")]
     early, late = (
@@ -174,7 +177,13 @@ def pairs_found() -> dict[str, str]:
         "table": pair_table(),
         "models": str(len(_models())),
         "learned": str(len(learned)),
-        "one_rate": str(sum(pairs.rates_learned(*one) == 1 for one in learned)),
+        "trainings": str(sum(map(len, settings))),
+        "ended": str(sum(map(sum, settings))),
+        "one_rate": str(sum(sum(map(any, rates.values())) == 1 for rates in learned.values())),
+        "twice": str(len(twice)),
+        "agree": str(sum(len(set(seeds)) == 1 for seeds in twice)),
+        "hgrn2": _both("hgrn2", pairs.Model("1.6M"), most),
+        "cosformer2": _both("cosformer2", narrow, most),
         "early": early,
         "late": late,
         "tnl": f"{pairs.held('tnl', narrow) / 1024:,.0f}",
@@ -182,6 +191,12 @@ def pairs_found() -> dict[str, str]:
         "llama": f"{pairs.held('llama', pairs.Model('1.6M')) / 1024:,.0f}",
         "short": percent(100 * min(found.value for found in short), 0),
     }
+
+
+def _both(arch: str, model: pairs.Model, n_pairs: int) -> str:
+    """What two seeds find."""
+    _, low, high = pairs.found(arch, model, n_pairs)
+    return f"{100 * low:.0f} and {percent(100 * high, 0)}"
 
 
 def decay() -> dict[str, str]:

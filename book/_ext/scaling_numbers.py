@@ -59,11 +59,13 @@ def opening() -> dict[str, str]:
 
 
 def costs() -> dict[str, str]:
-    """What HGRN2 takes for an equal loss; what TNL finds in a small state; what is kept in generation."""
+    """What HGRN2 takes for an equal loss; what TNL finds in a small state; generation's cache and speed."""
     least, _, most = cost_range("novels", "hgrn2", "seconds")
     _, code, _ = cost_range("code", "hgrn2", "seconds")
     rows = losses.chosen(speed.rows(), task="generate", length=65_536)
     held = {row["arch"]: row["state_bytes"] for row in rows}
+    fast = {row["arch"]: row["tokens_per_second"] for row in rows}
+    faster = [fast[arch] / fast["llama"] for arch in ARCHITECTURES[1:]]
     states = [held[arch] / 2**20 for arch in ARCHITECTURES[1:]]
     return {
         "tnl_pairs": percent(100 * pairs.found("tnl", pairs.Model("1.6M", 16), 64).value, 0),
@@ -72,6 +74,7 @@ def costs() -> dict[str, str]:
         "time_code": f"{code:.1f}",
         "cache": f"{held['llama'] / 2**30:.0f}",
         "states": f"{min(states):.0f} to {max(states):.0f}",
+        "faster": f"{min(faster):.0f} to {max(faster):.0f}",
     }
 
 

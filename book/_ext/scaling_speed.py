@@ -1,5 +1,7 @@
 """Speed and memory against length, on the page of the scaling study: tables, and numbers in words."""
 
+from typing import Any
+
 from linattn_ref.findings import losses, speed
 from linattn_ref.findings.losses import ARCHITECTURES
 from linattn_ref.findings.speed_figures import LENGTHS
@@ -9,7 +11,8 @@ from .scaling_numbers import percent
 from .scaling_tables import ARCHS, LINEAR
 
 UNITS = {"tokens_per_second": 1e3, "peak_bytes": 2.0**30}
-FIRST, LATE, LAST = 256, 16_384, 65_536  # lengths that are spoken of
+FIRST, LAST = 256, 65_536  # lengths that are spoken of
+COMPILED = "scaling_length"  # has speeds of compiled models of 2M, in other windows than the main grid's
 
 
 def training() -> dict[str, str]:
@@ -19,31 +22,69 @@ def training() -> dict[str, str]:
     crossings = {arch: speed.crossover("train", arch) for arch in ("hgrn2", "cosformer2")}
     return {
         "speeds": by_length("train", "tokens_per_second"),
+        "compiled": compiled("novels", "2M"),
         "llama_falls": percent(left["llama"], 0),
         "linear_fall": percent(max(100 - left[arch] for arch in LINEAR), 0),
     } | {arch: _short(crossing or 0, 2) for arch, crossing in crossings.items()}
 
 
 def generation() -> dict[str, str]:
-    """Milliseconds of a step, and memory."""
-    rows = [row for arch in ARCHITECTURES for row in losses.chosen(speed.rows(), arch=arch, task="generate")]
-    steps = {(row["arch"], row["length"]): 1e3 * row["batch_size"] / row["tokens_per_second"] for row in rows}
-    llama = [step for (arch, n), step in steps.items() if arch == "llama" and n <= LATE]
-    others = [step for (arch, _), step in steps.items() if arch != "llama"]
-    held = {(row["arch"], row["length"]): row["state_bytes"] for row in rows}
-    fixed = {held[arch, n] / 2**20 for arch in LINEAR for n in LENGTHS}
+    """Bytes a second, milliseconds of a step, and how fast LLaMA's cache is read."""
+    steps, launched = milliseconds("generate"), milliseconds("launched")
+    cache = speed.curve("generate", "llama", "state_bytes")[LAST]
+    rest = steps["llama", LAST] - steps["llama", FIRST]
+    linear = {arch: [step for (name, _), step in steps.items() if name == arch] for arch in LINEAR}
+    times = [steps["llama", LAST] / steps[arch, LAST] for arch in LINEAR]
+    settled = [step for arch in LINEAR for (name, n), step in steps.items() if name == arch and n > FIRST]
     return {
-        "llama_low": f"{min(llama):.0f}",
-        "llama_high": f"{max(llama):.0f}",
-        "llama_long": f"{steps['llama', LAST]:.0f}",
-        "step_low": f"{min(others):.0f}",
-        "step_high": f"{max(others):.0f}",
+        "speeds": by_length("generate", "tokens_per_second"),
+        "first": f"{steps['llama', FIRST]:.1f}",
+        "last": f"{steps['llama', LAST]:.1f}",
+        "rest": f"{rest:.1f}",
+        "cache": f"{cache / 2**30:.0f}",
+        "rate": f"{cache / (1e9 * rest):.1f}",
+        "step_low": f"{min(settled):.1f}",
+        "step_high": f"{max(settled):.1f}",
+        "spread": percent(max(100 * (max(same[1:]) / min(same[1:]) - 1) for same in linear.values()), 0),
+        "times_low": f"{min(times):.0f}",
+        "times_high": f"{max(times):.0f}",
+        "noise": _short(speed.crossover("launched", "cosformer2") or 0, 2),
+        "launched_low": f"{min(launched.values()):.0f}",
+        "launched_high": f"{max(launched.values()):.0f}",
+    }
+
+
+def memory() -> dict[str, str]:
+    """Peaks of memory, and what they are made of."""
+    held = {arch: speed.curve("generate", arch, "state_bytes") for arch in ARCHITECTURES}
+    fixed = [x / 2**20 for arch in LINEAR for x in held[arch].values()]
+    peaks = {
+        task: speed.curve(task, "llama", "peak_bytes")[LAST] / 2**30 for task in ("generate", "launched")
+    }
+    return {
         "memory": "\n\n".join(by_length(task, "peak_bytes") for task in ("train", "generate")),
-        "peak": f"{speed.curve('generate', 'llama', 'peak_bytes')[LAST] / 2**30:.0f}",
-        "cache": f"{held['llama', LAST] / 2**30:.0f}",
+        "peak": f"{peaks['generate']:.0f}",
+        "copying": f"{peaks['launched']:.0f}",
+        "cache": f"{held['llama'][LAST] / 2**30:.0f}",
         "state_low": f"{min(fixed):.0f}",
         "state_high": f"{max(fixed):.0f}",
     }
+
+
+def milliseconds(task: str) -> dict[tuple[str, int], float]:
+    """(architecture, length) -> time of a step of generation."""
+    rows = losses.chosen(speed.rows(), task=task)
+    return {(row["arch"], row["length"]): 1e3 * row["batch_size"] / row["tokens_per_second"] for row in rows}
+
+
+def compiled(corpus: str, size: str) -> str:
+    """Thousand bytes a second in the study of lengths, and in the main grid between its two."""
+    lines = []
+    for n in (256, 1024, 4096):
+        other: dict[str, Any] = {} if n == 1024 else {"table": COMPILED, "seq_len": n}
+        found = (losses.bytes_per_second(corpus, arch, size, **other) / 1e3 for arch in ARCHITECTURES)
+        lines.append([f"{n:,}", *map(_short, found)])
+    return table([f"compiled, {size}, length", *ARCHS], lines)
 
 
 def of_the_grid(corpus: str) -> str:

@@ -178,26 +178,24 @@ def needles() -> str:
 
 def pair_table() -> str:
     """Values found in multi-query recall at the better rate, of most pairs at both, and the state."""
+
+    def cell(arch: str, model: pairs.Model, n_pairs: int, lr: float) -> str:
+        return ", ".join(f"{100 * share:.0f}" for share in pairs.shares(arch, model, n_pairs, lr))
+
     lines = []
     for size, shape in pairs.SHAPES.items():
         for arch in ARCHITECTURES:
             for model in (one for one in pairs.models(arch) if one.size == size):
                 best = pairs.best_rate(arch, model)
-                few, most = (percent(pairs.found(arch, model, n)) for n in (PAIRS[0], PAIRS[-1]))
-                other = pairs.asked(arch, model)
-                (worse,) = (
-                    row["accuracy"]
-                    for row in losses.chosen(other, probe=f"recall-{PAIRS[-1]}")
-                    if row["lr"] != best
-                )
+                (other,) = pairs.learned(arch, model).keys() - {best}
                 lines.append(
                     [
                         f"{shape}, {pairs.head_width(arch, model)}, {NAMES[arch]}",
                         f"{pairs.held(arch, model) / 1024:,.0f}",
-                        few,
-                        most,
+                        cell(arch, model, PAIRS[0], best),
+                        cell(arch, model, PAIRS[-1], best),
                         f"{best:g}",
-                        f"{100 * worse:.0f}",
+                        cell(arch, model, PAIRS[-1], other),
                     ]
                 )
     first = "layers × width, width of heads, model"

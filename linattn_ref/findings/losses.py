@@ -113,11 +113,11 @@ def cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval
     return Interval(value, float(np.min(ends)), float(np.max(ends)))
 
 
-def bytes_per_second(corpus: str, arch: str, size: str) -> float:
-    """Of training in the main grid: the median over stretches between evaluations after 16 MB, all seeds."""
+def bytes_per_second(corpus: str, arch: str, size: str, table: str = "scaling", **wanted: Any) -> float:
+    """Of training: the median over stretches between evaluations after 16 MB, all seeds."""
     speeds = []
-    rows = [row for row in evaluations() if row["tokens"] > 2 * Trial.warmup_tokens]
-    for before, after in pairwise(chosen(rows, corpus=corpus, arch=arch, size=size)):
+    rows = [row for row in evaluations(table) if row["tokens"] > 2 * Trial.warmup_tokens]
+    for before, after in pairwise(chosen(rows, corpus=corpus, arch=arch, size=size, **wanted)):
         if before["seed"] == after["seed"]:
             speeds.append((after["tokens"] - before["tokens"]) / (after["seconds"] - before["seconds"]))
     return median(speeds)

@@ -18,9 +18,9 @@ TABLE = "scaling_states"
 SHORT = "scaling_recall"  # an earlier training, of an eighth of the steps
 SHAPES = {"1.6M": "2 × 256", "0.8M": "4 × 128"}  # of the models of TABLE: layers × width
 LENGTH = 512  # tokens of a sequence
-SEQUENCES = 1024  # of each number of pairs
 GUESS = math.log(RECALL_VOCAB / 2)  # nats: any value
 ANY_PAIR = sum(n * math.log(n) for n in PAIRS) / sum(PAIRS)  # any value that is paired with a key
+LEARNED = ANY_PAIR - 0.1  # below this a model does more
 
 
 class Model(NamedTuple):
@@ -38,49 +38,56 @@ def models(arch: str, table: str = TABLE) -> list[Model]:
 
 
 def asked(arch: str, model: Model, table: str = TABLE) -> list[Mapping[str, Any]]:
-    """All rows of a model, both rates."""
+    """All rows of a model, both rates and all seeds."""
     rows = losses.chosen(recall.probes(table), arch=arch, size=model.size)
     return [row for row in rows if row.get("n_heads") == model.n_heads]
 
 
 def best_rate(arch: str, model: Model, table: str = TABLE) -> float:
-    """The learning rate whose model finds most, over all numbers of pairs."""
+    """The learning rate at which models find most, over all numbers of pairs and seeds."""
     rows = asked(arch, model, table)
     rates = sorted({row["lr"] for row in rows})
     return max(rates, key=lambda lr: mean(row["accuracy"] for row in losses.chosen(rows, lr=lr)))
 
 
-def curve(arch: str, model: Model, lr: float) -> list[tuple[int, float]]:
-    """(tokens read, loss on the values asked for) at every evaluation."""
+def curves(arch: str, model: Model, lr: float) -> dict[int, list[tuple[int, float]]]:
+    """Seed -> (tokens read, loss on the values asked for) at every evaluation."""
     rows = losses.chosen(losses.evaluations(TABLE), arch=arch, size=model.size, n_heads=model.n_heads, lr=lr)
-    return [(row["tokens"], row["val_loss"]) for row in rows]
+    seeds = sorted({row["seed"] for row in rows})
+    return {
+        seed: [(row["tokens"], row["val_loss"]) for row in losses.chosen(rows, seed=seed)] for seed in seeds
+    }
 
 
-def rates_learned(arch: str, model: Model) -> int:
-    """Rates at which the loss ends below that of naming any paired value."""
-    rates = {row["lr"] for row in asked(arch, model)}
-    return sum(curve(arch, model, lr)[-1][1] < ANY_PAIR for lr in rates)
+def learned(arch: str, model: Model) -> dict[float, list[bool]]:
+    """Rate -> whether the loss ends below ``LEARNED``, for each seed."""
+    rates = sorted({row["lr"] for row in asked(arch, model)})
+    return {lr: [points[-1][1] < LEARNED for points in curves(arch, model, lr).values()] for lr in rates}
 
 
-def crossed(arch: str, model: Model) -> tuple[float, float]:
-    """Shares of the training between which the loss falls below that for good, at the best rate.
+def crossed(arch: str, model: Model) -> list[tuple[float, float]]:
+    """Shares of the training between which the loss falls below ``LEARNED`` for good, at the best rate.
 
-    Of a model that has learned; they are those of evaluations.
+    For each seed that has learned; they are those of evaluations.
     """
-    points = curve(arch, model, best_rate(arch, model))
-    last = max(i for i, (_, loss) in enumerate(points) if loss > ANY_PAIR)
-    before, after = (points[i][0] / points[-1][0] for i in (last, last + 1))
-    return before, after
+    found = []
+    for points in curves(arch, model, best_rate(arch, model)).values():
+        last = max(i for i, (_, loss) in enumerate(points) if loss > LEARNED)
+        if last + 1 < len(points):
+            found.append((points[last][0] / points[-1][0], points[last + 1][0] / points[-1][0]))
+    return found
+
+
+def shares(arch: str, model: Model, n_pairs: int, lr: float, table: str = TABLE) -> list[float]:
+    """Of the values asked for that are right, for each seed."""
+    rows = losses.chosen(asked(arch, model, table), probe=f"recall-{n_pairs}", lr=lr)
+    return [row["accuracy"] for row in sorted(rows, key=lambda row: row["seed"])]
 
 
 def found(arch: str, model: Model, n_pairs: int, table: str = TABLE) -> Interval:
-    """Share of values that are right at the best rate; Wilson's interval for as many sequences as were asked.
-
-    Values of a sequence stand or fall together, so sequences are counted, not values.
-    """
-    best = best_rate(arch, model, table)
-    rows = losses.chosen(asked(arch, model, table), probe=f"recall-{n_pairs}", lr=best)
-    return recall.wilson(mean(row["accuracy"] for row in rows), SEQUENCES * len(rows))
+    """Share of values that are right at the best rate: mean of the seeds, from the lowest to the highest."""
+    right = shares(arch, model, n_pairs, best_rate(arch, model, table), table)
+    return Interval(mean(right), min(right), max(right))
 
 
 def held(arch: str, model: Model) -> int:

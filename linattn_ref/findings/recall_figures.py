@@ -1,6 +1,7 @@
 """Figures of recall, each from ``results`` alone."""
 
 from collections.abc import Callable, Sequence
+from statistics import mean
 
 import numpy as np
 import plotly.graph_objects as go
@@ -68,7 +69,7 @@ def beyond() -> go.Figure:
 
 
 def by_pairs() -> go.Figure:
-    """Share of values found against the number of pairs, at the best rate; a slider of models."""
+    """Share of values found against the number of pairs, at the best rate, both seeds; a slider of models."""
     x = [float(n) for n in PAIRS]
     return plots.line_frames(
         _frames(lambda arch, model: series_of(arch, x, _found(arch, model, PAIRS))),
@@ -76,11 +77,11 @@ def by_pairs() -> go.Figure:
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
         y="values found (%)",
-        alt="Percent of values found against 4 to 64 pairs. Two layers of 256: LLaMA finds nearly all, "
-        "whatever the number. With heads of 16 TNL does, too, and HGRN2 and cosFormer2 fall from over "
-        "80 percent of 4 pairs to 30 and 25 of 64. With heads of 64 cosFormer2 finds nearly all, "
-        "HGRN2 falls from 82 to 22, TNL from 22 to 2. Four layers of 128: cosFormer2 with heads of 16 "
-        "falls from 67 to 9, all others begin at 25 or less.",
+        alt="Percent of values found against 4 to 64 pairs, mean of two seeds, with a band between them. Two "
+        "layers of 256: LLaMA finds nearly all, whatever the number. With heads of 16 TNL does, too, and "
+        "HGRN2 and cosFormer2 fall from 86 and 90 percent of 4 pairs to 31 and 34 of 64. With heads of 64 "
+        "cosFormer2 finds nearly all, HGRN2 falls from 87 to 33, TNL from 22 to 2. Four layers of 128: with "
+        "heads of 16 cosFormer2 falls from 67 to 9 and TNL from 34 to 3, all others begin at 25 or less.",
         log_x=True,
         x_ticks=list(PAIRS),
         y_range=[0, 104],
@@ -103,10 +104,10 @@ def by_state() -> go.Figure:
         title=f"In 32 KiB TNL finds {PAIRS[-1]} pairs, with four times the state next to none",
         x=f"state after {pairs.LENGTH} tokens (KiB)",
         y=f"values found of {PAIRS[-1]} pairs (%)",
-        alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64. In models "
-        "of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, HGRN2 from 30 to 22, cosFormer2 rises "
-        "from 25 at 80 KiB to 99 at 320, and LLaMA has nearly all at 2,048. In models of 128 all are "
-        "below 10.",
+        alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64, mean of two "
+        "seeds with a band between them. In models of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, "
+        "HGRN2 stays near 32, cosFormer2 rises from 34 at 80 KiB to 99 at 320, and LLaMA has nearly all at "
+        "2,048. In models of 128 all are below 10.",
         log_x=True,
         x_ticks=[32, 128, 512, 2048],
         y_range=[0, 104],
@@ -114,26 +115,28 @@ def by_state() -> go.Figure:
 
 
 def learning() -> go.Figure:
-    """Loss in multi-query recall while models learn, at the rate that ends best."""
+    """Loss in multi-query recall while models learn, at the rate that ends best, both seeds."""
 
     def curve(arch: str, model: Model) -> Series:
-        x, y = zip(*pairs.curve(arch, model, pairs.best_rate(arch, model)), strict=True)
-        return series_of(arch, [float(n) for n in x], list(y))
+        runs = pairs.curves(arch, model, pairs.best_rate(arch, model)).values()
+        at = [[loss for _, loss in same] for same in zip(*runs, strict=True)]
+        tokens = [float(n) for n, _ in next(iter(runs))]
+        return series_of(arch, tokens, [Interval(mean(same), min(same), max(same)) for same in at])
 
     levels = {"guess": pairs.GUESS, "any pair": pairs.ANY_PAIR}
     references = [Series(name, y=[level], kind="reference") for name, level in levels.items()]
     return plots.line_frames(
         [(name, [*group, *references]) for name, group in _frames(curve)],
         slider="shape, heads",
-        title="Seven of 14 models learn to look up, LLaMA first",
+        title="Eight of 14 models learn to look up, LLaMA first",
         x="tokens read",
         y="loss on the values asked for (nats)",
-        alt="Loss against tokens read, 1 to 268 million, with dotted lines at 4.85 for a guess and at "
-        "3.58 for naming any of the paired values. Two layers of 256: LLaMA drops from 4.1 to 0.3 "
-        "between 29 and 42 million; with heads of 16 TNL from 42 million on, cosFormer2 and HGRN2 "
-        "after 89 and 128; with heads of 64 cosFormer2 after 128 and HGRN2 after 185, TNL stays at "
-        "3.7. Four layers of 128: only cosFormer2 with heads of 16 drops below the lower line, at the "
-        "end.",
+        alt="Loss against tokens read, 1 to 268 million, mean of two seeds with a band between them, and "
+        "dotted lines at 4.85 for a guess and at 3.58 for naming any of the paired values. Two layers of "
+        "256: LLaMA drops from 4.1 to below 1 between 29 and 42 million; with heads of 16 TNL from 42 "
+        "million on, cosFormer2 and HGRN2 after 89; with heads of 64 cosFormer2 after 89 and HGRN2 after "
+        "128, TNL stays at 3.7. Four layers of 128: with heads of 16 cosFormer2 drops below the lower line "
+        "at the end, and so does one seed of TNL; all others stay above.",
         log_x=True,
         y_range=[0, 5.5],
         height=470,
