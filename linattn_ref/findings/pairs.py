@@ -16,7 +16,7 @@ from linattn_ref.study.trial import Trial
 
 TABLE = "scaling_states"
 SHORT = "scaling_recall"  # an earlier training, of an eighth of the steps
-SHAPES = {"1.6M": "2 × 256", "0.8M": "4 × 128"}  # of the models of TABLE: layers × width
+SHAPES = {"1.6M": "2×256", "0.8M": "4×128"}  # of the models of TABLE: layers × width
 LENGTH = 512  # tokens of a sequence
 GUESS = math.log(RECALL_VOCAB / 2)  # nats: any value
 ANY_PAIR = sum(n * math.log(n) for n in PAIRS) / sum(PAIRS)  # any value that is paired with a key

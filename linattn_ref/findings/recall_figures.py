@@ -77,7 +77,7 @@ def by_pairs() -> go.Figure:
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
         y="values found (%)",
-        alt="Percent of values found against 4 to 64 pairs, mean of two seeds, with a band between them. Two "
+        alt="Percent of values found against 4 to 64 pairs, mean of two seeds, with a bar between them. Two "
         "layers of 256: LLaMA finds nearly all, whatever the number. With heads of 16 TNL does, too, and "
         "HGRN2 and cosFormer2 fall from 86 and 90 percent of 4 pairs to 31 and 34 of 64. With heads of 64 "
         "cosFormer2 finds nearly all, HGRN2 falls from 87 to 33, TNL from 22 to 2. Four layers of 128: with "
@@ -105,7 +105,7 @@ def by_state() -> go.Figure:
         x=f"state after {pairs.LENGTH} tokens (KiB)",
         y=f"values found of {PAIRS[-1]} pairs (%)",
         alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64, mean of two "
-        "seeds with a band between them. In models of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, "
+        "seeds with a bar between them. In models of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, "
         "HGRN2 stays near 32, cosFormer2 rises from 34 at 80 KiB to 99 at 320, and LLaMA has nearly all at "
         "2,048. In models of 128 all are below 10.",
         log_x=True,
