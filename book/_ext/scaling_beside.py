@@ -158,7 +158,19 @@ def pairs_trained() -> dict[str, str]:
         "lower": str(sum(pairs.best_rate(*one) == low for one in _models())),
         "guess": f"{pairs.GUESS:.2f}",
         "any_pair": f"{pairs.ANY_PAIR:.2f}",
+        "unlearned": percent(100 * max(_unlearned(PAIRS[-1]))),
     }
+
+
+def _unlearned(n_pairs: int) -> list[float]:
+    """What is found in trainings that have not learned to look up."""
+    return [
+        share
+        for one in _models()
+        for lr, ends in pairs.learned(*one).items()
+        for share, learned in zip(pairs.shares(*one, n_pairs, lr), ends, strict=True)
+        if not learned
+    ]
 
 
 def pairs_found() -> dict[str, str]:
@@ -181,6 +193,7 @@ def pairs_found() -> dict[str, str]:
         "ended": str(sum(map(sum, settings))),
         "one_rate": str(sum(sum(map(any, rates.values())) == 1 for rates in learned.values())),
         "twice": str(len(twice)),
+        "crossings": str(len(crossed)),
         "agree": str(sum(len(set(seeds)) == 1 for seeds in twice)),
         "hgrn2": _both("hgrn2", pairs.Model("1.6M"), most),
         "cosformer2": _both("cosformer2", narrow, most),

@@ -1,5 +1,6 @@
 """Speed and memory against length, on the page of the scaling study: tables, and numbers in words."""
 
+from itertools import pairwise
 from typing import Any
 
 from linattn_ref.findings import losses, speed
@@ -12,6 +13,7 @@ from .scaling_tables import ARCHS, LINEAR
 
 UNITS = {"tokens_per_second": 1e3, "peak_bytes": 2.0**30}
 FIRST, LAST = 256, 65_536  # lengths that are spoken of
+PEAK = 4.8e12  # bytes a second of an H200's memory, by its data sheet
 COMPILED = "scaling_length"  # has speeds of compiled models of 2M, in other windows than the main grid's
 
 
@@ -23,6 +25,7 @@ def training() -> dict[str, str]:
     return {
         "speeds": by_length("train", "tokens_per_second"),
         "compiled": compiled("novels", "2M"),
+        "behind": percent(100 * (1 - _compiled("hgrn2") / _compiled("llama"))),
         "llama_falls": percent(left["llama"], 0),
         "linear_fall": percent(max(100 - left[arch] for arch in LINEAR), 0),
     } | {arch: _short(crossing or 0, 2) for arch, crossing in crossings.items()}
@@ -32,22 +35,27 @@ def generation() -> dict[str, str]:
     """Bytes a second, milliseconds of a step, and how fast LLaMA's cache is read."""
     steps, launched = milliseconds("generate"), milliseconds("launched")
     cache = speed.curve("generate", "llama", "state_bytes")[LAST]
-    rest = steps["llama", LAST] - steps["llama", FIRST]
-    linear = {arch: [step for (name, _), step in steps.items() if name == arch] for arch in LINEAR}
+    least = 1e3 * cache / PEAK
     times = [steps["llama", LAST] / steps[arch, LAST] for arch in LINEAR]
-    settled = [step for arch in LINEAR for (name, n), step in steps.items() if name == arch and n > FIRST]
+    settled = {
+        arch: [step for (name, n), step in steps.items() if name == arch and n > FIRST] for arch in LINEAR
+    }
+    ahead = [launched["cosformer2", n] < launched["llama", n] for n in speed.curve("launched", "llama")]
     return {
         "speeds": by_length("generate", "tokens_per_second"),
-        "first": f"{steps['llama', FIRST]:.1f}",
+        "first": f"{steps['llama', 2 * FIRST]:.1f}",
         "last": f"{steps['llama', LAST]:.1f}",
-        "rest": f"{rest:.1f}",
+        "first_tnl": percent(100 * (min(settled["tnl"]) / steps["tnl", FIRST] - 1), 0),
         "cache": f"{cache / 2**30:.0f}",
-        "rate": f"{cache / (1e9 * rest):.1f}",
-        "step_low": f"{min(settled):.1f}",
-        "step_high": f"{max(settled):.1f}",
-        "spread": percent(max(100 * (max(same[1:]) / min(same[1:]) - 1) for same in linear.values()), 0),
+        "gigabytes": f"{cache / 1e9:.1f}",
+        "least": f"{least:.1f}",
+        "save": percent(100 * (1 - least / steps["llama", LAST]), 0),
+        "step_low": f"{min(map(min, settled.values())):.1f}",
+        "step_high": f"{max(map(max, settled.values())):.1f}",
+        "spread": percent(max(100 * (max(same) / min(same) - 1) for same in settled.values()), 0),
         "times_low": f"{min(times):.0f}",
         "times_high": f"{max(times):.0f}",
+        "changes": str(sum(before != after for before, after in pairwise(ahead))),
         "noise": _short(speed.crossover("launched", "cosformer2") or 0, 2),
         "launched_low": f"{min(launched.values()):.0f}",
         "launched_high": f"{max(launched.values()):.0f}",
@@ -69,6 +77,11 @@ def memory() -> dict[str, str]:
         "state_low": f"{min(fixed):.0f}",
         "state_high": f"{max(fixed):.0f}",
     }
+
+
+def _compiled(arch: str) -> float:
+    """Bytes a second of 2M in the main grid."""
+    return losses.bytes_per_second("novels", arch, "2M")
 
 
 def milliseconds(task: str) -> dict[tuple[str, int], float]:

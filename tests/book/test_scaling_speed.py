@@ -101,6 +101,8 @@ def test_what_is_said_of_generation_is_so() -> None:
     """And the title and alternative text of its figure."""
     assert speed.crossover("generate", "tnl") == speed.crossover("generate", "hgrn2") == 0
     assert 256 < (speed.crossover("generate", "cosformer2") or 0) < 512
+    tnl = speed.curve("generate", "tnl")
+    assert tnl[256] > 1.15 * max(fast for n, fast in tnl.items() if n > 256)  # at equal work
     steps = scaling_speed.milliseconds("generate")
     for arch in ARCHITECTURES[1:]:  # equal work at every length
         same = [step for (name, n), step in steps.items() if name == arch and n > 256]
