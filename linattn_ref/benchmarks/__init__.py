@@ -9,7 +9,7 @@ from linattn_ref.benchmarks.coverage import COVERAGE
 from linattn_ref.benchmarks.decoding import DECODE_COST
 from linattn_ref.benchmarks.language import LANGUAGE
 from linattn_ref.benchmarks.late_mask import LATE_MASK
-from linattn_ref.benchmarks.speed import SPEED, SPEED_COMPILED
+from linattn_ref.benchmarks.speed import SPEED
 from linattn_ref.benchmarks.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -20,5 +20,4 @@ STUDIES: dict[str, Study] = {
     "late_mask": LATE_MASK,
     "fit_coverage": COVERAGE,
     "speed": SPEED,
-    "speed_compiled": SPEED_COMPILED,
 }

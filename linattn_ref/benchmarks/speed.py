@@ -21,65 +21,38 @@ from linattn_ref.study.corpora import Text
 from linattn_ref.study.trial import ARCHITECTURES, Trial
 
 TOKENS, STEPS, NEW = 65_536, 10, 16  # of a training step; steps, and tokens of each sequence, that are timed
-RowsOf = Callable[[str, bool], Rows]  # of an architecture; reduced or not
 WHOLE = ("32M", 256, TOKENS, 16)  # size, shortest, longest, sequences in generation
 REDUCED = ("0.1M", 64, 256, 2)
-EARLY = 5  # steps before: compiled, allocated, captured
+EARLY = 5  # steps before: allocated, captured
 
 
 def speed(reduced: bool) -> Rows:
-    """Steps of training, and of generation, of all architectures and lengths."""
-    return spread(plain, reduced)
-
-
-def speed_compiled(reduced: bool) -> Rows:
-    """Steps of training after torch.compile, at fewer lengths.
-
-    Raises:
-        RuntimeError: there is no GPU.
-    """
-    if not torch.cuda.is_available():
-        raise RuntimeError("speed_compiled needs a GPU: the study's loop compiles nothing on a CPU")
-    return spread(compiled, reduced)
-
-
-def spread(rows_of: RowsOf, reduced: bool) -> Rows:
-    """Rows of all architectures, which are spread over the GPUs."""
+    """Steps of training and of generation, all architectures and lengths; spread over the GPUs."""
     n = min(torch.cuda.device_count(), len(ARCHITECTURES))
     if n < 2:
-        return [row for arch in ARCHITECTURES for row in rows_of(arch, reduced)]
+        return [row for arch in ARCHITECTURES for row in of(arch, reduced)]
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(n)))).split(",")
     shares = [ARCHITECTURES[i::n] for i in range(n)]
     with ProcessPoolExecutor(n, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
-        parts = list(processes.map(on_gpu, [rows_of] * n, gpus[:n], shares, [reduced] * n))
+        parts = list(processes.map(on_gpu, gpus[:n], shares, [reduced] * n))
     return [row for arch in ARCHITECTURES for part in parts for row in part if row["arch"] == arch]
 
 
-def on_gpu(rows_of: RowsOf, gpu: str, archs: Sequence[str], reduced: bool) -> Rows:
+def on_gpu(gpu: str, archs: Sequence[str], reduced: bool) -> Rows:
     """Rows of some architectures, in a process that has not looked for GPUs yet."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    return [row for arch in archs for row in rows_of(arch, reduced)]
+    return [row for arch in archs for row in of(arch, reduced)]
 
 
-def plain(arch: str, reduced: bool) -> Rows:
-    """Rows of one architecture, nothing compiled."""
+def of(arch: str, reduced: bool) -> Rows:
+    """Rows of one architecture."""
     size, first, tokens, batch = REDUCED if reduced else WHOLE
     rows = []
     for T in lengths(first, tokens):
         about = {"arch": arch, "size": size, "length": T}
-        with compiling(False):
+        with uncompiled():
             rows.append(about | training(arch, size, T, tokens))
         rows += [about | row for row in generation(arch, size, T, batch)]
-    return rows
-
-
-def compiled(arch: str, reduced: bool) -> Rows:
-    """Rows of one architecture; every fourth length, since a compilation takes half a minute."""
-    size, first, tokens, _ = REDUCED if reduced else WHOLE
-    rows = []
-    for T in list(lengths(first, tokens))[::4]:
-        with compiling(True):
-            rows.append({"arch": arch, "size": size, "length": T} | training(arch, size, T, tokens))
     return rows
 
 
@@ -110,10 +83,10 @@ def training(arch: str, size: str, T: int, tokens: int) -> dict[str, Any]:
 
 
 @contextmanager
-def compiling(wanted: bool) -> Iterator[None]:
-    """Models of loops that are made inside are compiled, or not, whatever the length of the trial."""
+def uncompiled() -> Iterator[None]:
+    """No model of a loop that is made inside is compiled, however long the trial."""
     rule = study_loop.COMPILED_FLOPS
-    study_loop.COMPILED_FLOPS = 0.0 if wanted else math.inf
+    study_loop.COMPILED_FLOPS = math.inf
     try:
         yield
     finally:
@@ -192,17 +165,18 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-COLUMNS = {
-    "arch": "architecture",
-    "size": "of the scaling study",
-    "length": "bytes in a sequence of training, or read before the generation",
-    "task": "train: forward, backward and update, one graph; generate: one token of each sequence at a time, "
-    "one graph; launched: the same, kernel by kernel",
-    "batch_size": "sequences",
-    "state_bytes": "of the whole batch, in generation",
-    "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
-    "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
-}
-SOURCES = (*TRAINING, "study/trial.py", "study/loop.py", "study/corpora.py", "benchmarks/speed.py")
-SPEED = Study(speed, COLUMNS, SOURCES)
-SPEED_COMPILED = Study(speed_compiled, COLUMNS, SOURCES)
+SPEED = Study(
+    speed,
+    {
+        "arch": "architecture",
+        "size": "of the scaling study",
+        "length": "bytes in a sequence of training, or read before the generation",
+        "task": "train: forward, backward and update, one graph; generate: one token of each sequence at a "
+        "time, one graph; launched: the same, kernel by kernel",
+        "batch_size": "sequences",
+        "state_bytes": "of the whole batch, in generation",
+        "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
+        "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
+    },
+    (*TRAINING, "study/trial.py", "study/loop.py", "study/corpora.py", "benchmarks/speed.py"),
+)
