@@ -3,6 +3,7 @@
 import ast
 import csv
 import inspect
+import math
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +17,7 @@ import linattn_ref
 from linattn_ref import benchmarks, results
 from linattn_ref.benchmarks import attention, decoding, language, late_mask, speed, study
 from linattn_ref.benchmarks.__main__ import main
+from linattn_ref.study import loop
 from linattn_ref.tasks import ByteCorpus
 
 
@@ -70,6 +72,14 @@ def test_the_index_names_every_seed_of_the_rows(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "argv", ["benchmarks", "two_seeds", "--out", str(tmp_path)])
     main()
     assert results.provenance("two_seeds", directory=tmp_path)["seed"] == [0, 1]
+
+
+def test_speed_compiles_nothing_and_leaves_the_rule_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = loop.COMPILED_FLOPS
+    monkeypatch.setattr(speed, "training", lambda *_: {"rule": loop.COMPILED_FLOPS})
+    monkeypatch.setattr(speed, "generation", lambda *_: [])
+    assert [row["rule"] for row in speed.of("llama", reduced=True)] == [math.inf] * 3  # lengths
+    assert loop.COMPILED_FLOPS == rule < math.inf
 
 
 @pytest.mark.parametrize(
