@@ -1,11 +1,12 @@
-# Every target is a line or two; `make` alone lists them. The logic is in book/_ext (python -m linattn_book....).
+# Every target is a line or two; `make` alone lists them. The logic is in book/linattn_book/builders.
 PYTHON ?= python3
 OUT ?= build
 MINUTES ?= 60
 STUDY ?= reduced
 BIN := .venv/bin
-SOURCES := linattn_ref kernels exercises book/_ext tests chapters
-PAGES := _config.yml $(wildcard book/* book/_ext/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
+ROOMS := PYTHONPATH=.:kernels:study:benchmarks:book:$(PYTHONPATH)
+SOURCES := linattn_ref kernels study benchmarks exercises book/linattn_book tests chapters setup.py
+PAGES := _config.yml $(wildcard book/* book/linattn_book/builders/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
@@ -15,15 +16,15 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/.ok  ## build .venv with the pinned set; TORCH_INDEX=https://... chooses a CPU-only torch
-.venv/.ok: pyproject.toml constraints.txt
+.venv/.ok: pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %s; choose one with make PYTHON=..." % sys.version.split()[0])'
-	$(PYTHON) -m venv .venv
+	rm -rf *.egg-info && $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -e ".[book,test]" -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	@touch $@
 
 check: lint  ## under two minutes, before each commit: lint, a sample of the tests, one notebook
 	$(BIN)/python -m pytest -m check
-	$(BIN)/python -m linattn_book.verify --sample
+	$(BIN)/python -m linattn_book.builders.verify --sample
 
 format: .venv/.ok  ## bring code and notebooks into the shape that lint expects
 	$(BIN)/ruff check -q --fix $(SOURCES); $(BIN)/ruff format $(SOURCES)
@@ -31,23 +32,23 @@ format: .venv/.ok  ## bring code and notebooks into the shape that lint expects
 lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
-	$(BIN)/python -m linattn_book.repository --check && $(BIN)/python -m linattn_book.status --check
-	$(BIN)/python -m linattn_book.models --check && $(BIN)/python -m linattn_book.disagreements --check && $(BIN)/python -m linattn_book.kernels --check && $(BIN)/python -m linattn_book.scaling --check
-	$(BIN)/python -m linattn_book.exercises --check
+	$(BIN)/python -m linattn_book.builders.repository --check && $(BIN)/python -m linattn_book.builders.status --check
+	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check && $(BIN)/python -m linattn_book.builders.scaling --check
+	$(BIN)/python -m linattn_book.builders.exercises --check
 
 test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
 	$(BIN)/python -m pytest tests -m "not browser and not slow and not other_gpus" -n 2
 	$(BIN)/python -m pytest tests -m slow
-	$(BIN)/python -m linattn_book.verify
+	$(BIN)/python -m linattn_book.builders.verify
 	$(MAKE) _build/.ok
 	$(BIN)/python -m pytest tests/book/test_pages.py -m browser -n 2
 
 execute: .venv/.ok  ## run the notebooks and store their outputs; NOTEBOOKS="chapters/01_....ipynb" chooses some
-	$(BIN)/python -m linattn_book.execute $(NOTEBOOKS)
-	$(BIN)/python -m linattn_book.status
+	$(BIN)/python -m linattn_book.builders.execute $(NOTEBOOKS)
+	$(BIN)/python -m linattn_book.builders.status
 
 exercises: .venv/.ok  ## notebooks, checks and pages from the masters in exercises/
-	$(BIN)/python -m linattn_book.exercises
+	$(BIN)/python -m linattn_book.builders.exercises
 
 book:  ## build the pages anew and serve them on a free port; SERVE=0 builds only
 	@rm -rf _build
@@ -58,19 +59,19 @@ _build/.ok: .venv/.ok $(PAGES)
 	rm -rf _build && $(BUILD) && touch $@
 
 bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch and Triton; OUT=DIR MINUTES=9
-	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m benchmarks --out $(OUT)/bench --minutes $(MINUTES)
+	$(ROOMS) $(PYTHON) -m linattn_benchmarks.kernels --out $(OUT)/bench --minutes $(MINUTES)
 
 test-compile: .venv/.ok  ## compile the kernels for the GPUs that are not Hopper's; needs none
 	$(BIN)/python -m pytest tests/kernels -m other_gpus -n 2
 
 test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
-	PYTHONPATH=.:kernels:tests:tests/ops:tests/kernels:$(PYTHONPATH) $(PYTHON) tests/kernels/gpu_ladder.py --out $(OUT)/ladder
+	$(ROOMS) $(PYTHON) -m tests.kernels.gpu_ladder --out $(OUT)/ladder
 
 study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=reduced OUT=DIR MINUTES=60
-	PYTHONPATH=.:kernels:$(PYTHONPATH) $(PYTHON) -m linattn_ref.cli study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)
+	$(ROOMS) $(PYTHON) -m linattn_study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)
 
 clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 repository: .venv/.ok  ## stamp the address into chapters and pages; URL=https://github.com/owner/name sets a new one
-	$(BIN)/python -m linattn_book.repository --set $(URL) && $(BIN)/python -m linattn_book.exercises && $(BIN)/python -m linattn_book.scaling
+	$(BIN)/python -m linattn_book.builders.repository --set $(URL) && $(BIN)/python -m linattn_book.builders.exercises && $(BIN)/python -m linattn_book.builders.scaling

@@ -13,7 +13,7 @@ from torch.nn.functional import silu
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_of
 from linattn_ref.mixers.base import Mixer, State, positions
-from linattn_ref.shapes import Float, Int, Tensor
+from linattn_ref.ops.shapes import Float, Int, Tensor
 
 __all__ = [
     "PAPER_SIZES",

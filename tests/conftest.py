@@ -8,7 +8,8 @@ os.environ["LINATTN_CHECK_SHAPES"] = "1"  # read when linattn_ref is imported, s
 import numpy as np
 import pytest
 import torch
-from poison import poisoned_allocators
+
+from tests.support.poison import poisoned_allocators
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, which torch leaves for later

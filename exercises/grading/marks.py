@@ -20,7 +20,7 @@ from linattn_exercises.grading.server import Closed, Limits, NoIsolation, Server
 from linattn_exercises.grading.submissions import MAX_BYTES, Submission, Unreadable, read
 from linattn_exercises.judging import Outcome
 from linattn_exercises.questions import Question, Verdict
-from linattn_ref.files import write_atomically
+from linattn_ref.training.files import write_atomically
 
 RUN = "run.json"
 KEPT = "kept"

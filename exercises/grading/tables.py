@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from linattn_exercises.grading.marks import Graded, Mark, questions
-from linattn_ref.files import write_atomically
+from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
 

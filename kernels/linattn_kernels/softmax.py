@@ -38,7 +38,7 @@ from linattn_ref.ops.inputs import (
     no_autocast,
     scale_or_default,
 )
-from linattn_ref.shapes import Float
+from linattn_ref.ops.shapes import Float
 
 TILES = (*CHUNKS, 128)  # of keys
 

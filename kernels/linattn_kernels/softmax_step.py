@@ -30,7 +30,7 @@ from linattn_ref.ops.inputs import (
     check_qkv,
     scale_or_default,
 )
-from linattn_ref.shapes import Float
+from linattn_ref.ops.shapes import Float
 
 C = 16  # keys in a tile, of one warp: sums across warps would be most of the work
 MOST = 64  # slices at most, so that one tile joins them

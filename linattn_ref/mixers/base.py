@@ -9,7 +9,7 @@ from torch import nn
 
 from linattn_ref.backend import ops_of
 from linattn_ref.config import ModelConfig
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 State = tuple[Any, ...]
 Quantities = dict[str, Any]

@@ -8,7 +8,7 @@ from linattn_ref.mixers.base import Mixer, Quantities, Row, positions, split_hea
 from linattn_ref.mixers.parts import with_ones
 from linattn_ref.ops.linear import normalised
 from linattn_ref.ops.position import cos_reweight
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 class CosformerMixer(Mixer):

@@ -10,7 +10,7 @@ from linattn_ref.mixers.parts import LowRank, simple_rms, wide
 from linattn_ref.ops.inputs import no_autocast
 from linattn_ref.ops.lti import causal_convolution, powers
 from linattn_ref.ops.position import cos_per_channel
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 class ToeplitzPositions(nn.Module):

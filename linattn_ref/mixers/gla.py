@@ -6,7 +6,7 @@ from torch.nn.functional import logsigmoid, silu
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, LowRank, wide
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 TEMPERATURE = 16.0
 RANK = 16

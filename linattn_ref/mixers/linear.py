@@ -16,7 +16,7 @@ from linattn_ref.mixers.parts import HeadNorm, with_ones
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 from linattn_ref.ops.linear import normalised
 from linattn_ref.ops.position import rotate
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 class LinearMixer(Mixer):

@@ -9,7 +9,7 @@ from torch.nn.functional import silu, softplus
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads
 from linattn_ref.mixers.parts import LowRank, ShortConvolution, special, step_bias, wide
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 EXPAND, CONV = 2, 4
 

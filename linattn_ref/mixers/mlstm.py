@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, wide, with_ones
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 class MLSTMMixer(Mixer):

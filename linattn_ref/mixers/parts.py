@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import silu
 
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 def special(values: Tensor) -> nn.Parameter:

@@ -18,7 +18,7 @@ from linattn_ref.mixers.base import (
 )
 from linattn_ref.mixers.parts import HeadNorm, wide
 from linattn_ref.ops.position import rotate
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 TEMPERATURE = 16.0
 

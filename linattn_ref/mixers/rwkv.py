@@ -7,8 +7,8 @@ from torch.nn.functional import silu
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
 from linattn_ref.mixers.parts import HeadNorm, special, token_shift, wide, with_ones
+from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.wkv import WKVState
-from linattn_ref.shapes import Float, Tensor
 
 RANK = 64
 

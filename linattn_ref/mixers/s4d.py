@@ -9,7 +9,7 @@ from torch.nn.functional import gelu
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads
 from linattn_ref.mixers.parts import earlier, special, wide
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 STATE, SHIFT = 64, 4
 

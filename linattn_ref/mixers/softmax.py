@@ -5,7 +5,7 @@ from torch import nn
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, positions, split_heads
 from linattn_ref.ops.position import rotate
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 class SoftmaxMixer(Mixer):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from linattn_ref.ops.inputs import compute_dtype, require, require_like, require_shape, require_tensor
-from linattn_ref.shapes import Tensor
+from linattn_ref.ops.shapes import Tensor
 
 
 class ChannelResult(NamedTuple):

@@ -7,7 +7,7 @@ sum of log decays, hence <= 0.
 import torch
 from torch.nn.functional import pad
 
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
 

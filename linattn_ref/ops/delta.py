@@ -40,7 +40,7 @@ from linattn_ref.ops.inputs import (
     require_values,
     run_linear,
 )
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 
 def recurrent_delta_rule(

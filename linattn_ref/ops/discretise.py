@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 
 from linattn_ref.ops.channels import check_choice
-from linattn_ref.shapes import Tensor
+from linattn_ref.ops.shapes import Tensor
 
 Method = Literal["zoh", "bilinear", "euler"]
 METHODS: tuple[Method, ...] = ("zoh", "bilinear", "euler")

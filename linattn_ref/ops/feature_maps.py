@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import silu
 
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 def identity(x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from linattn_ref.shapes import Tensor
+from linattn_ref.ops.shapes import Tensor
 
 QKV_SHAPE = {"q": "[B, T, H, K]", "k": "[B, T, H, K]", "v": "[B, T, H, V]"}
 

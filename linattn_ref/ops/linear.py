@@ -49,7 +49,7 @@ from linattn_ref.ops.inputs import (
     require,
     run_linear,
 )
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 # --- the three forms -------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from linattn_ref.ops.inputs import (
     require_tensor,
     require_values,
 )
-from linattn_ref.shapes import Float, Inexact, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Inexact, Tensor, shaped
 
 
 def recurrent_lti_ssm(

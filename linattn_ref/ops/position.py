@@ -5,7 +5,7 @@ import math
 import torch
 
 from linattn_ref.ops.inputs import check_positions, require
-from linattn_ref.shapes import Float, Tensor
+from linattn_ref.ops.shapes import Float, Tensor
 
 
 def rotate(

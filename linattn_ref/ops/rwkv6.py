@@ -29,7 +29,7 @@ from linattn_ref.ops.inputs import (
     run_linear,
 )
 from linattn_ref.ops.linear import chunk_body
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 
 def recurrent_rwkv6(

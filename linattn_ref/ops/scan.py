@@ -39,7 +39,7 @@ from linattn_ref.ops.inputs import (
     no_autocast,
     require_values,
 )
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 Hold = Literal["euler", "exact"]
 

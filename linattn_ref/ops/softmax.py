@@ -23,7 +23,7 @@ from functools import partial
 import torch
 
 from linattn_ref.ops.inputs import KVCache, SoftmaxResult, check_chunk_size, check_one_token, run_softmax
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 # --- the three forms -------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from linattn_ref.ops.inputs import (
     require_tensor,
     require_values,
 )
-from linattn_ref.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 
 class WKVState(NamedTuple):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import nbformat
 
-from linattn_book.notebooks import dump_notebook
-from linattn_book.repository import colab_link, setup_source
+from linattn_book.builders.notebooks import dump_notebook
+from linattn_book.builders.repository import colab_link, setup_source
 
 URL = "https://github.com/linear-attention-book/linear-attention-book"
 

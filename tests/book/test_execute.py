@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from sample import write_book
 
-from linattn_book.execute import ChapterError, execute, hardware, record
-from linattn_book.notebooks import dump_notebook, read_notebook
-from linattn_book.status import page
-from linattn_book.verify import undeclared
+from linattn_book.builders.execute import ChapterError, execute, hardware, record
+from linattn_book.builders.notebooks import dump_notebook, read_notebook
+from linattn_book.builders.status import page
+from linattn_book.builders.verify import undeclared
+from tests.book.sample import write_book
 
 
 @pytest.fixture

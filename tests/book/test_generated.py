@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from linattn_book import disagreements, kernels, models, status
-from linattn_book.generated import run
-from linattn_ref import results
+from linattn_book import results
+from linattn_book.builders import disagreements, kernels, models, status
+from linattn_book.builders.generated import run
 from linattn_ref.mixers import MIXERS
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from linattn_book.execute import MAX_BYTES
-from linattn_book.notebooks import (
+from linattn_book.builders.execute import MAX_BYTES
+from linattn_book.builders.notebooks import (
     CHECKED,
     chapters,
     code_cells,
@@ -19,7 +19,7 @@ from linattn_book.notebooks import (
     tags,
     title,
 )
-from linattn_book.repository import address, notebook_faults
+from linattn_book.builders.repository import address, notebook_faults
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = chapters(ROOT)

@@ -12,13 +12,15 @@ import pytest
 
 pytest.importorskip("myst_nb")
 
-from linattn_book.pages import accessible
+from linattn_book.builders.pages import accessible
 from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, plotly_html
 
 ALT = "Two lines that cross: one grows as the square, one as the length."
 
 
-OURS = SimpleNamespace(sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["linattn_book.pages"])))
+OURS = SimpleNamespace(
+    sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["linattn_book.builders.pages"]))
+)
 
 
 def figure(**layout: Any) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from sample import URL as OLD
-from sample import write_book
 
-from linattn_book.notebooks import find_root, read_notebook
-from linattn_book.repository import address, check, stamp, validated
+from linattn_book.builders.notebooks import find_root, read_notebook
+from linattn_book.builders.repository import address, check, stamp, validated
+from tests.book.sample import URL as OLD
+from tests.book.sample import write_book
 
 ROOT = Path(__file__).parents[2]
 NEW = "https://github.com/some-one/a.book"

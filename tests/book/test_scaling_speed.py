@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from linattn_book import scaling_speed
-from linattn_ref.findings import losses, speed
-from linattn_ref.findings.losses import ARCHITECTURES
-from linattn_ref.study.loop import COMPILED_FLOPS
+from linattn_book.builders import scaling_speed
+from linattn_study.findings import losses, speed
+from linattn_study.findings.losses import ARCHITECTURES
+from linattn_study.loop import COMPILED_FLOPS
 
 LENGTHS = (256, 1024, 4096, 16384, 65536)
 FAST: dict[str, list[float | None]] = {  # bytes a second by length: LLaMA's falls with it

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linattn_book.notebooks import chapters, markdown, read_notebook
+from linattn_book.builders.notebooks import chapters, markdown, read_notebook
 
 ROOT = Path(__file__).parents[2]
 THEOREM = re.compile(r"^\s*(?:`{3,}|:{3,})\{prf:theorem\}[^\n]*\n((?:\s*:[\w-]+:[^\n]*\n)*)", re.MULTILINE)

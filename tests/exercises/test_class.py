@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from hostile import HOSTILE
-from submitted import QUESTIONS, handed_in, notebook, source_of
 
 from linattn_exercises import SETS
 from linattn_exercises.grading.marks import questions
 from linattn_exercises.questions import Question
+from tests.exercises.hostile import HOSTILE
+from tests.exercises.submitted import QUESTIONS, handed_in, notebook, source_of
 
 SIZE = 200
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 def stub_of(question: Question) -> str:
-    from submitted import answer_cell
+    from tests.exercises.submitted import answer_cell
 
     return answer_cell(notebook(question.about.set, "student"), question.about.id)["source"]
 

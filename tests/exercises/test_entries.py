@@ -1,9 +1,9 @@
 """Which files are graded, and the name that each goes by."""
 
 import pytest
-from gradebook import write
 
 from linattn_exercises.grading.entries import entries
+from tests.exercises.gradebook import write
 
 
 def test_submissions_go_by_their_path_in_the_folder(tmp_path):

@@ -1,12 +1,12 @@
 """What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
 import pytest
-from gradebook import TOTAL, graded, messages, points, write
-from submitted import answer_cell, handed_in, notebook, source_of
 
 from linattn_exercises.grading import Grader, Limits
 from linattn_exercises.grading.marks import questions
 from linattn_exercises.grading.submissions import Unreadable, read
+from tests.exercises.gradebook import TOTAL, graded, messages, points, write
+from tests.exercises.submitted import answer_cell, handed_in, notebook, source_of
 
 NAMES = {
     name: {key: q.about.id for q in questions(name).values() for key in q.reference}

@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from hostile import HOSTILE
-from submitted import handed_in
 
 import linattn_exercises
 from linattn_exercises.grading.marks import questions
 from linattn_exercises.grading.server import Limits, Server, works
 from linattn_exercises.grading.submissions import read
 from linattn_exercises.questions import Question
+from tests.exercises.hostile import HOSTILE
+from tests.exercises.submitted import handed_in
 
 QUICK = Limits(cpu=4, wall=10, memory=200_000_000)
 NAMES = {

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from submitted import QUESTIONS, answer_cell, name_of, notebook
 
-from linattn_book import exercises, masters
+from linattn_book.builders import exercises, masters
 from linattn_exercises import SETS
 from linattn_exercises.grading.marks import questions
 from linattn_exercises.questions import KINDS
+from tests.exercises.submitted import QUESTIONS, answer_cell, name_of, notebook
 
 ROOT = Path(__file__).parents[2]
 MASTERS = masters.read_masters(ROOT)

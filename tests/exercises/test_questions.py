@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from submitted import QUESTIONS, name_of
 
 from linattn_exercises.judging import Close, Exactly, Within
 from linattn_exercises.planted import Planted
 from linattn_exercises.questions import PUBLIC_SEED, About, Case, Question, asks
+from tests.exercises.submitted import QUESTIONS, name_of
 
 SEEDS = (PUBLIC_SEED, "a secret", "another")
 PLANTED = [(question, planted) for question in QUESTIONS for planted in question.planted()]

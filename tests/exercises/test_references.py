@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import assert_close
 
-from linattn_book.masters import read_master
+from linattn_book import results
+from linattn_book.builders.masters import read_master
 from linattn_exercises.ch01_softmax import check as softmax
 from linattn_exercises.ch02_linear import check as linear
-from linattn_ref import accounting, ops, results
+from linattn_ref import costs, ops
 from linattn_ref.model import LanguageModel, ModelConfig
+from tests.support.closeness import assert_close
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +63,7 @@ def test_the_predicted_size_of_a_score_is_measured():
 def test_cache_bytes_are_those_of_a_model():
     config = ModelConfig("softmax", d_model=64, n_layers=3, n_heads=4)
     fields = {"num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 64, "torch_dtype": "float32"}
-    want = accounting.state_bytes(config, 11, dtype=torch.float32)
+    want = costs.state_bytes(config, 11, dtype=torch.float32)
     assert softmax.cache_bytes(fields, 11, 1) == want
     with torch.no_grad():
         _, state = LanguageModel(config)(torch.zeros(2, 11, dtype=torch.long))

@@ -4,13 +4,13 @@ import os
 import stat
 
 import pytest
-from gradebook import TOTAL, graded, points, write
-from submitted import notebook
 
 from linattn_exercises.grading import Grader, Limits
 from linattn_exercises.grading.entries import entries
 from linattn_exercises.grading.marks import Graded
 from linattn_ref.cli import main
+from tests.exercises.gradebook import TOTAL, graded, points, write
+from tests.exercises.submitted import notebook
 
 
 def test_a_seed_is_drawn_once_and_kept(tmp_path):

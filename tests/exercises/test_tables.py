@@ -4,12 +4,11 @@ import csv
 import json
 import os
 
-from gradebook import TOTAL, write
-from submitted import handed_in, notebook
-
 from linattn_exercises.grading import Grader, tables
 from linattn_exercises.grading.entries import entries
 from linattn_exercises.grading.marks import Graded, Mark
+from tests.exercises.gradebook import TOTAL, write
+from tests.exercises.submitted import handed_in, notebook
 
 
 def test_pages_have_safe_names_no_two_alike():

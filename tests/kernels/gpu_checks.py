@@ -13,8 +13,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from kernel_bounds import kernel_bounds_from, kernel_moves
-from kernel_calls import (
+from torch import Tensor
+
+from linattn_kernels.door import on_device_of_q
+from tests.kernels.kernel_bounds import kernel_bounds_from, kernel_moves
+from tests.kernels.kernel_calls import (
     compiled,
     decays_apart,
     in_parts,
@@ -23,7 +26,7 @@ from kernel_calls import (
     on_strided_memory,
     under_autocast,
 )
-from ladder import (
+from tests.ops.ladder import (
     EPS,
     Call,
     Run,
@@ -38,11 +41,8 @@ from ladder import (
     step_call_of,
     upstream_like,
 )
-from ladder import run as run_call
-from ladder_cases import Case, Tensors
-from torch import Tensor
-
-from linattn_kernels.door import on_device_of_q
+from tests.ops.ladder import run as run_call
+from tests.ops.ladder_cases import Case, Tensors
 
 LONG = 1000  # tokens
 PART = {"linear_attention": 8192, "softmax_attention": 1024}  # tokens that float64 takes at a time

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def phase(args: argparse.Namespace, heavy: bool) -> list:
-    from gpu_tasks import tasks_of
+    from tests.kernels.gpu_tasks import tasks_of
 
     tasks = tasks_of("cpu" if args.dry_run else "cuda", heavy)
     return [task for task in tasks if any(args.only in key for key in task.keys())]  # noqa: SIM118
@@ -56,7 +56,7 @@ def part_of(args: argparse.Namespace, heavy: bool, number: int) -> Path:
 
 
 def worker(args: argparse.Namespace) -> int:
-    from gpu_tasks import work
+    from tests.kernels.gpu_tasks import work
 
     tasks = phase(args, args.heavy)[args.worker :: 1 if args.heavy else args.jobs]
     return work(tasks, part_of(args, args.heavy, args.worker), "cpu" if args.dry_run else "cuda")
@@ -66,9 +66,8 @@ def worker(args: argparse.Namespace) -> int:
 
 
 def lead(args: argparse.Namespace) -> int:
-    import gpu_report
-    import kernel_bounds
-    from gpu_tasks import records_of
+    from tests.kernels import gpu_report, kernel_bounds
+    from tests.kernels.gpu_tasks import records_of
 
     start = time.monotonic()
     shutil.rmtree(args.out / "parts", ignore_errors=True)
@@ -124,7 +123,10 @@ def started(args: argparse.Namespace, heavy: bool, number: int) -> subprocess.Po
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     with part.with_suffix(".log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, __file__, *options], env=environment, stdout=log, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "tests.kernels.gpu_ladder", *options],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
     process.size = part.stat().st_size  # type: ignore[attr-defined]  # no new record: it would die again
     return process
@@ -143,9 +145,10 @@ def command(args: argparse.Namespace) -> str:
     options = ["--dry-run"] * args.dry_run + (["--only", args.only] if args.only else [])
     return shlex.join(
         [
-            "PYTHONPATH=.:kernels:tests:tests/ops",
+            "PYTHONPATH=.:kernels:book",
             "python",
-            "tests/kernels/gpu_ladder.py",
+            "-m",
+            "tests.kernels.gpu_ladder",
             "--out",
             "DIR",
             *options,

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
-from gpu_checks import Measurement, compared, reference_call
-from kernel_bounds import eps_of, kernel_bounds_from
-from kernel_calls import kernel_call, kernel_step_call
-from kernel_cases import LARGE_CACHE
-from ladder import EPS, bounds_from, moves_of, slice_time, step_call_of
-from ladder_cases import Case, Tensors
 from torch import Tensor
+
+from tests.kernels.gpu_checks import Measurement, compared, reference_call
+from tests.kernels.kernel_bounds import eps_of, kernel_bounds_from
+from tests.kernels.kernel_calls import kernel_call, kernel_step_call
+from tests.kernels.kernel_cases import LARGE_CACHE
+from tests.ops.ladder import EPS, bounds_from, moves_of, slice_time, step_call_of
+from tests.ops.ladder_cases import Case, Tensors
 
 TAIL = 4096
 

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpu_tasks import Record
-
 import linattn_kernels
 import linattn_ref
-from linattn_ref import results
+from linattn_book import results
+from tests.kernels.gpu_tasks import Record
 
 NAME = "kernels_ladder"
 SOURCES = (Path(linattn_kernels.__file__).parent, Path(linattn_ref.__file__).parent / "ops")

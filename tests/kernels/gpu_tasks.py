@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from gpu_checks import CHECKS, laws_of, precision_of
-from gpu_large import large, large_step
-from kernel_cases import (
+
+from tests.kernels.gpu_checks import CHECKS, laws_of, precision_of
+from tests.kernels.gpu_large import large, large_step
+from tests.kernels.kernel_cases import (
     ANY_V,
     CLIFFS,
     DRY_CASES,
@@ -24,8 +25,8 @@ from kernel_cases import (
     PAIR_CASES,
     STEP_CASES,
 )
-from ladder_cases import Case
-from poison import poisoned_allocators
+from tests.ops.ladder_cases import Case
+from tests.support.poison import poisoned_allocators
 
 ALL_CHECKS = CHECKS | {"large": large, "large_step": large_step}
 Record = dict[str, Any]

@@ -22,7 +22,9 @@ import functools
 from collections.abc import Callable
 
 import torch
-from ladder import (
+from torch import Tensor
+
+from tests.ops.ladder import (
     EPS,
     HALF,
     Call,
@@ -34,9 +36,8 @@ from ladder import (
     moves_of,
     upstream_of,
 )
-from ladder_cases import Case, Tensors
-from ladder_heads import scale_of
-from torch import Tensor
+from tests.ops.ladder_cases import Case, Tensors
+from tests.ops.ladder_heads import scale_of
 
 HALF_BACKWARD = 2
 TABLE = 2000  # tokens whose table of scores fits

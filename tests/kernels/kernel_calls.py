@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from ladder import Call, call_of, slice_time, step_call_of
-from ladder_cases import Case, Tensors
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import linattn_kernels
 from linattn_kernels.forms import FORMS
 from linattn_ref.ops import Form
+from tests.ops.ladder import Call, call_of, slice_time, step_call_of
+from tests.ops.ladder_cases import Case, Tensors
 
 KERNELS: dict[str, Form] = {form.op: form for form in FORMS}
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
-from ladder import LENGTHS, OPS, cases_of
-from ladder_cases import Case
 
 from linattn_kernels.door import DTYPES, WIDTHS
 from linattn_kernels.forms import FORMS
+from tests.ops.ladder import LENGTHS, OPS, cases_of
+from tests.ops.ladder_cases import Case
 
 KERNEL_OPS = tuple(dict.fromkeys(form.op for form in FORMS))
 

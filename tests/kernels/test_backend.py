@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import err
-from ladder import BACKWARD, EPS
-from test_distributed import torchrun
 from torch import Tensor
 
 import linattn_kernels
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig
+from tests.ops.ladder import BACKWARD, EPS
+from tests.support.closeness import err
+from tests.training.test_distributed import torchrun
 
 WITHOUT = {
     "rwkv4": "wkv",

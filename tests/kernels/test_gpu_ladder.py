@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import gpu_tasks
 import pytest
 import torch
-from gpu_checks import Measurement, compared, precision
-from gpu_report import COLUMNS, fails, rows_of, save, table
-from gpu_tasks import ALL_CHECKS, Task, read, records_of, tasks_of, work, write
-from kernel_cases import DRY_CASES, KERNEL_OPS, example
 
 import linattn_ref
-from linattn_ref import results
+from linattn_book import results
+from tests.kernels import gpu_tasks
+from tests.kernels.gpu_checks import Measurement, compared, precision
+from tests.kernels.gpu_report import COLUMNS, fails, rows_of, save, table
+from tests.kernels.gpu_tasks import ALL_CHECKS, Task, read, records_of, tasks_of, work, write
+from tests.kernels.kernel_cases import DRY_CASES, KERNEL_OPS, example
 
 ROOT = Path(linattn_ref.__file__).parents[1]
 CASE = example("linear_attention", "token", T=5)
@@ -24,7 +24,7 @@ GOOD, BAD = Measurement("output", 1e-7, 1e-6), Measurement("gradient of q", 3e-6
 
 
 def environment(**changes: str) -> dict[str, str]:
-    path = os.pathsep.join(str(ROOT / folder) for folder in (".", "kernels", "tests", "tests/ops"))
+    path = os.pathsep.join(str(ROOT / folder) for folder in (".", "kernels", "book"))
     return (
         {key: x for key, x in os.environ.items() if key != "LINATTN_CHECK_SHAPES"}
         | {"PYTHONPATH": path}
@@ -33,7 +33,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def command(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(ROOT / "tests/kernels/gpu_ladder.py"), *arguments]
+    program = [sys.executable, "-m", "tests.kernels.gpu_ladder", *arguments]
     return subprocess.run(program, env=environment(**changes), capture_output=True, text=True, check=False)
 
 
@@ -54,7 +54,7 @@ def test_dry_run_saves_a_result(tmp_path: Path) -> None:
     checks = {check for heavy in (False, True) for task in tasks_of("cpu", heavy) for check in task.checks}
     assert {row["check"] for row in rows} == checks
     origin = results.provenance("kernels_ladder", directory=tmp_path)
-    assert origin["command"].endswith("tests/kernels/gpu_ladder.py --out DIR --dry-run")
+    assert origin["command"].endswith("-m tests.kernels.gpu_ladder --out DIR --dry-run")
     assert "0 failed" in done.stdout.splitlines()[-1]
     assert "HALF_BACKWARD" in done.stdout  # bounds are stated
 

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from compiling import TOOLS, never_written, uniform_registers
+
+from tests.kernels.compiling import TOOLS, never_written, uniform_registers
 
 COMPILING = Path(__file__).with_name("compiling.py")
 pytestmark = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="Triton came without its tools")

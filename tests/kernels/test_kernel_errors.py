@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_calls import KERNELS, kernel_call, step_of
-from kernel_cases import KERNEL_OPS, example
-from ladder import OPS, inputs_of
-from test_errors import STEP_ROWS, Arguments, assert_explains, good, table
-from wrong_arguments import Bad, T
 
 from linattn_kernels import door
+from tests.kernels.kernel_calls import KERNELS, kernel_call, step_of
+from tests.kernels.kernel_cases import KERNEL_OPS, example
+from tests.ops.ladder import OPS, inputs_of
+from tests.ops.test_errors import STEP_ROWS, Arguments, assert_explains, good, table
+from tests.ops.wrong_arguments import Bad, T
 
 FORM_ROWS = [
     pytest.param(op, bad, id=f"{op}-{bad}")

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import assert_close
-from kernel_bounds import check_kernel
-from kernel_calls import KERNELS, decays_apart, in_parts, kernel_call
-from kernel_cases import (
+
+from linattn_kernels.door import DTYPES, WIDTHS
+from linattn_kernels.forms import FORMS
+from linattn_ref.ops import FORMS as REFERENCES
+from linattn_ref.ops import Form
+from tests.kernels.kernel_bounds import check_kernel
+from tests.kernels.kernel_calls import KERNELS, decays_apart, in_parts, kernel_call
+from tests.kernels.kernel_cases import (
     CPU_CASES,
     CPU_LENGTHS,
     GPU_CASES,
@@ -19,7 +23,7 @@ from kernel_cases import (
     example,
     examples,
 )
-from ladder import (
+from tests.ops.ladder import (
     EXACT_CASES,
     OPS,
     Call,
@@ -33,13 +37,9 @@ from ladder import (
     split_call,
     upstream_of,
 )
-from ladder_cases import Case
-from test_ladder import Change, drop, late_decay, scaled
-
-from linattn_kernels.door import DTYPES, WIDTHS
-from linattn_kernels.forms import FORMS
-from linattn_ref.ops import FORMS as REFERENCES
-from linattn_ref.ops import Form
+from tests.ops.ladder_cases import Case
+from tests.ops.test_ladder import Change, drop, late_decay, scaled
+from tests.support.closeness import assert_close
 
 SAMPLE = 16  # one case in so many is in the sample of `make check`
 COVER = [

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from every_form import assert_equal_runs
-from helpers import assert_close
-from kernel_bounds import check_kernel
-from kernel_calls import KERNELS, compiled, kernel_call, on_strided_memory, under_autocast
-from kernel_cases import KERNEL_OPS, example, examples
-from ladder import OPS, Call, Run, call_of, inputs_of, run, upstream_of
-from ladder_cases import Case, Tensors
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from linattn_ref.ops import chunk_linear_attention
+from tests.kernels.kernel_bounds import check_kernel
+from tests.kernels.kernel_calls import KERNELS, compiled, kernel_call, on_strided_memory, under_autocast
+from tests.kernels.kernel_cases import KERNEL_OPS, example, examples
+from tests.ops.every_form import assert_equal_runs
+from tests.ops.ladder import OPS, Call, Run, call_of, inputs_of, run, upstream_of
+from tests.ops.ladder_cases import Case, Tensors
+from tests.support.closeness import assert_close
 
 every_example = pytest.mark.parametrize("case", examples(T=20), ids=str)
 every_op = pytest.mark.parametrize("op", KERNEL_OPS)

@@ -5,17 +5,25 @@ from typing import Any
 
 import pytest
 import torch
-from every_form import assert_equal_runs
-from helpers import assert_close
-from kernel_bounds import check_kernel
-from kernel_calls import KERNELS, compiled, in_parts, kernel_call, kernel_step_call, step_of, strided
-from kernel_cases import KERNEL_OPS, example, examples
-from ladder import OPS, inputs_of, precision_bounds, split_call, truth_of
-from ladder_cases import Case, Tensors
 
 import linattn_kernels
 import linattn_ref.ops
 from linattn_ref.ops import KVCache
+from tests.kernels.kernel_bounds import check_kernel
+from tests.kernels.kernel_calls import (
+    KERNELS,
+    compiled,
+    in_parts,
+    kernel_call,
+    kernel_step_call,
+    step_of,
+    strided,
+)
+from tests.kernels.kernel_cases import KERNEL_OPS, example, examples
+from tests.ops.every_form import assert_equal_runs
+from tests.ops.ladder import OPS, inputs_of, precision_bounds, split_call, truth_of
+from tests.ops.ladder_cases import Case, Tensors
+from tests.support.closeness import assert_close
 
 DECAYS = (None, "head", "token", "channel")
 PUBLIC = [f"{kind}_{op}" for kind in ("chunk", "step") for op in KERNEL_OPS]

@@ -9,11 +9,6 @@ from typing import Any
 import pytest
 import torch
 import triton.language as tl
-from helpers import assert_close
-from kernel_bounds import check_kernel
-from kernel_calls import KERNELS, decays_apart, in_parts, kernel_call, kernel_step_call
-from kernel_cases import example, examples
-from ladder import inputs_of, precision_bounds, truth_of, upstream_of
 from torch import Tensor
 
 import linattn_kernels
@@ -22,6 +17,11 @@ from linattn_kernels import launches, linear_chunks
 from linattn_kernels.decays import sums_kernel
 from linattn_kernels.launches import Launch
 from linattn_ref.ops import KVCache, chunk_linear_attention
+from tests.kernels.kernel_bounds import check_kernel
+from tests.kernels.kernel_calls import KERNELS, decays_apart, in_parts, kernel_call, kernel_step_call
+from tests.kernels.kernel_cases import example, examples
+from tests.ops.ladder import inputs_of, precision_bounds, truth_of, upstream_of
+from tests.support.closeness import assert_close
 
 every_scalar_decay = pytest.mark.parametrize("decay", [None, "head", "token"])
 

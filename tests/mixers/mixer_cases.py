@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import assert_close
 from torch import Tensor
 
 from linattn_ref.mixers import MIXERS, Mixer
 from linattn_ref.mixers.base import State
 from linattn_ref.model import ModelConfig
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
+from tests.support.closeness import assert_close
 
 BASE: dict[str, Any] = {"d_model": 12, "n_layers": 3, "n_heads": 2, "vocab_size": 16, "max_length": 160}
 B, T, EXACT = 3, 70, 1e-10  # T is more than one chunk of 64, and no multiple

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import err
-from mixer_cases import BASE, FORBIDDEN, build, every_mixer, in_segments, inputs
 from torch import Tensor
 
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig
+from tests.mixers.mixer_cases import BASE, FORBIDDEN, build, every_mixer, in_segments, inputs
+from tests.support.closeness import err
 
 # Arguments that change what a mixer computes, and the setting in which each does; all others must not.
 CLAIMS: dict[str, dict[str, dict[str, Any]]] = {

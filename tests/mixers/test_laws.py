@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import assert_close, err
-from mixer_cases import (
+
+from linattn_ref.mixers import MIXERS
+from tests.mixers.mixer_cases import (
     EXACT,
     B,
     T,
@@ -16,8 +17,7 @@ from mixer_cases import (
     inputs,
     tensors,
 )
-
-from linattn_ref.mixers import MIXERS
+from tests.support.closeness import assert_close, err
 
 # --- time, batch, gradients --------------------------------------------------------------------------------
 

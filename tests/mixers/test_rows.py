@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, err
-from mixer_cases import build, inputs
 from torch import Tensor
 
 from linattn_ref import oracle
 from linattn_ref.mixers import MIXERS, Mixer, Row
+from tests.mixers.mixer_cases import build, inputs
+from tests.support.closeness import assert_close, err
 
 WITH_ROWS = [name for name in MIXERS if MIXERS[name].row is not None]
 T = 20

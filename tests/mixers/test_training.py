@@ -7,8 +7,8 @@ import torch
 
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig
-from linattn_ref.tasks import ByteCorpus
-from linattn_ref.train import TrainConfig, bits_per_byte, train
+from linattn_ref.training.tasks import ByteCorpus
+from linattn_ref.training.trainer import TrainConfig, bits_per_byte, train
 
 STEPS = 160
 UNIGRAM = 4.7  # bits per byte of this corpus, if a byte is predicted from its frequency

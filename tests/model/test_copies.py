@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from linattn_ref.accounting import flops_exact, state_bytes
+from linattn_ref.costs.accounting import flops_exact, state_bytes
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig, generate
 

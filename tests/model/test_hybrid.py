@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from linattn_ref.accounting import flops_exact, flops_per_token, state_bytes
 from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
+from linattn_ref.costs.accounting import flops_exact, flops_per_token, state_bytes
 from linattn_ref.mixers import MIXERS, SoftmaxMixer
 from linattn_ref.model import LanguageModel
 

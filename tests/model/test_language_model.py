@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import assert_close
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, generate
+from tests.support.closeness import assert_close
 
 BASE: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 32, "max_length": 128}
 OVERRIDES: dict[str, list[dict[str, Any]]] = {"linear": [{}, {"normaliser": "norm", "positions": "rope"}]}

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from helpers import assert_close
-from ladder import OPS, forms_of
-from ladder_cases import Case, Tensors
 
 from linattn_ref.ops import FORMS, Form
+from tests.ops.ladder import OPS, forms_of
+from tests.ops.ladder_cases import Case, Tensors
+from tests.support.closeness import assert_close
 
 EXACT = 1e-12  # the same sums in another order, in float64
 

@@ -33,14 +33,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from dual import along, slope_of
-from helpers import assert_close, err
-from ladder_cases import Case, Op, Tensors, normal, pairwise
-from ladder_channels import CHANNELS
-from ladder_heads import HEADS
 from torch import Generator, Tensor
 
 from linattn_ref.ops import FORMS, Form
+from tests.ops.dual import along, slope_of
+from tests.ops.ladder_cases import Case, Op, Tensors, normal, pairwise
+from tests.ops.ladder_channels import CHANNELS
+from tests.ops.ladder_heads import HEADS
+from tests.support.closeness import assert_close, err
 
 FLOAT64 = 1e-10
 BACKWARD = 4  # twice what was measured

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from dual import imaginary_part, real_part
-from ladder_cases import Arrays, Case, Op, Tensors, normal
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from linattn_ref import oracle
 from linattn_ref.ops import WKVState, step_lti_ssm, step_selective_scan, step_wkv
+from tests.ops.dual import imaginary_part, real_part
+from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, normal
 
 
 def channels(case: Case, generator: Generator) -> Tensor:

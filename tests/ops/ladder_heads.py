@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from ladder_cases import Arrays, Case, Op, Tensors, normal, qkv
 from torch import Generator, Tensor
 
 from linattn_ref import oracle
@@ -18,6 +17,7 @@ from linattn_ref.ops import (
     step_rwkv6,
     step_softmax_attention,
 )
+from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, normal, qkv
 
 CACHED = 9  # tokens in a start cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")

@@ -6,12 +6,12 @@ asks the average to be within 4 standard errors of the mean: by chance it fails 
 
 import pytest
 import torch
-from helpers import assert_close
-from ladder import forms_of, normal
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from linattn_ref.ops import Form, parallel_linear_attention, recurrent_linear_attention
+from tests.ops.ladder import forms_of, normal
+from tests.support.closeness import assert_close
 
 SIGMAS = 4
 TRIALS = 20_000

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from ladder import OPS
-from ladder_cases import Case
 from torch._dynamo.testing import CompileCounter
 
 from linattn_ref import ops
 from linattn_ref.ops import FORMS, Form, normalised
+from tests.ops.ladder import OPS
+from tests.ops.ladder_cases import Case
 
 BY_NAME = {f"{form.form}-{form.op}": form for form in FORMS}
 # a Python loop over tokens or tiles makes a graph a length; these have none

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from ladder import OPS, inputs_of
-from ladder_cases import Case
-from wrong_arguments import B, Bad, H, K, T, V
-from wrong_channels import LTI, SCAN, WKV
-from wrong_heads import BETA, BONUS, CACHE, HEADS, STATE
 
 from linattn_ref.ops import FORMS
 from linattn_ref.ops.linear import parallel_body
+from tests.ops.ladder import OPS, inputs_of
+from tests.ops.ladder_cases import Case
+from tests.ops.wrong_arguments import B, Bad, H, K, T, V
+from tests.ops.wrong_channels import LTI, SCAN, WKV
+from tests.ops.wrong_heads import BETA, BONUS, CACHE, HEADS, STATE
 
 Arguments = dict[str, Any]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close
-from ladder import Case, forms_of, inputs_of, normal
 from torch import Tensor
 
 from linattn_ref import oracle
 from linattn_ref.ops import FEATURE_MAPS, Form, cos_reweight, normalised, rotate, step_linear_attention
+from tests.ops.ladder import Case, forms_of, inputs_of, normal
+from tests.support.closeness import assert_close
 
 EXACT = 1e-12
 LINEAR = forms_of("linear_attention")

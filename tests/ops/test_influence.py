@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from every_form import EXACT, LINEAR, rows, steps
-from helpers import assert_close
-from ladder import OPS, call_of, inputs_of, run, upstream_of
-from ladder_cases import Case
 from torch import Tensor
 
 from linattn_ref.ops import Form, KVCache, WKVState
+from tests.ops.every_form import EXACT, LINEAR, rows, steps
+from tests.ops.ladder import OPS, call_of, inputs_of, run, upstream_of
+from tests.ops.ladder_cases import Case
+from tests.support.closeness import assert_close
 
 
 @pytest.mark.check

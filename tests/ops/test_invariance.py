@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from every_form import CHUNKED, EXACT, assert_equal_runs, rows
-from ladder import OPS, call_of, check_against_oracle, inputs_of
-from ladder_cases import Case
 from torch import Tensor
 
 from linattn_ref.ops import Form
+from tests.ops.every_form import CHUNKED, EXACT, assert_equal_runs, rows
+from tests.ops.ladder import OPS, call_of, check_against_oracle, inputs_of
+from tests.ops.ladder_cases import Case
 
 
 def strided(x: Tensor) -> Tensor:

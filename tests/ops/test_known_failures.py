@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from every_form import AT_ONCE, EXACT, LINEAR, SOFTMAX, assert_equal_runs, kinds, rows, steps
-from helpers import assert_close
-from ladder import (
+from torch import Tensor
+
+from linattn_ref.ops import FORMS, Form, normalised
+from tests.ops.every_form import AT_ONCE, EXACT, LINEAR, SOFTMAX, assert_equal_runs, kinds, rows, steps
+from tests.ops.ladder import (
     OPS,
     Call,
     call_of,
@@ -22,11 +24,9 @@ from ladder import (
     step_call_of,
     upstream_of,
 )
-from ladder_cases import Case, Tensors
-from ladder_heads import HEADS
-from torch import Tensor
-
-from linattn_ref.ops import FORMS, Form, normalised
+from tests.ops.ladder_cases import Case, Tensors
+from tests.ops.ladder_heads import HEADS
+from tests.support.closeness import assert_close
 
 # --- state handed over at a split: fla#285, fla#494, fla#92 ----------------------------------------------
 

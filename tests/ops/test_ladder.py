@@ -8,7 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder import (
+
+from linattn_ref.ops import FORMS, Form
+from tests.ops.ladder import (
     CHUNKS,
     EXACT_CASES,
     FLOAT64,
@@ -28,9 +30,7 @@ from ladder import (
     split_call,
     truth_of,
 )
-from ladder_cases import Case, Tensors, pairwise
-
-from linattn_ref.ops import FORMS, Form
+from tests.ops.ladder_cases import Case, Tensors, pairwise
 
 THEOREMS = {
     "softmax_attention": [pytest.mark.theorem("thm-softmax-forms")],

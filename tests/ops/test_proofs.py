@@ -9,7 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import sympy
-from algebra import (
+
+from linattn_ref import oracle
+from tests.ops.algebra import (
     Array,
     all_zero,
     fresh_references,
@@ -17,8 +19,6 @@ from algebra import (
     symbols,
     with_symbols_for_exponentials,
 )
-
-from linattn_ref import oracle
 
 K = V = 2
 Result = tuple[Array, Array]

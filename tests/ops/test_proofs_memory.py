@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from algebra import Array, all_zero, fresh_references, symbols, with_symbols_for_exponentials
 
 from linattn_ref import oracle
+from tests.ops.algebra import Array, all_zero, fresh_references, symbols, with_symbols_for_exponentials
 
 K = 2
 Pair = tuple[Array, Array]

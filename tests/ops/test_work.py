@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from every_form import CHUNKED, LINEAR, rows
-from ladder import call_of, forms_of, inputs_of
-from ladder_cases import Case
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from linattn_ref.ops import Form
+from tests.ops.every_form import CHUNKED, LINEAR, rows
+from tests.ops.ladder import call_of, forms_of, inputs_of
+from tests.ops.ladder_cases import Case
 
 
 class Operations(TorchDispatchMode):

@@ -1,6 +1,6 @@
 """Wrong arguments of the ops whose sequences are channels."""
 
-from wrong_arguments import CHUNK, B, Bad, K, T, V, beside, in_part, out_of, shape
+from tests.ops.wrong_arguments import CHUNK, B, Bad, K, T, V, beside, in_part, out_of, shape
 
 D, N = K, V
 

@@ -1,7 +1,8 @@
 """Wrong arguments of the ops whose sequences have heads."""
 
 import torch
-from wrong_arguments import CHUNK, B, Bad, H, K, T, V, beside, in_part, out_of, shape
+
+from tests.ops.wrong_arguments import CHUNK, B, Bad, H, K, T, V, beside, in_part, out_of, shape
 
 
 def put(x: torch.Tensor, value: float) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""Times, costs and agreement: of what chapters quote, of the kernels, of ours against others' code."""

@@ -1,0 +1,191 @@
+"""Write the page of kernels: ``python -m linattn_book.builders.kernels``; ``--check`` compares it.
+
+Its numbers are the rows of ``results.load("kernels")`` and ``results.load("kernels_ladder")``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linattn_book import results
+
+from .generated import run, table
+
+Row = dict[str, Any]
+SOURCES = {  # what decides the rows
+    "kernels": ("kernels/linattn_kernels", "benchmarks/linattn_benchmarks/kernels", "linattn_ref/ops"),
+    "kernels_ladder": ("kernels/linattn_kernels", "linattn_ref/ops"),
+}
+
+INTRODUCTION = """\
+# Kernels
+
+`linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` with no
+decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`, `chunk_softmax_attention`, and a fused step of
+each for decoding. A model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays
+what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later,
+`pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
+64, 128. For anything else they raise an error that says what to call instead.
+
+They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
+10.0 and 12.0, too, and have the shared memory there that they need.
+
+Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
+tried, what it was predicted to give, and what it gave.
+"""
+
+SPEED = """\
+## How fast
+
+The tables have our time; that of the fastest right function of
+[flash-linear-attention](https://github.com/fla-org/flash-linear-attention) {version} (FLA); and that of
+torch's `scaled_dot_product_attention` (SDPA). SDPA is softmax attention: beside linear attention it gives
+the scale. All are medians of device time in milliseconds, without what the host takes to launch, on cold
+caches, all candidates of a line in turn in one process, for {heads} heads with $K = V$ in {dtype} and decays
+in float32. "Floors" says how often the floor fits into our time: a copy, at the {copy} GB/s of the same run,
+that reads all inputs and writes all results once. Reading alone is a little faster than a copy. The
+arithmetic of softmax attention grows with $T^2$, so it is far from that floor.
+
+FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, which costs
+it dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
+
+A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
+
+MODES = {
+    "fwd": "### Forward",
+    "fwdbwd": """\
+### Forward and backward
+
+With gradients of q, k and v, and of the log decay where every token has its own.""",
+    "step": """\
+### One token
+
+For decoding. The softmax form reads a cache of 4,096 tokens.""",
+}
+
+MEANS = """\
+### Over the shapes of an op
+
+Geometric means; "least" is the shape where FLA comes closest to us, or is ahead (below 1)."""
+
+REPRODUCE = """\
+To measure again, on a machine with a GPU, torch, Triton and FLA:
+
+```bash
+make bench OUT=DIR PYTHON=python3      # resumes where it was interrupted; prints these tables
+make test-gpu OUT=DIR PYTHON=python3   # the ladder below
+```
+"""
+
+LADDER = """\
+## How exact
+
+The ladder that holds the reference to a plain loop holds the kernels to the reference in float64: outputs,
+last states and every gradient, with random upstream gradients, poisoned memory, decays down to $e^{{-50}}$,
+start states, lengths that are no multiple of anything, a split anywhere. In float32 the bound is the
+reference's own, or from 1,000 tokens on twice what the reference is off in float32. In half precision a
+kernel multiplies rounded tiles, so the bound is twice what rounding every input once more would cost. On a
+CPU, cases of the same registry run in Triton's interpreter with every `make test`, and all kernels are
+compiled for Hopper. On the GPU {cases:,} checks ran and {failed} failed. The worst of each dtype, as a share
+of its bound:"""
+
+
+def page(root: Path) -> str:
+    """The whole page."""
+    rows, ladder = results.load("kernels"), results.load("kernels_ladder")
+    parts = [INTRODUCTION.rstrip(), speed_text(rows)]
+    for mode, heading in MODES.items():
+        timed = [row for row in rows if row["mode"] == mode]
+        parts += [heading, table(*times(timed))] if timed else []
+    parts += [MEANS, table(*means(rows)), measured("kernels", root), REPRODUCE.rstrip()]
+    parts += [ladder_text(ladder), table(*shares(ladder)), measured("kernels_ladder", root)]
+    return "\n\n".join(parts) + "\n"
+
+
+def speed_text(rows: Sequence[Row]) -> str:
+    dtypes, heads = ({row[name] for row in rows} for name in ("dtype", "H"))
+    copies = {f"{row['copy_gbps']:,.0f}" for row in rows if row["copy_gbps"]}
+    return SPEED.format(
+        version=results.provenance("kernels")["columns"]["fla_op"].rpartition(" ")[2],
+        dtype=" and ".join(sorted(dtypes)),
+        heads=" or ".join(map(str, sorted(heads))),
+        copy=" to ".join(sorted({min(copies), max(copies)})),
+    )
+
+
+def short(op: str) -> str:
+    """The decay, or softmax."""
+    return op.partition("/")[2] or "softmax"
+
+
+def times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """A line for every op and shape."""
+    header = ["`log_decay`; B, T, K", "ours", "FLA", "FLA / ours", "SDPA", "floors"]
+    lines = []
+    for row in rows:
+        name = f"{short(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
+        line = [name, number(row["ms"]), number(row["fla_ms"]), quotient(row["fla_ms"], row["ms"], 2)]
+        lines.append([*line, number(row["sdpa_ms"]), quotient(row["ms"], row["floor_ms"], 1)])
+    return header, lines
+
+
+def means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Geometric means of FLA / ours and of floors over the shapes of every op and mode."""
+    lines = []
+    for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in rows):
+        mine = [row for row in rows if (row["op"], row["mode"]) == (op, mode)]
+        ratios = [row["fla_ms"] / row["ms"] for row in mine if row["fla_ms"] and row["ms"]]
+        floors = [row["ms"] / row["floor_ms"] for row in mine if row["ms"]]
+        least = f"{min(ratios):.2f}" if ratios else "–"
+        line = [f"{short(op)}, {mode}", str(len(ratios)), mean(ratios), least]
+        lines.append([*line, mean(floors), f"{max(floors):.1f}"])
+    return ["`log_decay`, mode", "shapes", "FLA / ours", "least", "floors", "most"], lines
+
+
+def ladder_text(rows: Sequence[Row]) -> str:
+    return LADDER.format(cases=sum(row["cases"] for row in rows), failed=sum(row["failed"] for row in rows))
+
+
+def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """The largest error / bound of every op and dtype."""
+    dtypes = [name for name in ("float32", "bfloat16", "float16") if any(r["dtype"] == name for r in rows)]
+    lines = []
+    for op, form in dict.fromkeys((row["op"], row["form"]) for row in rows):
+        mine = [row for row in rows if (row["op"], row["form"]) == (op, form)]
+        line = [f"{op.replace('_', ' ')}, {form}", str(sum(row["cases"] for row in mine))]
+        for dtype in dtypes:
+            used = [r["bound_used"] for r in mine if r["dtype"] == dtype and r["bound_used"] is not None]
+            line.append(f"{max(used):.2f}" if used else "–")
+        lines.append(line)
+    return ["op, form", "checks", *dtypes], lines
+
+
+def measured(name: str, root: Path) -> str:
+    """Where the rows come from, and whether the kernels have changed since."""
+    origin = results.provenance(name)
+    versions = origin["versions"]
+    now = results.source_hash([root / source for source in SOURCES[name]])
+    older = "" if now == origin["source_hash"] else f" **The sources have changed since, to `{now[:12]}`.**"
+    return (
+        f"Measured on {origin['device']}, {origin['date']}, torch {versions['torch']}, Triton "
+        f"{versions['triton']}; sources `{origin['source_hash'][:12]}`; `{origin['command']}`." + older
+    )
+
+
+def number(x: float | None) -> str:
+    return "–" if x is None else f"{x:.4f}" if x < 0.1 else f"{x:.3f}" if x < 10 else f"{x:.1f}"
+
+
+def quotient(x: float | None, y: float | None, digits: int) -> str:
+    return "–" if x is None or y is None else f"{x / y:.{digits}f}"
+
+
+def mean(x: Sequence[float]) -> str:
+    """Geometric."""
+    return f"{np.exp(np.mean(np.log(x))):.2f}" if x else "–"
+
+
+if __name__ == "__main__":
+    run(page, "kernels")

@@ -1,0 +1,85 @@
+"""Write the page of all models: ``python -m linattn_book.builders.models``; ``--check`` compares it.
+
+The page is a function of the mixers: their rows, their docstrings, and the states that accounting counts.
+"""
+
+import inspect
+from pathlib import Path
+
+import torch
+
+from linattn_ref.config import ModelConfig
+from linattn_ref.costs.accounting import state_bytes
+from linattn_ref.mixers import MIXERS, Row
+
+from .generated import run, table
+
+WIDTH, HEADS, TOKENS = 1024, 8, 4096
+
+INTRODUCTION = """\
+# One recurrence, many models
+
+Every model of the book writes a state and reads it:
+
+$$
+S_t = G_t \\odot S_{t-1} + W_t, \\qquad o_t = \\mathrm{read}(q_t, S_t).
+$$
+
+A model is its choice of gate $G_t$, of what it writes, and of how it reads. The tables are generated from
+the code of `linattn_ref.mixers`. Their entries are Python: for each row a test evaluates gate, write and
+read, runs the recurrence above in a plain loop, and compares the result with the mixer, which goes another
+way: in logs, in chunks, by FFT or scan. A row with another gate, write or read fails that test.
+
+`outer(k, v)` is $k^\\top v$, `dot(q, S)` is $qS$, `G` is the gate, `S_past` is $S_{t-1}$, `v1` is `v` with a
+column of ones, `K` is the key width. A gate is a number per head, or a vector that multiplies the rows of
+$S$; that of the delta rule is a $K\\times K$ matrix and multiplies from the left, with `eye` the identity.
+State space models have one head per channel, with `N` numbers of state and values of width 1. `ratio` divides
+by the last entry, `bounded` by its size or by 1 if that is larger, `quotient` the first entry by the second;
+`paired` is twice the real part where numbers are complex. Below stands what each model has around the
+recurrence: projections, short convolutions, norms, and what is simplified or open.
+"""
+
+SOFTMAX = "Softmax attention has no row: its state is the cache of all keys and values, and grows."
+
+
+def page(root: Path) -> str:
+    """The whole page."""
+    rows = [_formulas(name, mixer.row) for name, mixer in MIXERS.items() if mixer.row is not None]
+    parts = [
+        INTRODUCTION.rstrip(),
+        "## Gate, write, read",
+        table(["model", "gate", "write", "read"], rows, right=False),
+        SOFTMAX,
+        "## What is learned, and what is carried",
+        f"The state is that of one layer of width {WIDTH:,} with {HEADS} heads, for one sequence: float32, "
+        f"short convolutions included; for softmax attention a cache of {TOKENS:,} tokens in bfloat16.",
+        table(["model", "the gate learns", "state, kB"], map(_costs, MIXERS), right=False),
+        "## The models",
+        *(f"(model-{_slug(name)})=\n### {name}\n\n{_note(name)}" for name in MIXERS),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _slug(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _formulas(name: str, row: Row) -> list[str]:
+    return [f"[{name}](#model-{_slug(name)})", f"`{row.gate}`", f"`{row.write}`", f"`{row.read}`"]
+
+
+def _costs(name: str) -> list[str]:
+    row = MIXERS[name].row
+    config = ModelConfig(name, d_model=WIDTH, n_layers=1, n_heads=HEADS)
+    carried = state_bytes(config, TOKENS, dtype=torch.bfloat16)
+    return [name, row.learned if row else "no gate", f"{carried / 1000:,.0f}"]
+
+
+def _note(name: str) -> str:
+    """The docstring of the mixer, in the page's own markup."""
+    text = inspect.cleandoc(MIXERS[name].__doc__ or "")
+    return text.replace("``", "`")
+
+
+if __name__ == "__main__":
+    run(page, "models")

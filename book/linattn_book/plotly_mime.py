@@ -1,0 +1,102 @@
+"""Renders a stored plotly figure as a ``<figure>`` that ``plotly_loader.js`` draws in the reader's browser.
+
+The alternative text comes from ``layout.meta["alt"]`` and the title becomes a caption, so that both are there
+for a screen reader, a search engine and a browser without JavaScript. What the page could not operate from a
+keyboard (plotly's own menus) or could not announce (no alternative text) stops the build.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, ClassVar
+
+from docutils import nodes
+from sphinx.errors import ExtensionError
+
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+_ALLOWED_TAG = re.compile(r"&lt;(/?(?:b|i|em|strong|sub|sup))&gt;")
+
+
+class FigureError(ExtensionError):
+    """A figure that the page cannot show to every reader."""
+
+
+def plotly_html(figure: Mapping[str, Any], where: str = "a notebook") -> str:
+    """The HTML of one figure; ``where`` names the source in error messages."""
+    layout = dict(figure.get("layout") or {})
+    meta = layout.get("meta")
+    alt = meta.get("alt") if isinstance(meta, Mapping) else None
+    if not isinstance(alt, str) or not alt.strip():
+        raise FigureError(f"{where}: a plotly figure has no alternative text (layout.meta['alt'])")
+    _check_controls(figure, where)
+    title = _title_text(layout)
+    height = layout.get("height") or 420
+    spec = json.dumps(dict(figure), separators=(",", ":")).replace("<", "\\u003c")
+    caption = f'<figcaption class="plotly-title">{_inline_html(title)}</figcaption>' if title else ""
+    return (
+        f'<figure class="plotly-fig">{caption}'
+        f'<div class="plotly-plot" role="img" aria-label="{escape(" ".join(alt.split()))}"'
+        f' style="min-height:{float(height):g}px"></div>'
+        '<details class="plotly-description"><summary>Description of the figure</summary>'
+        f"<p>{escape(alt.strip())}</p></details>"
+        f'<script type="{PLOTLY_MIME}">{spec}</script></figure>'
+    )
+
+
+def _title_text(layout: Mapping[str, Any]) -> str:
+    title = layout.get("title") or ""
+    return str(title.get("text") or "") if isinstance(title, Mapping) else str(title)
+
+
+def _inline_html(text: str) -> str:
+    """Plotly's small HTML: keep emphasis and indices, turn line breaks into spaces, escape the rest."""
+    return _ALLOWED_TAG.sub(r"<\1>", escape(re.sub(r"<br\s*/?>", " ", text), quote=False))
+
+
+def _check_controls(figure: Mapping[str, Any], where: str) -> None:
+    """Sliders may step through named frames, buttons may play them: the page rebuilds that natively."""
+    layout = figure.get("layout") or {}
+    frames = {frame.get("name") for frame in figure.get("frames") or []}
+    sliders: Sequence[Mapping[str, Any]] = layout.get("sliders") or []
+    if len(sliders) > 1:
+        raise FigureError(f"{where}: a figure may have one slider, this one has {len(sliders)}")
+    for slider in sliders:
+        for step in slider.get("steps") or []:
+            target = (step.get("args") or [None])[0]
+            names = target if isinstance(target, list) else [target]
+            if step.get("method") != "animate" or len(names) != 1 or names[0] not in frames:
+                raise FigureError(f"{where}: slider step {step.get('label')!r} does not show one frame")
+    for menu in layout.get("updatemenus") or []:
+        if not sliders or any(button.get("method") != "animate" for button in menu.get("buttons") or []):
+            raise FigureError(f"{where}: a menu may only play the frames of a slider")
+
+
+def in_this_book(renderer: Any) -> bool:
+    """Whether the project being built uses our pages: myst-nb loads installed plug-ins for every book."""
+    env = getattr(renderer.renderer, "sphinx_env", None)
+    return env is not None and "linattn_book.builders.pages" in env.app.extensions
+
+
+class PlotlyRenderer:
+    """myst-nb's plug-in for plotly's MIME type (entry point ``myst_nb.mime_renderers``).
+
+    That plotly's data comes before other forms of an output is a setting of this book (``_config.yml``),
+    since an override here would hold for the books of everybody who has this package.
+    """
+
+    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = []
+
+    @staticmethod
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
+        if data.mime_type != PLOTLY_MIME:
+            return None
+        if not in_this_book(renderer):
+            return None
+        if inline:
+            raise FigureError(f"{renderer.source}: a plotly figure cannot stand inside a line of text")
+        figure = json.loads(data.content) if isinstance(data.content, str) else data.content
+        where = f"{renderer.source}:{data.line or 1}"
+        return [nodes.raw(text=plotly_html(figure, where), format="html", classes=["output", "plotly"])]

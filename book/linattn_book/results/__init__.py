@@ -1,0 +1,246 @@
+"""Measured results as package data: rows in ``NAME.csv``, their meaning and origin in ``index.json``.
+
+``load`` and ``provenance`` read; ``save`` writes both files, or neither; ``cite`` does so with what others
+printed. A cell is an int, a float, a line of text or None (empty), and comes back as the type it went in as.
+What is not a number is no result: NaN and infinities are refused.
+"""
+
+import ast
+import csv
+import hashlib
+import io
+import json
+import math
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from linattn_ref.training.files import write_atomically
+
+__all__ = ["cite", "describe", "load", "names", "provenance", "rounded", "save", "source_hash"]
+
+Cell = int | float | str | None
+WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s='\"(:])(?:~?/\w|[A-Za-z]:\\)")
+
+
+def names(*, directory: Path | None = None) -> list[str]:
+    """The results there are."""
+    return sorted(_index(directory))
+
+
+def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
+    """The rows of a result; an empty cell is None."""
+    entry = provenance(name, directory=directory)
+    text = (_root(directory) / f"{name}.csv").read_text("utf-8")
+    header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    if header != list(entry["columns"]) or len(rows) != entry["n_rows"]:
+        raise ValueError(f"name: {name}.csv has other columns or rows than index.json says; save it again")
+    return [dict(zip(header, map(_parsed, row), strict=True)) for row in rows]
+
+
+def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
+    """Columns with units, command, seed, source hash, device, versions, date and number of rows.
+
+    Of what others measured: columns, source and number of rows.
+    """
+    index = _index(directory)
+    _require(name in index, "name", name, f"one of {sorted(index)}")
+    return index[name]
+
+
+def describe(name: str, *, directory: Path | None = None) -> str:
+    """Where, when and how it was measured: two lines for the output below a table or figure; or by whom."""
+    p = provenance(name, directory=directory)
+    if "source" in p:
+        return f"measured by others: {p['source']}"
+    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}\n  {p['command']}"
+
+
+def save(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Mapping[str, str],
+    command: str,
+    seed: int | list[int] | None,
+    source_hash: str,
+    device: str | None = None,
+    measured_with: Mapping[str, str] | None = None,
+    digits: int | None = None,
+    directory: Path | None = None,
+) -> None:
+    """Write ``NAME.csv`` and its entry in ``index.json``; on any error both stay as they were.
+
+    Args:
+        columns: every column, in order, with its unit or meaning; every row has exactly these.
+        command: what a reader types to measure this again, with relative paths only.
+        seed: or seeds; None where nothing is random.
+        source_hash: of the code that measured, see ``source_hash``.
+        device: where it was measured; None is this machine's first GPU, or else its CPU.
+        measured_with: versions, as ``versions()`` gives them; None is what runs here.
+        digits: significant ones of floats; None keeps all.
+        directory: None is this package.
+    """
+    runs_elsewhere = command.strip() and not ABSOLUTE_PATH.search(command)
+    _require(runs_elsewhere, "command", command, "a command without absolute paths")
+    entry = {
+        "command": command,
+        "seed": seed,
+        "source_hash": source_hash,
+        "device": device or device_name(),
+        "versions": dict(measured_with or versions()),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    if digits is not None:
+        rows = [{key: rounded(cell, digits) for key, cell in row.items()} for row in rows]
+    _write(name, rows, columns, entry, directory)
+
+
+def rounded(cell: Any, digits: int) -> Any:
+    """A float to so many significant digits; anything else as it is."""
+    return float(f"{cell:.{digits}g}") if isinstance(cell, float) and math.isfinite(cell) else cell
+
+
+def cite(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Mapping[str, str],
+    source: str,
+    directory: Path | None = None,
+) -> None:
+    """Write rows that others printed, in the same way. source: paper and table."""
+    _require(source.strip(), "source", source, "a paper and a table")
+    _write(name, rows, columns, {"source": source}, directory)
+
+
+def _write(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    origin: Mapping[str, Any],
+    directory: Path | None,
+) -> None:
+    _require(re.fullmatch(r"[a-z][a-z0-9_]*", name), "name", name, "lower-case letters, digits, underscores")
+    explained = columns and all(column and meaning.strip() for column, meaning in columns.items())
+    _require(explained, "columns", dict(columns), "a unit or meaning for each column")
+    _require(len(rows), "rows", rows, "at least one row")
+    entry = {"columns": dict(columns), **origin, "n_rows": len(rows)}
+    target = Path(__file__).parent if directory is None else directory
+    index = dict(sorted((_index(target) | {name: entry}).items()))
+    index_text = json.dumps(index, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
+
+
+def source_hash(paths: Iterable[str | Path]) -> str:
+    """sha256 over names and syntax trees of the .py files that ``paths`` (files or folders) hold.
+
+    Sorted by name. Layout, comments and docstrings do not count, nor does the version of Python.
+    """
+    files: list[tuple[str, str]] = []
+    for path in map(Path, paths):
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            code = _dumped(ast.parse(file.read_bytes(), file))
+            files.append(((path.name / file.relative_to(path)).as_posix(), code))
+    _require(files, "paths", files, "at least one .py file")
+    digest = hashlib.sha256()
+    for name, code in sorted(files):
+        digest.update(f"{name}\0{code}\0".encode())
+    return digest.hexdigest()
+
+
+def _dumped(node: Any) -> str:
+    """Like ``ast.dump``, but without docstrings (constants as statements) and fields that are empty.
+
+    That makes it the same in every Python: a field that a newer one adds is empty for older syntax.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(_dumped(item) for item in node if not _bare_constant(item))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    if isinstance(node, ast.JoinedStr):  # 3.12 ends some formats with an empty text
+        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+    return f"{type(node).__name__}({', '.join(f'{name}={_dumped(value)}' for name, value in fields)})"
+
+
+def _bare_constant(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _require(condition: object, name: str, got: object, expected: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}: got {got!r}, expected {expected}")
+
+
+def _root(directory: Path | None) -> Traversable:
+    return resources.files(__name__) if directory is None else directory
+
+
+def _index(directory: Path | None) -> dict[str, dict[str, Any]]:
+    file = _root(directory) / "index.json"
+    return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+
+
+def _parsed(cell: str) -> Cell:
+    if not cell:
+        return None
+    if WHOLE.fullmatch(cell):
+        return int(cell)
+    return float(cell) if NUMBER.fullmatch(cell) else cell
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: list[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for number, row in enumerate(rows):
+        _require(set(row) == set(columns), f"rows[{number}]", list(row), f"the declared columns {columns}")
+        writer.writerow([_written(row[column], f"rows[{number}][{column!r}]") for column in columns])
+    return text.getvalue()
+
+
+def _written(value: Any, where: str) -> str:
+    """The text of a cell, such that ``_parsed`` gives the value back."""
+    value = value.item() if hasattr(value, "item") else value  # a scalar of numpy or torch
+    if value is None:
+        return ""
+    cell = isinstance(value, int | float | str) and not isinstance(value, bool)
+    _require(cell, where, value, "int, float, str or None")
+    if isinstance(value, str):
+        plain = _parsed(value) == value and value.isprintable()
+        _require(plain, where, value, "a line of text that does not read as a number")
+        return value
+    _require(math.isfinite(value), where, value, "a finite number, or None for a missing one")
+    return repr(value)
+
+
+def device_name() -> str:
+    """This machine's first GPU, or else its CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name(0)
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
+    return f"{found[1].strip() if found else platform.machine()} (CPU)"
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what computes."""
+    import torch
+
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    versions["numpy"] = metadata.version("numpy")
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+    if any(metadata.distributions(name="triton")):
+        versions["triton"] = metadata.version("triton")
+    return versions

@@ -1,0 +1,96 @@
+"""What ``linattn grade`` does."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+from linattn_exercises.grading import Grader, Limits, tables
+from linattn_exercises.grading.entries import entries
+from linattn_exercises.grading.marks import Graded
+from linattn_exercises.plain import printable
+
+GRADE = (
+    "Grade notebooks, or all notebooks of a folder, and write DIR/marks.csv, marks.json, totals.csv and "
+    "a page of feedback for each. A run that was stopped goes on where it was; a notebook that has changed "
+    "is graded again."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe ``linattn grade``: its arguments, and what runs it."""
+    parser.description = GRADE
+    parser.add_argument(
+        "submissions", nargs="+", type=Path, metavar="SUBMISSION", help="notebooks or folders"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where marks and feedback go")
+    seed = parser.add_mutually_exclusive_group()
+    seed.add_argument(
+        "--seed", default="", help="secret for the hidden inputs; default: drawn once, kept in DIR"
+    )
+    seed.add_argument("--seed-file", type=Path, metavar="FILE", help="a file whose first line is the secret")
+    parser.add_argument(
+        "--set", default="", dest="default", help="the set of notebooks that do not name theirs"
+    )
+    parser.add_argument("--jobs", type=int, default=0, help="notebooks at a time; default: one per core")
+    parser.add_argument("--cpu", type=int, default=5, metavar="SECONDS", help="processor time a question (5)")
+    parser.add_argument("--memory", type=int, default=1000, metavar="MB", help="memory a question (1000)")
+    choices = ("auto", "bubblewrap", "process")
+    parser.add_argument(
+        "--isolation", choices=choices, default="auto", help="default: the best that works here"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Grade, write the tables, and return the exit status: 1 if a notebook could not be graded."""
+    for name, most in (("cpu", 3600), ("memory", 1_000_000)):
+        if not 1 <= getattr(options, name) <= most:
+            raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
+    every, left_out = entries(options.submissions, options.out)
+    if not every:
+        raise ValueError(
+            f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
+        )
+    limits = Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6)
+    seed = options.seed or _first_line(options.seed_file)
+    grader = Grader(
+        options.out,
+        seed=seed,
+        isolation=options.isolation,
+        limits=limits,
+        jobs=options.jobs,
+        default=options.default,
+    )
+    if grader.isolation == "process":
+        print(
+            "linattn: answers run without bubblewrap, as you: limited in time, not in what they can read.",
+            file=sys.stderr,
+        )
+    before = 0
+    with tqdm(total=len(every), unit="notebook", file=sys.stderr) as bar:
+
+        def done(graded: Graded, kept: bool) -> None:
+            nonlocal before
+            before += kept
+            bar.update()
+
+        results = grader.grade(every, done)
+    tables.write(options.out, results)
+    failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
+    print(f"{len(every) - before} graded, {before} as before: {options.out / 'marks.csv'}")
+    for path in left_out:
+        print(f"left out, no notebook: {printable(str(path))}")
+    for line in failed:
+        print(f"not graded: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _first_line(path: Path | None) -> str:
+    if path is None:
+        return ""
+    line = path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
+    if not line:
+        raise ValueError(f"seed-file: got {path} with an empty first line, expected the secret there")
+    return line

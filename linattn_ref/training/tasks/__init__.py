@@ -1,0 +1,24 @@
+"""Data to train and test on. What is drawn at random is drawn from a generator that the caller passes in."""
+
+from linattn_ref.training.tasks.corpus import SPLITS, ByteCorpus
+from linattn_ref.training.tasks.recall import (
+    IGNORED,
+    Needle,
+    Recall,
+    multi_query_recall,
+    needle,
+    recall_accuracy,
+    with_needles,
+)
+
+__all__ = [
+    "IGNORED",
+    "SPLITS",
+    "ByteCorpus",
+    "Needle",
+    "Recall",
+    "multi_query_recall",
+    "needle",
+    "recall_accuracy",
+    "with_needles",
+]

@@ -1,0 +1,186 @@
+"""Figures of losses and laws, each from ``results`` alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from linattn_book import plots
+from linattn_book.plots import Series
+from linattn_study.findings import laws, losses
+from linattn_study.findings.losses import ARCHITECTURES, SIZES, chosen, evaluations
+from linattn_study.plan import CORPORA
+from linattn_study.scaling import PFLOPS_DAY, Interval, lower_envelope, runs_of
+from linattn_study.scaling.fits import WARM_UP
+
+NAMES = {"llama": "LLaMA", "tnl": "TNL", "hgrn2": "HGRN2", "cosformer2": "cosFormer2"}
+LOOKS = {"llama": "softmax", "tnl": "tnl", "hgrn2": "hgrn2", "cosformer2": "cosformer2"}
+TEXTS = {"novels": "prose", "code": "code"}
+LINEAR = ARCHITECTURES[1:]
+MILLIONS = {1e6: "1M", 3e6: "3M", 1e7: "10M", 3e7: "30M"}
+
+
+def n_params(arch: str, size: str) -> int:
+    """Without embeddings."""
+    return int(chosen(evaluations(), arch=arch, size=size)[0]["n_params"])
+
+
+def series_of(arch: str, x: list[float], found: list[Interval] | list[float]) -> Series:
+    if isinstance(found[0], Interval):
+        values, low, high = (list(column) for column in zip(*found, strict=True))  # type: ignore[call-overload]
+        return Series(NAMES[arch], x, values, LOOKS[arch], low=low, high=high)
+    return Series(NAMES[arch], x, found, LOOKS[arch])
+
+
+def by_text(make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA, **options: Any) -> go.Figure:
+    """Lines of each text, with a slider between the two; options as for ``plots.line_frames``."""
+    frames = [(TEXTS[corpus], make(corpus)) for corpus in order]
+    return plots.line_frames(frames, slider="text", **options)
+
+
+def loss_by_size() -> go.Figure:
+    """Validation loss at the end, over parameters; prose and code."""
+
+    def of(corpus: str) -> list[Series]:
+        return [
+            series_of(a, [n_params(a, s) for s in SIZES], [losses.loss(corpus, a, s) for s in SIZES])
+            for a in ARCHITECTURES
+        ]
+
+    return by_text(
+        of,
+        title="HGRN2 meets LLaMA on prose and trails it on code",
+        x="parameters without embeddings",
+        y="validation loss (nats per byte)",
+        alt="Loss against parameters, 0.2 to 32 million, on logarithmic axes. On prose HGRN2 is just "
+        "below LLaMA at all sizes, TNL and cosFormer2 are above, TNL far above at the two "
+        "smallest. On code LLaMA is below all three by 8 to 28 percent from 0.8 million on.",
+        log_x=True,
+        log_y=True,
+        x_ticks={3e5: "0.3M"} | MILLIONS,
+        y_range=[0.52, 2.3],
+        height=460,
+    )
+
+
+def gaps() -> go.Figure:
+    """Loss relative to LLaMA's of the same size; prose and code."""
+    sizes = SIZES[1:]
+
+    def of(corpus: str) -> list[Series]:
+        lines = [
+            series_of(a, [n_params(a, s) for s in sizes], [losses.gap(corpus, a, s) for s in sizes])
+            for a in LINEAR
+        ]
+        return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
+
+    return by_text(
+        of,
+        title="Loss above LLaMA's: a few percent on prose, a tenth and more on code",
+        x="parameters without embeddings",
+        y="loss above LLaMA's (%)",
+        alt="Percent of loss above LLaMA of the same size, 0.8 to 32 million parameters, with "
+        "intervals, for TNL, HGRN2 and cosFormer2. On prose HGRN2 is half a percent below zero, "
+        "TNL 1 to 2 above from 2 million on and cosFormer2 2.5. On code all three are above, by "
+        "12 to 18 percent at 2 and 6 million parameters and by about 10 at 32 million.",
+        log_x=True,
+        x_ticks=MILLIONS,
+        y_range=[-3, 31],
+    )
+
+
+def envelopes() -> go.Figure:
+    """Training loss against compute: six sizes, the lowest of them and the law fitted to it."""
+    frames = []
+    for corpus in CORPORA:
+        for arch in ARCHITECTURES:
+            rows = [r for r in chosen(evaluations(), corpus=corpus, arch=arch) if r["tokens"] >= WARM_UP]
+            lowest = lower_envelope(runs_of(rows), n_budgets=40, at_least=1)
+            k, a = (laws.fit(corpus, arch, "paper's", "loss", part) for part in ("coefficient", "exponent"))
+            assert k is not None
+            assert a is not None
+            C = np.geomspace(1e-7, 5e-4, 12)
+            y = k.value * C**a.value
+            group = [
+                Series("each size", *_joined(chosen(rows, seed=0)), kind="reference"),
+                Series("lowest of all", lowest.flops / PFLOPS_DAY, lowest.loss),
+                Series("law fitted to it", C, y, kind="theory"),
+            ]
+            frames.append((f"{NAMES[arch]}, {TEXTS[corpus]}", group))
+    return plots.line_frames(
+        frames,
+        slider="runs",
+        title="The lowest loss for a budget bends away from a power law",
+        x="training compute (PFLOP/s-days)",
+        y="training loss (nats per byte)",
+        alt="Training loss against compute on logarithmic axes: six dotted curves, one seed each, of "
+        "which the smaller ones cross; the lowest loss of all, means over seeds, marked; and a "
+        "dashed straight line. The marked points bend away from the line, and step up where a "
+        "smaller model's run ends.",
+        log_x=True,
+        log_y=True,
+        height=480,
+    )
+
+
+def _joined(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    """The curves of all sizes as one line with gaps."""
+    x, y = [], []
+    for size in SIZES:
+        mine = chosen(rows, size=size)
+        x += [row["flops"] / PFLOPS_DAY for row in mine] + [mine[-1]["flops"] / PFLOPS_DAY]
+        y += [row["train_loss"] for row in mine] + [float("nan")]
+    return x, y
+
+
+def tuning() -> go.Figure:
+    """Loss against learning rate, at two sizes and on both texts."""
+    frames = []
+    for size in ("0.8M", "6M"):
+        for corpus in CORPORA:
+            group = []
+            for arch in ARCHITECTURES:
+                found = losses.tuning()[corpus, arch, size]
+                best = min(found.values())
+                excess = [100 * (loss / best - 1) for loss in found.values()]
+                group.append(series_of(arch, list(found), excess))
+            frames.append((f"{size}, {TEXTS[corpus]}", group))
+    return plots.line_frames(
+        frames,
+        slider="size and text",
+        title="TNL and cosFormer2 want lower learning rates than LLaMA",
+        x="learning rate",
+        y="validation loss above the best (%)",
+        alt="Validation loss, in percent above the best, against learning rate for the four "
+        "architectures at two sizes, on prose and code. Every curve is lowest between its ends. "
+        "LLaMA's best rate is never below the others', TNL's and cosFormer2's are a half to a "
+        "quarter of it.",
+        log_x=True,
+    )
+
+
+def exponents(law: str) -> go.Figure:
+    """Of "loss", "parameters" or "tokens", by way to fit, with intervals; the paper's are the first row."""
+    ways = laws.ways(law)
+    frames = []
+    for corpus in CORPORA:
+        group = []
+        for arch in ARCHITECTURES:
+            found = [laws.fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
+            value = laws.papers(arch, law)
+            group.append(series_of(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *found]))
+        frames.append((TEXTS[corpus], group))
+    what = {"loss": "loss", "parameters": "best number of parameters", "tokens": "best number of bytes"}[law]
+    return plots.range_frames(
+        ["the paper's Table 3", *("the paper's way" if way == "paper's" else way for way in ways)],
+        frames,
+        slider="text",
+        title=f"The way to fit moves the exponent of compute in the {what}",
+        x="exponent",
+        y="way to fit",
+        alt=f"Exponents of compute in the {what} for four architectures, a row for each way to fit, "
+        "with 95 percent intervals. On prose LLaMA, HGRN2 and cosFormer2 lie close together in "
+        "most rows and TNL apart; on code they are spread wider. From row to row the exponents of "
+        "one model move by as much.",
+    )

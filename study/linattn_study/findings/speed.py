@@ -1,0 +1,39 @@
+"""Speed and memory against length: rows of the study ``speed``, and where a linear model overtakes LLaMA."""
+
+import functools
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from linattn_book import results
+from linattn_study.findings.losses import chosen
+
+
+@functools.cache
+def rows() -> tuple[Mapping[str, Any], ...]:
+    """All that was measured."""
+    return tuple(results.load("speed"))
+
+
+def curve(task: str, arch: str, column: str = "tokens_per_second") -> dict[int, float]:
+    """Length -> bytes a second, or another column; lengths that memory was not enough for are left out."""
+    found = chosen(rows(), task=task, arch=arch)
+    return {row["length"]: row[column] for row in found if row[column] is not None}
+
+
+def crossover(task: str, arch: str) -> float | None:
+    """Length from which ``arch`` is faster than LLaMA, for good; a line between lengths, in logarithms.
+
+    0 where it always is, None where it is not at the longest that both were measured at.
+    """
+    mine, theirs = curve(task, arch), curve(task, "llama")
+    ahead = [(n, math.log(mine[n] / theirs[n])) for n in sorted(set(mine) & set(theirs))]
+    if ahead[-1][1] <= 0:
+        return None
+    last = 0.0
+    for (n, before), (longer, after) in pairwise(ahead):
+        if before <= 0 < after:
+            share = before / (before - after)
+            last = math.exp(math.log(n) + share * math.log(longer / n))
+    return last

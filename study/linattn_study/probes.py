@@ -1,0 +1,168 @@
+"""What a finished model is asked: its loss by position, on text read twice, on strings seen before; needles.
+
+It is asked within the run, since a model may not outlive the machine that trained it; what is kept is rows.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from linattn_ref.training.tasks.recall import ANSWER_LENGTH, IGNORED, Needle, needle
+from linattn_study import corpora
+from linattn_study.loop import Loop
+
+LENGTHS = (1, 4)  # times the length trained on
+HAYSTACKS = (0.25, 0.5, 1, 2, 4)  # the same, of needles
+DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+NEEDLES = {"needle-easy": ("easy", 1), "needle-standard": ("standard", 1), "needle-twice": ("standard", 2)}
+PROMPTS = 32  # of each length and depth, where as much text as for 2^19 bytes of validation is allowed
+REPEATED = 8  # bytes: a longer string seen before is one that could be looked up
+Row = dict[str, Any]
+EMPTY: Row = dict.fromkeys(("probe", "length", "first", "last", "depth", "share", "loss", "accuracy"))
+
+
+def probe(loop: Loop) -> list[Row]:
+    """A row for each question; losses are means in nats per byte.
+
+    "text": validation text, by ranges of positions. "twice": the first half of each window, and then the same
+    again, which is known to a model that can look it up. "repeated": bytes that end a string of ``REPEATED``
+    + 1 bytes that was in the window before; "new": all others; ``share`` is how many of all. "needle-...":
+    loss and accuracy (all of its digits right) of the answer, see ``tasks.recall``; in "needle-twice" the
+    text is read twice before it is asked for. A model of recall is asked for that: "recall-4" has four pairs,
+    its accuracy is the share of values that are right.
+    """
+    rows: list[Row] = []
+    T = loop.trial.seq_len
+    if corpora.recall_length(loop.trial.corpus):
+        return [_recall(loop, n_pairs) for n_pairs in corpora.PAIRS]
+    for length in (T * times for times in LENGTHS):
+        windows = _windows(loop, length)
+        if windows is None:
+            continue  # too little text to be asked
+        losses = _losses(loop, windows)
+        rows += _binned("text", length, losses.mean(0))
+        if length == T:
+            half = windows[:, : length // 2]
+            rows += _binned("twice", length, _losses(loop, torch.cat([half, half, half[:, :1]], 1)).mean(0))
+        seen = seen_before(windows, REPEATED + 1)[:, 1:]
+        for name, chosen in (("repeated", seen), ("new", ~seen)):
+            row = {"probe": name, "length": length, "first": 0, "last": length - 1}
+            loss = losses[chosen].mean().item() if chosen.any() else None
+            rows.append(EMPTY | row | {"loss": loss, "share": chosen.float().mean().item()})
+    for name, length in ((name, round(T * times)) for name in NEEDLES for times in HAYSTACKS):
+        rows += _needles(loop, name, length)
+    return rows
+
+
+def _windows(loop: Loop, length: int) -> Tensor | None:
+    """``[n, length + 1]`` of validation text, spread evenly; None if there is too little."""
+    text = loop.validation_text
+    n = max(1, min(loop.trial.validation_tokens, len(text) - 1) // length)
+    if len(text) <= length:
+        return None
+    starts = torch.arange(n) * ((len(text) - 1 - length) // max(1, n - 1))
+    return text[(starts[:, None] + torch.arange(length + 1)).to(text.device)]
+
+
+@torch.no_grad()
+def _asked(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
+    """``[n, length]`` both: the loss at each position, and whether the likeliest byte is the right one."""
+    loop.model.eval()
+    losses, right = [], []
+    for some in windows.split(max(1, loop.trial.tokens_per_step // windows.shape[1])):
+        inputs, targets = loop.pairs(some)
+        with loop.autocast():
+            logits, _ = loop.model(inputs)
+        losses.append(F.cross_entropy(logits.float().transpose(1, 2), targets, reduction="none"))
+        right.append(logits.argmax(-1) == targets)
+    return torch.cat(losses), torch.cat(right)
+
+
+def _recall(loop: Loop, n_pairs: int) -> Row:
+    """Sequences that no model was trained on, the same for all."""
+    T = loop.trial.seq_len
+    n, generator = max(1, loop.trial.validation_tokens // T), torch.Generator().manual_seed(100 + n_pairs)
+    windows = corpora.recall_windows(T, n_pairs, n, generator).to(loop.device)
+    losses, right = _asked(loop, windows)
+    asked = loop.pairs(windows)[1] != IGNORED
+    found = {"loss": losses[asked].mean().item(), "accuracy": right[asked].float().mean().item()}
+    return EMPTY | {"probe": f"recall-{n_pairs}", "length": T, "first": 0, "last": T - 1} | found
+
+
+def _losses(loop: Loop, windows: Tensor) -> Tensor:
+    return _asked(loop, windows)[0]
+
+
+# --- strings seen before ------------------------------------------------------------------------------------
+
+
+def seen_before(windows: Tensor, n: int) -> Tensor:
+    """``[B, L]`` bool: whether the n bytes that end here stand somewhere before in the window ``[B, L]``."""
+    L = windows.shape[1]
+    seen = torch.zeros(windows.shape, dtype=torch.bool, device=windows.device)
+    if n > L:
+        return seen
+    base = 0x9E3779B97F4A7C15 - 2**64  # odd; products wrap around, and two strings in 2^64 meet
+    code = torch.zeros_like(windows[:, n - 1 :], dtype=torch.int64)
+    for i in range(n):
+        code = code * base + windows[:, i : L - n + 1 + i] + 1
+    ordered, order = code.sort(dim=1, stable=True)
+    again = torch.zeros_like(ordered, dtype=torch.bool)
+    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    seen[:, n - 1 :] = torch.zeros_like(again).scatter(1, order, again)
+    return seen
+
+
+# --- needles ------------------------------------------------------------------------------------------------
+
+
+def _needles(loop: Loop, name: str, length: int) -> list[Row]:
+    """At every depth; the same needles for every model; none where they are too long for the haystack."""
+    mode, n_passes = NEEDLES[name]
+    text = loop.validation_text.cpu()
+    n = max(1, min(PROMPTS, loop.trial.validation_tokens * PROMPTS >> 19))
+    generator = torch.Generator().manual_seed(length)
+    try:
+        found: list[Needle] = [
+            needle(text, length, depth, generator, mode=mode, n_passes=n_passes)  # type: ignore[arg-type]
+            for depth in DEPTHS
+            for _ in range(n)
+        ]
+    except ValueError:  # too little length, or text
+        return []
+    windows = torch.stack([torch.cat([x.prompt, x.answer]) for x in found]).to(loop.device)
+    losses, right = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _asked(loop, windows))
+    at = {"probe": name, "length": length, "first": length, "last": length + ANSWER_LENGTH - 1}
+    return [
+        EMPTY
+        | at
+        | {"depth": d, "loss": loss.mean().item(), "accuracy": answered.all(1).float().mean().item()}
+        for d, loss, answered in zip(DEPTHS, losses, right, strict=True)
+    ]
+
+
+# --- ranges of positions ------------------------------------------------------------------------------------
+
+
+def _binned(name: str, length: int, losses: Tensor) -> list[Row]:
+    means = losses.cpu()
+    return [
+        EMPTY | {"probe": name, "length": length, "first": a, "last": b - 1, "loss": means[a:b].mean().item()}
+        for a, b in bins(length, half=name == "twice")
+    ]
+
+
+def bins(length: int, half: bool = False) -> Iterator[tuple[int, int]]:
+    """Ranges [a, b) of positions: 0, 1, 2-3, 4-7, ...; with ``half``, those of each half of the sequence."""
+    if half:
+        yield from bins(length // 2)
+        yield from ((a + length // 2, b + length // 2) for a, b in bins(length // 2))
+        return
+    a = 0
+    while a < length:
+        b = min(max(1, 2 * a), length)
+        yield a, b
+        a = b

@@ -1,0 +1,42 @@
+"""Runs whose laws are known, in the shape of the study: what the fits are held to."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from linattn_study.scaling.parametric import Surface
+from linattn_study.scaling.runs import Run
+
+SIZES = tuple(float(n) for n in np.geomspace(2e5, 3e7, 6))
+SEEDS = (2, 2, 2, 2, 1, 1)  # of each size
+NOISE = 0.004
+PURE = Surface(irreducible=0.0, A=400.0, B=410.0, alpha=0.34, beta=0.28)  # so L(C) is a power law, too
+RAISED = Surface(irreducible=0.5, A=20.0, B=30.0, alpha=0.34, beta=0.28)
+
+
+def exponents(surface: Surface) -> dict[str, float]:
+    """Of compute C = 6 N D, at the best N: of parameters, tokens, and the loss above the irreducible."""
+    a = surface.parameters
+    return {"loss": -surface.alpha * a, "parameters": a, "tokens": 1 - a}
+
+
+def synthetic_runs(
+    surface: Surface,
+    noise: float = NOISE,
+    seed: int = 0,
+    seeds: Sequence[int] = SEEDS,
+    first: float = 1e6,
+    n_evaluations: int = 40,
+) -> list[Run]:
+    """Six sizes, each trained for 240 million tokens.
+
+    noise: standard deviation of log loss from run to run; half of that from evaluation to evaluation.
+    """
+    generator, made = np.random.default_rng(seed), []
+    tokens = np.geomspace(first, 2.4e8, n_evaluations)
+    for size, n in zip(SIZES, seeds, strict=True):
+        for number in range(n):
+            errors = generator.normal() + generator.normal(size=n_evaluations) / 2
+            loss = surface(np.array(size), tokens) * np.exp(noise * errors)
+            made.append(Run(size, number, 6 * size * tokens, tokens, loss))
+    return made

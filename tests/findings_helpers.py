@@ -1,8 +1,0 @@
-"""What tests of the study's findings share."""
-
-from linattn_ref.scaling import Interval
-
-
-def holds(found: Interval | None, value: float = 0.0) -> bool:
-    assert found is not None
-    return found.low <= value <= found.high

@@ -1,0 +1,83 @@
+"""Multi-query recall as a study: what is asked, in which order, and who answers right."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+import tests.study.study_helpers as s
+from linattn_ref.training.tasks import IGNORED
+from linattn_study import corpora, loop, probes, work
+from linattn_study.trial import Trial
+
+T = 256
+TRIAL = Trial(
+    "recall-256",
+    "hgrn2",
+    "0.03M",
+    1e-3,
+    tokens=8 * 4 * T,
+    seq_len=T,
+    batch_size=4,
+    warmup_tokens=4 * T,
+    n_evaluations=2,
+    first_evaluation=4 * T,
+    validation_tokens=8 * T,
+)
+
+
+@pytest.fixture(autouse=True)
+def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpora, "N_TRAIN", 20)
+    monkeypatch.setattr(corpora, "N_VALIDATION", 10)
+
+
+def loop_of(tmp_path: Path) -> loop.Loop:
+    return loop.Loop(TRIAL, corpora.load("recall-256", tmp_path), torch.device("cpu"), "reference")
+
+
+class LooksUp(torch.nn.Module):
+    """The value that followed this key where it stood first."""
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, None]:
+        found = torch.zeros_like(tokens)
+        for row, values in zip(tokens.tolist(), found, strict=True):
+            for i, key in enumerate(row):
+                values[i] = row[min(row.index(key) + 1, len(row) - 1)]
+        return 20.0 * one_hot(found, 256), None
+
+
+def test_every_pass_has_every_sequence_once_and_whole(tmp_path: Path) -> None:
+    asked = loop_of(tmp_path)
+    starts = asked.starts.flatten()
+    assert (starts % (2 * T) == 0).all()
+    assert sorted((starts[:20] // (2 * T)).tolist()) == list(range(20))
+    inputs, targets = asked.pairs(asked.bytes[starts[:20, None] + asked.offsets])
+    counts = (targets != IGNORED).sum(1)
+    assert sorted(counts.tolist()) == sorted(4 * list(corpora.PAIRS))
+    assert targets[targets != IGNORED].min() >= corpora.RECALL_VOCAB // 2
+    assert inputs.shape == targets.shape == (20, T)
+
+
+def test_a_model_that_looks_up_is_right(tmp_path: Path) -> None:
+    asked = loop_of(tmp_path)
+    asked.model = LooksUp()  # type: ignore[assignment]
+    assert asked.evaluate() < 1e-3
+    rows = probes.probe(asked)
+    assert [row["probe"] for row in rows] == [f"recall-{n}" for n in corpora.PAIRS]
+    assert min(row["accuracy"] for row in rows) == 1
+    assert max(row["loss"] for row in rows) < 1e-3
+
+
+def test_a_trial_of_recall_is_trained(tmp_path: Path) -> None:
+    where = s.settings(tmp_path)
+    assert work.train_trial(TRIAL, where) == "done"
+    place = work.place_of(TRIAL, where.out)
+    assert place.rows()[-1]["val_loss"] < place.rows()[0]["val_loss"]
+    assert all(0 <= row["accuracy"] < 0.5 for row in place.probes())
+
+
+def test_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="seq_len: expected 512, as recall-512 has it, got 1024"):
+        Trial("recall-512", "tnl", "0.1M", 1e-3)

@@ -1,0 +1,171 @@
+"""The study loses nothing, refuses what is not its own, and trains on several ranks."""
+
+import dataclasses
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tests.study.study_helpers as s
+from linattn_ref.training.distributed import World
+from linattn_study import corpora, place, work
+from tests.training.test_distributed import torchrun
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """So that every process adds in the same order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# --- interrupted --------------------------------------------------------------------------------------------
+
+
+def test_stopped_at_every_evaluation_it_finds_the_same(tmp_path: Path) -> None:
+    whole = s.trained(s.TINY, tmp_path / "whole")
+    where = s.settings(tmp_path, deadline=0.0)
+    for _ in s.TINY.evaluations()[:-1]:
+        with pytest.raises(work.Stopped):
+            work.train_trial(s.TINY, where)
+    assert work.place_of(s.TINY, where.out).manifest()["status"] == "stopped"
+    assert work.train_trial(s.TINY, where) == "done"
+    where_it_is = work.place_of(s.TINY, where.out)
+    assert s.timeless(where_it_is.rows()) == whole
+    assert where_it_is.manifest()["sessions"] == len(s.TINY.evaluations())
+
+
+def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
+    """kill -9 three times, each time a little later; then the run is finished, and is that of no kill."""
+    whole = s.trained(s.TINY, tmp_path / "whole")
+    s.settings(tmp_path)
+    there = work.place_of(s.TINY, tmp_path / "runs")
+    for rows_wanted in (1, 2, 3):
+        process = subprocess.Popen(s.run_of(tmp_path, pause=0.3), env=s.ENVIRONMENT)
+        end = time.monotonic() + 60
+        while len(there.rows()) < rows_wanted and time.monotonic() < end:  # always a whole table
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert s.timeless(there.rows()) == whole[: len(there.rows())]
+    done = subprocess.run(s.run_of(tmp_path), env=s.ENVIRONMENT, capture_output=True, text=True)
+    assert done.stdout.strip() == "done", done.stderr
+    assert s.timeless(there.rows()) == whole
+    assert there.manifest()["sessions"] == 4
+
+
+# --- several ranks ------------------------------------------------------------------------------------------
+
+
+def test_two_ranks_train_a_trial_together_and_go_on_where_one_has_stopped(tmp_path: Path) -> None:
+    whole = s.trained(s.TINY, tmp_path / "whole")
+    where = s.settings(tmp_path, deadline=0.0)
+    with pytest.raises(work.Stopped):
+        work.train_trial(s.TINY, where)
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        s.lines(f"""
+with s.distributed() as world:
+    where = s.settings(s.Path({str(tmp_path)!r}))
+    assert s.train_trial(s.TINY, where) == "done"
+    s.Path({str(tmp_path)!r}, f"rank{{world.rank}}").touch()
+""")
+    )
+    torchrun(str(script))
+    assert (tmp_path / "rank0").exists()
+    assert (tmp_path / "rank1").exists()
+    rows = s.timeless(work.place_of(s.TINY, where.out).rows())
+    assert rows[0] == whole[0]
+    for row, alone in zip(rows, whole, strict=True):
+        assert row == pytest.approx(alone, rel=1e-4)
+
+
+def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = s.settings(tmp_path)
+    monkeypatch.setattr(work, "current_world", lambda: World(0, 3))
+    monkeypatch.setattr(World, "any", lambda self, flag: flag)
+    with pytest.raises(ValueError, match="batch_size: got 4, expected a multiple of 3 ranks"):
+        work.train_trial(s.TINY, where)
+    monkeypatch.setattr(work, "current_world", lambda: World(1, 2))
+    monkeypatch.setattr(World, "any", lambda self, flag: True)
+    with pytest.raises(place.Taken, match="another process works on this trial"):
+        work.train_trial(s.TINY, where)
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_cannot_have_one_place(tmp_path: Path) -> None:
+    where = s.settings(tmp_path)
+    with (
+        work.place_of(s.TINY, where.out).claimed(),
+        pytest.raises(place.Taken, match="another process works on this trial"),
+    ):
+        work.train_trial(s.TINY, where)
+    assert work.train_trial(s.TINY, where) == "done"
+
+
+def test_text_that_has_changed_is_refused(tmp_path: Path) -> None:
+    where = s.settings(tmp_path)
+    file = where.corpora / "words.bytes"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(ValueError, match="is not what was prepared: sha256"):
+        work.train_trial(s.TINY, where)
+    with pytest.raises(ValueError, match="corpus: 'prose' is not in"):
+        work.train_trial(dataclasses.replace(s.TINY, corpus="prose"), where)
+
+
+def test_other_text_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+    where = s.settings(tmp_path, deadline=0.0)
+    with pytest.raises(work.Stopped):
+        work.train_trial(s.TINY, where)
+    corpora.prepare("words", s.WORDS | {"more.txt": b"more\n" * 99}, where.corpora, s.PART)
+    with pytest.raises(ValueError, match=r"is of another run; corpus.sha256"):
+        work.train_trial(s.TINY, where)
+
+
+def test_a_named_corpus_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = dataclasses.replace(s.PART, sha256="0" * 64)
+    monkeypatch.setitem(corpora.PARTS, "novels", pinned)
+    with pytest.raises(ValueError, match="is not that of novels, 000000000000"):
+        corpora.prepare("novels", s.WORDS, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_before_and_during_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = s.settings(tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**6)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage)
+        with pytest.raises(place.DiskFull, match=r"1 MB are free, a trial's checkpoints need \d+"):
+            work.work([s.TINY], where)
+
+    rows = work.place_of(s.TINY, where.out).rows_file
+    replace, written = os.replace, []
+
+    def full(source: Any, target: Any) -> None:
+        if Path(target) == rows:
+            written.append(target)
+            if len(written) == 3:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(place.DiskFull, match="what was there before is unharmed"):
+            work.work([s.TINY], where)
+    assert len(work.place_of(s.TINY, where.out).rows()) == 2
+    assert work.train_trial(s.TINY, where) == "done"
