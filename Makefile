@@ -2,15 +2,22 @@
 PYTHON ?= python3
 OUT ?= build
 MINUTES ?= 60
+BENCH ?= kernels
 STUDY ?= reduced
 BIN := .venv/bin
 ROOMS := PYTHONPATH=.:kernels:study:benchmarks:book:$(PYTHONPATH)
 SOURCES := linattn_ref kernels study benchmarks exercises book/linattn_book tests chapters setup.py
 PAGES := _config.yml $(wildcard book/* book/linattn_book/builders/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
+PYTEST := $(BIN)/python -m pytest tests
+define PAGES_TEST
+$(BIN)/python -m linattn_book.builders.verify
+$(MAKE) _build/.ok
+$(BIN)/python -m pytest tests/book/test_pages.py -m browser -n 2
+endef
 BUILD := $(BIN)/jupyter-book build . --toc book/_toc.yml -W -n --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format lint test execute exercises book bench test-compile test-gpu study clean repository
+.PHONY: help venv check format lint test execute exercises book test-all bench test-compile test-gpu study clean repository
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,12 +43,15 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check && $(BIN)/python -m linattn_book.builders.scaling --check
 	$(BIN)/python -m linattn_book.builders.exercises --check
 
-test: .venv/.ok  ## all tests, every notebook from the wheel in an empty folder, every page in a browser
-	$(BIN)/python -m pytest tests -m "not browser and not slow and not other_gpus" -n 2
-	$(BIN)/python -m pytest tests -m slow
-	$(BIN)/python -m linattn_book.builders.verify
-	$(MAKE) _build/.ok
-	$(BIN)/python -m pytest tests/book/test_pages.py -m browser -n 2
+test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser
+	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus" -n 2
+	$(PAGES_TEST)
+
+test-all: .venv/.ok  ## both tiers, as continuous integration runs them
+	$(PYTEST) -m "not browser and not alone and not other_gpus" -n 2
+	$(PYTEST) -m "alone"
+	$(PYTEST) -m "other_gpus" -n 2
+	$(PAGES_TEST)
 
 execute: .venv/.ok  ## run the notebooks and store their outputs; NOTEBOOKS="chapters/01_....ipynb" chooses some
 	$(BIN)/python -m linattn_book.builders.execute $(NOTEBOOKS)
@@ -58,8 +68,8 @@ book:  ## build the pages anew and serve them on a free port; SERVE=0 builds onl
 _build/.ok: .venv/.ok $(PAGES)
 	rm -rf _build && $(BUILD) && touch $@
 
-bench:  ## time the kernels beside FLA's on a GPU, with its own PYTHON, torch and Triton; OUT=DIR MINUTES=9
-	$(ROOMS) $(PYTHON) -m linattn_benchmarks.kernels --out $(OUT)/bench --minutes $(MINUTES)
+bench:  ## measure BENCH=kernels (or other tables) on a GPU, with its own PYTHON and torch; OUT=DIR MINUTES=9
+	$(ROOMS) $(PYTHON) -m linattn_benchmarks $(BENCH) --out $(OUT)/bench --minutes $(MINUTES)
 
 test-compile: .venv/.ok  ## compile the kernels for the GPUs that are not Hopper's; needs none
 	$(BIN)/python -m pytest tests/kernels -m other_gpus -n 2

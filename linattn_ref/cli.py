@@ -21,9 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Tools of the Linear Attention Book.",
         epilog="linattn COMMAND --help says what a command does.",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    names = ", ".join(entry.name for entry in entries)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", help=f"one of {names}")
     asked = given[0] if given else ""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in entries:
         command = commands.add_parser(entry.name)
         if entry.name == asked:
             entry.load()(command)
@@ -34,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Call ``options.run`` and return its exit status; what it explains in an error is printed in a line."""
     try:
         return options.run(options)
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError, FloatingPointError) as error:
         print(f"linattn: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

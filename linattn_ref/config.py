@@ -1,43 +1,73 @@
 """The one description of a model, and the sizes of the paper."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
+from numbers import Integral
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from linattn_ref.ops.feature_maps import FEATURE_MAPS
+from linattn_ref.ops.validation import require
 
-Positions = Literal["rope", "sinusoidal", "none"]
-Normaliser = Literal["denominator", "norm"]
+
+@dataclass(frozen=True)
+class Options:
+    """Hold the options of one mixer; a mixer with options has a subclass of this beside it.
+
+    A field that is annotated ``Literal[...]`` is checked against its values here. A subclass checks its
+    numbers in its own ``__post_init__``, after ``super().__post_init__()``.
+
+    Raises:
+        ValueError: for a value that is not among those of its ``Literal``.
+
+    Example:
+        >>> from linattn_ref.mixers import TNLOptions
+        >>> TNLOptions(decay="printed")
+        TNLOptions(decay='printed')
+    """
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Width, depth and token mixer of a decoder-only language model.
+    """Describe a decoder-only language model: width, depth, and a token mixer with its own options.
+
+    A config is frozen, hashable, comparable and picklable; ``dataclasses.replace`` gives a changed one (with
+    another ``mixer``, pass ``options=None`` as well). ``ModelConfig(**dataclasses.asdict(config)) ==
+    config``.
 
     Args:
-        mixer: a name in ``linattn_ref.mixers.MIXERS``.
-        d_model: width D, a multiple of ``n_heads``; the head width is K = V = D / H.
-        n_layers, n_heads: depth and heads H.
-        vocab_size: 256 for bytes.
-        softmax_every: of a hybrid: blocks number n, 2 n, ... have softmax attention with rotary positions
-            instead; 0: none has.
-        d_ff: hidden width of the gated MLP; 0 means 8 D / 3, rounded up to a multiple of 32.
-        positions: "rope" turns queries and keys, "sinusoidal" is added to the embeddings, "none"; empty is
-            the default of the mixer (softmax: rope, linear: sinusoidal, cosformer: none).
-        feature_map: a name in ``FEATURE_MAPS``, for the linear mixer.
-        normaliser: the linear mixer divides by the sum of its scores ("denominator") or normalises the
-            output of each head ("norm", as later models do).
-        max_length: cosFormer's M; longer sequences raise.
-        tnl_decay: "code", "printed", or, to compare, "none" or "data", see ``mixers.tnl``.
-        state_size: numbers N in the state of a channel (Mamba, S4D, H3), or of a head's keys (Mamba-2); 0 is
-            as published.
-        ssm_init: how A of S4D and H3 starts, "lin", "inv" or "real", see ``mixers.s4d``.
-        hold: how Mamba discretises B, "euler" or "exact", see ``ops.associative_selective_scan``.
-        beta_max: largest write strength of the delta rule, 1 or 2.
-        rope_base: see ``ops.rotate``.
-        norm_eps: epsilon of every RMSNorm.
-        activation: of the gated MLP: "silu" (SwiGLU) or "none" (SGLU).
-        tie_embeddings: the output layer is the transposed embedding.
-        backend: "reference" (this package) or "triton" (``linattn_kernels``).
+        mixer: a name in ``linattn_ref.mixers.MIXERS``; default "softmax".
+        d_model: width D, a multiple of ``n_heads``; default 128.
+        n_layers: number of blocks L; default 2.
+        n_heads: number of heads H; the width of a head is K = V = D / H; default 4.
+        vocab_size: number of tokens in the vocabulary; default 256, one for each byte.
+        options: the options of the mixer: an object of the mixer's ``options_class``, a mapping of names to
+            values, or None for the defaults. It is always an object of that class once the config is made.
+        softmax_every: n > 0 makes a hybrid: blocks number n, 2 n, ... have softmax attention (with its
+            default options, so with rotary positions) instead of ``mixer``; default 0, none has.
+        sinusoidal: whether sinusoids of the position are added to the embeddings; default None, as the
+            mixer was published (linear attention without rotation: yes; all others: no).
+        d_ff: hidden width of the gated MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
+        norm_eps: epsilon of every RMSNorm; default 1e-6.
+        activation: of the gated MLP: "silu" (SwiGLU, the default) or "none" (SGLU).
+        tie_embeddings: whether the output layer is the transposed embedding; default True.
+        backend: where the ops come from: "reference" (this package, the default) or "triton"
+            (``linattn_kernels``).
+
+    Raises:
+        ValueError: for a mixer that does not exist, an option that the mixer does not know (the message names
+            those that it knows), or a value out of range.
+
+    Example:
+        >>> config = ModelConfig("tnl", d_model=64, options={"decay": "printed"})
+        >>> config.options, config.head_dim
+        (TNLOptions(decay='printed'), 16)
+        >>> ModelConfig("gla", options={"decay": "printed"})
+        Traceback (most recent call last):
+            ...
+        ValueError: options: got 'decay' for the mixer 'gla', expected no options
     """
 
     mixer: str = "softmax"
@@ -45,61 +75,74 @@ class ModelConfig:
     n_layers: int = 2
     n_heads: int = 4
     vocab_size: int = 256
+    options: Any = (
+        None  # an object of the mixer's options class once made; Any, since the class is known at run time
+    )
     softmax_every: int = 0
+    sinusoidal: bool | None = None
     d_ff: int = 0
-    positions: Positions | Literal[""] = ""
-    feature_map: str = "elu_plus_one"
-    normaliser: Normaliser = "denominator"
-    max_length: int = 8192
-    tnl_decay: Literal["code", "printed", "none", "data"] = "code"
-    state_size: int = 0
-    ssm_init: Literal["lin", "inv", "real"] = "lin"
-    hold: Literal["euler", "exact"] = "euler"
-    beta_max: float = 1.0
-    rope_base: float = 10_000.0
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
     tie_embeddings: bool = True
     backend: Literal["reference", "triton"] = "reference"
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_layers", "n_heads", "vocab_size", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
-        for name in ("d_ff", "state_size", "softmax_every"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 0")
-        if not 0 < self.beta_max <= 2:
-            raise ValueError(f"beta_max: got {self.beta_max}, expected above 0 and at most 2")
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model: got {self.d_model}, expected a multiple of n_heads = {self.n_heads}")
-        if self.feature_map not in FEATURE_MAPS:
-            raise ValueError(f"feature_map: got {self.feature_map!r}, expected one of {sorted(FEATURE_MAPS)}")
-        allowed: dict[str, tuple[str, ...]] = {
-            "positions": ("rope", "sinusoidal", "none", ""),
-            "normaliser": ("denominator", "norm"),
-            "activation": ("silu", "none"),
-            "tnl_decay": ("code", "printed", "none", "data"),
-            "ssm_init": ("lin", "inv", "real"),
-            "hold": ("euler", "exact"),
-        }
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name}: got {getattr(self, name)!r}, expected one of {values}")
+        check_at_least(self, 1, "d_model", "n_layers", "n_heads", "vocab_size")
+        check_at_least(self, 0, "d_ff", "softmax_every")
+        fits = self.d_model % self.n_heads == 0
+        require(fits, "d_model", str(self.d_model), f"a multiple of n_heads = {self.n_heads}")
+        check_choices(self)
+        object.__setattr__(self, "options", _options_of(self.mixer, self.options))
 
     @property
     def head_dim(self) -> int:
+        """The width of a head, D / H."""
         return self.d_model // self.n_heads
-
-    def of_layer(self, layer: int) -> "ModelConfig":
-        """The configuration whose mixer block 0..L-1 has."""
-        if self.softmax_every and (layer + 1) % self.softmax_every == 0:
-            return replace(self, mixer="softmax", positions="rope", softmax_every=0)
-        return self
 
     @property
     def ff_width(self) -> int:
+        """The hidden width of the gated MLP."""
         return self.d_ff or 32 * -(-8 * self.d_model // (3 * 32))
+
+    def of_layer(self, layer: int) -> "ModelConfig":
+        """Return the configuration of the mixer in block ``layer`` (0..L-1); a hybrid has two kinds."""
+        if self.softmax_every and (layer + 1) % self.softmax_every == 0:
+            return replace(self, mixer="softmax", options=None, softmax_every=0)
+        return self
+
+
+def _options_of(mixer: str, given: Any) -> Options:
+    """Return ``given`` as the options object of ``mixer``."""
+    # Mixers stand above this module, so their registry is looked up here, by name, when a config is made.
+    options_class = import_module("linattn_ref.mixers").mixer_class(mixer).options_class
+    if given is None or isinstance(given, Mapping):
+        given = given or {}
+        known = [field.name for field in fields(options_class)]
+        unknown = ", ".join(repr(name) for name in given if name not in known)
+        expected = f"some of {known}" if known else "no options"
+        require(not unknown, "options", f"{unknown} for the mixer {mixer!r}", expected)
+        return options_class(**given)
+    right = type(given) is options_class
+    require(
+        right, "options", f"{given!r} for the mixer {mixer!r}", f"{options_class.__name__}, a mapping or None"
+    )
+    return given
+
+
+def check_choices(config: object) -> None:
+    """Raise a ``ValueError`` if a field annotated ``Literal[...]`` has a value that is not among those."""
+    for name, kind in get_type_hints(type(config)).items():
+        if get_origin(kind) is Literal:
+            value = getattr(config, name)
+            require(value in get_args(kind), name, repr(value), f"one of {get_args(kind)}")
+
+
+def check_at_least(config: object, least: int, *names: str) -> None:
+    """Raise a ``ValueError`` if one of the fields ``names`` is no whole number, or is below ``least``."""
+    for name in names:
+        value = getattr(config, name)
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        require(whole and value >= least, name, repr(value), f"a whole number, at least {least}")
 
 
 # Table 7 of arXiv 2406.16690: layers, width, heads, hidden width of the gated MLP. The 1B row is printed with
@@ -117,9 +160,28 @@ GATED_AT_410M = 25  # layers of TNL and cosFormer2 there, whose output gates are
 
 
 def paper_config(architecture: str, size: str) -> ModelConfig:
-    """The configuration of arXiv 2406.16690 (Table 7, 100,280 tokens), reconciled as noted above.
+    """Return the configuration of one model of the scaling study, with 100,280 tokens in its vocabulary.
 
-    LLaMA's MLP is SwiGLU, that of the others has no activation (equations 10, 14 and 18).
+    The MLP of LLaMA is SwiGLU, that of the others has no activation. Where the paper's tables contradict each
+    other (heads and hidden width at 1B, layers at 410M) the sizes are those that its parameter counts have.
+
+    Args:
+        architecture: "llama", "tnl", "hgrn2" or "cosformer2".
+        size: "70M", "160M", "410M", "1B", "3B" or "7B".
+
+    Returns:
+        The ``ModelConfig``.
+
+    Raises:
+        ValueError: for an architecture or a size that the paper does not have.
+
+    Source:
+        arXiv 2406.16690, Table 7; equations 10, 14 and 18 for the MLP.
+
+    Example:
+        >>> config = paper_config("tnl", "160M")
+        >>> config.n_layers, config.d_model, config.n_heads, config.ff_width
+        (12, 768, 6, 2048)
     """
     if architecture not in PAPER_ARCHITECTURES:
         raise ValueError(f"architecture: got {architecture!r}, expected one of {sorted(PAPER_ARCHITECTURES)}")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +10,9 @@ from torch import nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
-from linattn_ref.mixers import mixer_of
-from linattn_ref.mixers.base import Mixer, State, positions
+from linattn_ref.mixers import mixer_class
+from linattn_ref.mixers.base import Mixer, State, token_positions
+from linattn_ref.mixers.parts import weight_matrices
 from linattn_ref.ops.shapes import Float, Int, Tensor
 
 __all__ = [
@@ -30,7 +30,20 @@ ModelState = tuple[Any, tuple[State, ...]]  # tokens so far (and the front's sta
 
 
 class GatedMLP(nn.Module):
-    """y = W_down(silu(W_gate x) * W_up x) (SwiGLU); without the silu for ``activation="none"`` (SGLU)."""
+    """Transform every token by a gated MLP.
+
+        y = W_down(silu(W_gate x) * W_up x)    SwiGLU; without the silu for activation="none" (SGLU)
+
+    Args:
+        config: sizes of the model; reads ``d_model``, ``ff_width`` and ``activation``.
+
+    Source:
+        arXiv 2002.05202, section 2 (SwiGLU); arXiv 2406.16690, equations 10, 14 and 18 (SGLU).
+
+    Example:
+        >>> GatedMLP(ModelConfig(d_model=32))(torch.randn(1, 5, 32)).shape
+        torch.Size([1, 5, 32])
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -40,48 +53,85 @@ class GatedMLP(nn.Module):
         self.activation = config.activation
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return y [B, T, D]."""
         gate = silu(self.gate(x)) if self.activation == "silu" else self.gate(x)
         return self.out(gate * self.up(x))
 
 
 class Block(nn.Module):
-    """x + mixer(norm(x)), then x + mlp(norm(x)): pre-norm, RMSNorm."""
+    """Transform a sequence by a token mixer and a gated MLP, pre-norm, with residuals.
+
+        x = x + mixer(RMSNorm(x))
+        x = x + mlp(RMSNorm(x))
+
+    Args:
+        config: of the model; the mixer is that of ``config.of_layer(layer)``.
+        layer: number of the block, 0..L-1.
+        shared: the module that all layers share, or None.
+
+    Example:
+        >>> x, state = Block(ModelConfig("gla", d_model=32), layer=0)(torch.randn(1, 5, 32))
+        >>> x.shape
+        torch.Size([1, 5, 32])
+    """
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
         self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         own = config.of_layer(layer)
-        self.mixer = mixer_of(own)(own, layer, shared)
+        self.mixer = mixer_class(own.mixer)(own, layer, shared)
         self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.mlp = GatedMLP(config)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> tuple[Float[Tensor, "B T D"], State]:
+        """Return x [B, T, D] and the state of the mixer."""
         y, state = self.mixer(self.mixer_norm(x), state)
         x = x + y
         return x + self.mlp(self.mlp_norm(x)), state
 
 
 class LanguageModel(nn.Module):
-    """``model(tokens [B, T], state=None) -> (logits [B, T, vocab], state)``.
+    """Predict the next token at every position: ``model(tokens, state=None) -> (logits, state)``.
 
-    One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits.
-    The state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
+        x = embedding(tokens)
+        x = block_l(x), l = 0..L-1
+        logits = W_head RMSNorm(x)
+
+    One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits. The
+    state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
     the mixer has one), and one tuple per layer. What all layers learn together is ``shared``.
 
     Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
-    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; what a mixer calls
-    special keeps its values.
+    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; what
+    ``mixers.spared_parameters`` names keeps the values that its mixer gave it.
+
+    Shapes: tokens int64 or int32 [B, T], T >= 1; logits [B, T, vocab_size] in the dtype of the weights.
+
+    Args:
+        config: sizes, mixer, options and backend.
+
+    Raises:
+        ValueError: for sizes that the mixer cannot have, or a backend without its op; when called, for tokens
+            of another dtype or shape.
+
+    Example:
+        >>> model = LanguageModel(ModelConfig("gla", d_model=32))
+        >>> tokens = torch.tensor([[1, 2, 3]])
+        >>> logits, state = model(tokens)
+        >>> _, before = model(tokens[:, :2])
+        >>> last, _ = model(tokens[:, 2:], before)
+        >>> logits.shape, torch.allclose(last[:, 0], logits[:, 2], atol=1e-6)
+        (torch.Size([1, 3, 256]), True)
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        if not config.positions:
-            config = replace(config, positions=mixer_of(config).default_positions)  # type: ignore[arg-type]
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        mixer = mixer_of(config)
+        mixer = mixer_class(config.mixer)
+        self.sinusoidal = mixer.adds_sinusoids(config) if config.sinusoidal is None else config.sinusoidal
         self.front = mixer.front_module(config)  # cosFormer2's positions
         self.shared = mixer.shared_module(config)  # HGRN2's bounds
         self.blocks = nn.ModuleList(Block(config, layer, self.shared) for layer in range(config.n_layers))
@@ -92,14 +142,15 @@ class LanguageModel(nn.Module):
             self.head.weight = self.embedding.weight
 
     def initialise(self) -> None:
-        for name, parameter in self.named_parameters():
-            if parameter.ndim >= 2 and not hasattr(parameter, "special"):
-                writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
+        """Draw all matrices anew, as the docstring of the class says; nothing else is changed."""
+        for name, matrix in weight_matrices(self).items():
+            writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))
+            nn.init.normal_(matrix, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
+        """Return logits [B, T, vocab_size] and the state after the last token."""
         if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.dtype not in (torch.int64, torch.int32):
             raise ValueError(
                 f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T], T >= 1"
@@ -107,8 +158,8 @@ class LanguageModel(nn.Module):
         front, layers = state or (0, (None,) * len(self.blocks))
         start, memory = front if isinstance(front, tuple) else (front, None)
         x = self.embedding(tokens)
-        if self.config.positions == "sinusoidal":
-            x = x + 0.02 * sinusoids(positions(x, start), x.shape[-1]).to(x.dtype)
+        if self.sinusoidal:
+            x = x + 0.02 * sinusoids(token_positions(x, start), x.shape[-1]).to(x.dtype)
         if self.front is not None:
             x, memory = self.front(x, memory)
         new_layers = []
@@ -120,9 +171,24 @@ class LanguageModel(nn.Module):
 
 
 def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
-    """sin and cos of t at D/2 speeds from 1 down to nearly 1/10,000 (Vaswani et al. 2017, arXiv 1706.03762).
+    """Return sin and cos of t at D/2 speeds from 1 down to nearly 1/10,000.
 
     The model adds 0.02 times this, so that positions and embeddings have similar size at the start.
+
+    Args:
+        t: positions, float [T].
+        D: width; all sines come first, then all cosines.
+
+    Returns:
+        [T, D] in t's dtype.
+
+    Source:
+        arXiv 1706.03762, section 3.5.
+
+    Example:
+        >>> sinusoids(torch.arange(2.0), 4)
+        tensor([[0.0000, 0.0000, 1.0000, 1.0000],
+                [0.8415, 0.0100, 0.5403, 0.9999]])
     """
     angle = t[:, None] * 10_000.0 ** (-torch.arange(0, D, 2, device=t.device, dtype=t.dtype) / D)
     return torch.cat([angle.sin(), angle.cos()], -1)[:, :D]
@@ -130,8 +196,23 @@ def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
 
 @contextmanager
 def decoding(model: LanguageModel) -> Iterator[None]:
-    """Single tokens go through ops that are made for them. They may use up the state that they are given:
-    who needs it twice copies it first.
+    """Send single tokens through the ops that are made for them, as long as the block lasts.
+
+    These may use up the state that they are given: copy it first if you need it twice.
+
+    Args:
+        model: a ``LanguageModel``; all its mixers are switched, and switched back at the end.
+
+    Yields:
+        None.
+
+    Example:
+        >>> model = LanguageModel(ModelConfig("gla", d_model=32))
+        >>> with torch.no_grad(), decoding(model):
+        ...     logits, state = model(torch.tensor([[1, 2, 3]]))
+        ...     logits, state = model(torch.tensor([[4]]), state)
+        >>> logits.shape
+        torch.Size([1, 1, 256])
     """
     mixers = [module for module in model.modules() if isinstance(module, Mixer)]
     for mixer in mixers:
@@ -152,7 +233,29 @@ def generate(
     generator: torch.Generator,
     temperature: float = 1.0,
 ) -> Int[Tensor, "B n_tokens"]:
-    """Prefill the prompt, then sample one token at a time from the carried state."""
+    """Continue a prompt: prefill it, then sample one token at a time from the carried state.
+
+    Args:
+        model: a ``LanguageModel``.
+        prompt: tokens, int64 [B, T], T >= 1, on the model's device.
+        n_tokens: how many tokens to sample for every sequence.
+        generator: where the randomness comes from, on the device of ``prompt``.
+        temperature: divides the logits; near 0 the likeliest token is taken, 1 (default) samples from the
+            model.
+
+    Returns:
+        The new tokens, int64 [B, n_tokens].
+
+    Raises:
+        ValueError: for a temperature that is not finite or not above 0, a negative ``n_tokens``, a
+            generator on another device, or an empty prompt.
+
+    Example:
+        >>> model = LanguageModel(ModelConfig("gla", d_model=32))
+        >>> new = generate(model, torch.tensor([[1, 2, 3]]), 4, generator=torch.Generator().manual_seed(0))
+        >>> new.shape
+        torch.Size([1, 4])
+    """
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature: got {temperature}, expected a finite number above 0")
     if n_tokens < 0:

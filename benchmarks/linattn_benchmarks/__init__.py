@@ -1,1 +1,23 @@
-"""Times, costs and agreement: of what chapters quote, of the kernels, of ours against others' code."""
+"""Measure what the book quotes: times, costs, small training runs, and agreement with other libraries.
+
+    python -m linattn_benchmarks NAME... --out DIR [--reduced | --dry-run] [--only COLUMN=CELL...]
+
+A benchmark is a table and the tasks that measure its rows (``benchmark``). ``run`` runs the tasks that are
+missing and saves rows as they come. Device time is measured by ``clock``, wall-clock time by
+``linattn_book.measure``; results and gradients are compared by ``compare``.
+
+=================  ===================  =====================================================================
+module             table                what is measured
+=================  ===================  =====================================================================
+ops                attention_cost       time and memory of every form of attention, against the length
+ops                bracket_cost         (Q K^T) V against Q (K^T V)
+models             decode_cost          a token at a time: time, and bytes of state
+models             speed                training and generation of the study's architectures
+training           language_models      small language models of equal size
+training           late_mask            what a mask after the softmax does
+fits               fit_coverage         whether fits of scaling laws find what is there
+kernels            kernels              our kernels beside those of FLA and torch
+agreement_ops      fla_agreement        FLA's kernels against our ops
+agreement_layers   fla_layers           FLA's layers against our mixers
+=================  ===================  =====================================================================
+"""

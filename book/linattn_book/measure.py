@@ -1,34 +1,47 @@
-"""Measuring: seconds, peak bytes, and the slope that says how a cost grows.
+"""Measure what chapters show live: seconds, peak bytes, and the slope that says how a cost grows.
 
 Timings depend on the machine, so the book quotes them from ``linattn_book.results``; slopes, counts and bytes
-can be checked anywhere.
+can be checked anywhere. Device time of kernels is measured by ``linattn_benchmarks.clock``.
 """
 
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+
+from linattn_ref.training.distributed import default_device as default_device
 
 
 class Slope(NamedTuple):
-    """y ~ coefficient * x ** exponent, least squares on the logarithms."""
+    """Hold a power law, y = coefficient * x ** exponent."""
 
     exponent: float
     coefficient: float
 
 
-def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope:
-    """The exponent of a power law through the points: 1 is linear growth, 2 quadratic.
+def fit_slope(x: ArrayLike, y: ArrayLike) -> Slope:
+    """Fit a power law through points: an exponent of 1 is linear growth, 2 quadratic.
 
     Args:
-        x, y: at least two points, all above 0.
+        x, y: at least two points, all numbers above 0.
+
+    Returns:
+        ``Slope(exponent, coefficient)`` of y = coefficient * x ** exponent, by least squares on logarithms.
+
+    Raises:
+        ValueError: x and y differ in length, have fewer than two numbers, or one that is not above 0.
+
+    Example:
+        >>> round(fit_slope([1, 2, 4], [3, 12, 48]).exponent, 6)
+        2.0
     """
-    if len(x) != len(y) or len(x) < 2:
-        raise ValueError(f"x, y: got lengths {len(x)} and {len(y)}, expected equal, at least 2")
+    if np.shape(x) != np.shape(y) or np.size(x) < 2:
+        raise ValueError(f"x, y: got lengths {np.size(x)} and {np.size(y)}, expected equal, at least 2")
     points = np.array([x, y], dtype=float)
     if not (np.isfinite(points).all() and (points > 0).all()):
         raise ValueError(f"x, y: got a least value of {points.min():.4g}, expected positive finite numbers")
@@ -37,26 +50,30 @@ def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope:
     return Slope(float(exponent), float(np.exp(intercept)))
 
 
-def default_device() -> torch.device:
-    """The GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1, at_least: float = 0.0) -> float:
-    """Median wall-clock seconds of one call. Waits for all GPUs to finish.
+    """Return the median wall-clock seconds of a call, launches included; wait for all GPUs to finish.
 
     Args:
-        repeats: calls that are timed, or more.
-        warmup: calls before them, or more.
-        at_least: seconds that the calls of each kind take together. Short calls need some: a device that was
-            idle is slow at first, and a disturbance of the machine outlasts a few of them.
+        function: what is called, without arguments.
+        repeats: least number of calls that are timed. Default 5.
+        warmup: least number of calls before them. Default 1.
+        at_least: least seconds that the warm-up takes, and again the timed calls. Short calls need some: a
+            device that was idle is slow at first, and a disturbance of the machine outlasts a few of them.
+            Default 0.
+
+    Returns:
+        The median over the timed calls.
+
+    Example:
+        >>> 0 < seconds(lambda: sum(range(1000))) < 1
+        True
     """
     _calls(function, warmup, at_least)
     return statistics.median(_calls(function, repeats, at_least))
 
 
 def _calls(function: Callable[[], Any], number: int, at_least: float) -> list[float]:
-    """Seconds of each call."""
+    """Return the seconds of each of at least ``number`` calls."""
     times: list[float] = []
     end = time.perf_counter() + at_least
     while len(times) < number or time.perf_counter() < end:
@@ -69,15 +86,27 @@ def _calls(function: Callable[[], Any], number: int, at_least: float) -> list[fl
 
 
 def _wait() -> None:
+    """Wait until all GPUs are idle."""
     for i in range(torch.cuda.device_count()):
         torch.cuda.synchronize(i)
 
 
 def peak_bytes(function: Callable[[], Any], device: torch.device | str = "cpu") -> int:
-    """Most bytes of tensors that one call holds at a time, beyond what there was before it.
+    """Return the most bytes of tensors that a call holds at a time, beyond what there was before it.
 
     Inputs made beforehand are not counted, outputs are. On the CPU the allocations are replayed from torch's
     profiler, so the number does not depend on the machine; on a GPU it is the allocator's own statistic.
+
+    Args:
+        function: what is called once, without arguments.
+        device: where its tensors live. Default the CPU.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> peak_bytes(lambda: torch.ones(1000))
+        4000
     """
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

@@ -9,13 +9,9 @@ from torch import Tensor
 
 from linattn_kernels import gated, linear
 from linattn_kernels.door import WIDTHS, check_chunk, check_kernel, decays_of, on_device_of_q
-from linattn_ref.ops.inputs import (
-    LinearResult,
-    check_qkv,
-    check_state,
-    no_autocast,
-    scale_or_default,
-)
+from linattn_ref.ops.results import LinearResult
+from linattn_ref.ops.runners import no_autocast
+from linattn_ref.ops.validation import check_qkv, check_state, scale_or_default
 
 OP = "chunk_linear_attention"
 

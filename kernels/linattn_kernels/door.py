@@ -22,7 +22,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_ref.ops.inputs import check_chunk_size, check_log_decay, require, require_like, require_tensor
+from linattn_ref.ops.validation import (
+    check_chunk_size,
+    check_log_decay,
+    require,
+    require_like,
+    require_tensor,
+)
 
 F = TypeVar("F", bound=Callable)
 

@@ -30,15 +30,10 @@ from torch import Tensor
 from linattn_kernels.door import CHUNKS, check_chunk, check_kernel, on_device_of_q, precision
 from linattn_kernels.launches import roomy
 from linattn_kernels.tiles import LOG2_E, head_of, load_tile, store_tile
-from linattn_ref.ops.inputs import (
-    KVCache,
-    SoftmaxResult,
-    check_cache,
-    check_qkv,
-    no_autocast,
-    scale_or_default,
-)
+from linattn_ref.ops.results import KVCache, SoftmaxResult
+from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float
+from linattn_ref.ops.validation import check_cache, check_qkv, scale_or_default
 
 TILES = (*CHUNKS, 128)  # of keys
 

@@ -22,15 +22,9 @@ from torch import Tensor
 from linattn_kernels.door import check_kernel, multiprocessors, on_device_of_q
 from linattn_kernels.softmax import chunk_softmax_attention, joined
 from linattn_kernels.tiles import LOG2_E, head_of, load_tile
-from linattn_ref.ops.inputs import (
-    KVCache,
-    SoftmaxResult,
-    check_cache,
-    check_one_token,
-    check_qkv,
-    scale_or_default,
-)
+from linattn_ref.ops.results import KVCache, SoftmaxResult
 from linattn_ref.ops.shapes import Float
+from linattn_ref.ops.validation import check_cache, check_one_token, check_qkv, scale_or_default
 
 C = 16  # keys in a tile, of one warp: sums across warps would be most of the work
 MOST = 64  # slices at most, so that one tile joins them

@@ -12,7 +12,8 @@ from torch import Tensor
 from linattn_kernels.chunk import chunk_linear_attention
 from linattn_kernels.door import check_kernel, decays_of, multiprocessors, on_device_of_q
 from linattn_kernels.tiles import CHANNEL, HEAD, TOKEN, exp, kind_of
-from linattn_ref.ops.inputs import LinearResult, check_one_token, check_qkv, check_state, scale_or_default
+from linattn_ref.ops.results import LinearResult
+from linattn_ref.ops.validation import check_one_token, check_qkv, check_state, scale_or_default
 
 OP = "step_linear_attention"
 

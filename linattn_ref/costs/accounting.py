@@ -1,4 +1,4 @@
-"""What a model costs: parameters, FLOPs, bytes of state. Counts of the real configuration, and closed forms.
+"""Count what a model costs: parameters, FLOPs, bytes of state; of the real configuration, and in closed form.
 
 One multiply-add is two FLOPs. Forward and backward together are three times the forward pass, since each
 matrix product has two gradients of its own size. Norms, activations and softmax are not counted; the
@@ -10,12 +10,28 @@ from torch import nn
 
 from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
 from linattn_ref.costs import paper as paper_costs
-from linattn_ref.mixers import Mixer, mixer_of
+from linattn_ref.mixers import Mixer, mixer_class
 from linattn_ref.model import LanguageModel
 
 
 def n_parameters(config: ModelConfig, embedding: bool = True) -> int:
-    """Parameters of the model as built; ``embedding=False`` leaves out embedding and output layer."""
+    """Count the parameters of a model as it would be built; no memory is needed.
+
+    Args:
+        config: the model.
+        embedding: whether the embedding and the output layer count (once if tied); default True.
+
+    Returns:
+        The number of parameters.
+
+    Source:
+        none: a count of the real model. ``costs.paper.n_parameters`` has the closed form.
+
+    Example:
+        >>> config = ModelConfig("tnl", d_model=64, n_layers=2, vocab_size=100)
+        >>> n_parameters(config), n_parameters(config, embedding=False)
+        (117312, 110912)
+    """
     model = _on_meta(config)
     total = sum(p.numel() for p in model.parameters())
     outside = model.embedding.weight.numel() * (1 if config.tie_embeddings else 2)
@@ -23,20 +39,37 @@ def n_parameters(config: ModelConfig, embedding: bool = True) -> int:
 
 
 def _on_meta(config: ModelConfig) -> LanguageModel:
-    """The model without its numbers."""
+    """Return the model without its numbers."""
     with torch.device("meta"):
         return LanguageModel(config)
 
 
 def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) -> float:
-    """Forward and backward FLOPs per token in the paper's closed form (arXiv 2406.16690, Table 1).
+    """Return the FLOPs per token, forward and backward, in the closed form of the scaling study.
+
+        72 l d^2 (1 + ...),  for softmax attention 72 l d^2 (1 + n / (6 d) + 5 / (18 d))
 
     It assumes a gated MLP of width 8 d / 3 and blocks of d / H tokens, and counts the whole n x n table of
-    softmax scores, the masked half included: see ``paper_costs``. ``embedding`` adds 12 d v. A hybrid costs
-    what its blocks cost.
+    softmax scores, the masked half included: see ``costs.paper``. A hybrid costs what its blocks cost.
+
+    Args:
+        config: the model; its mixer is one of the paper's four.
+        seq_len: n, tokens of a sequence.
+        embedding: whether embedding and output layer are added, 12 d v; default False.
+
+    Returns:
+        FLOPs per token; one multiply-add is two.
 
     Raises:
         ValueError: for a mixer that the paper's Table 1 does not have; ``flops_exact`` counts every mixer.
+
+    Source:
+        arXiv 2406.16690, Table 1.
+
+    Example:
+        >>> from linattn_ref.config import paper_config
+        >>> f"{flops_per_token(paper_config('llama', '1B'), 8192):.3e}"
+        '1.027e+10'
     """
     architectures = {mixer: name for name, mixer in PAPER_ARCHITECTURES.items()}
     if config.mixer not in architectures:
@@ -48,6 +81,7 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
     n_softmax = sum(own is not config for own in _layers(config))
 
     def of(mixer: str, n_layers: int) -> float:
+        """Return the cost of ``n_layers`` blocks with that mixer."""
         return paper_costs.flops_per_token(architectures[mixer], seq_len, n_layers, d, h)
 
     per_token = of(config.mixer, l - n_softmax) + (of("softmax", n_softmax) if n_softmax else 0)
@@ -55,36 +89,77 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
 
 
 def flops_exact(config: ModelConfig, seq_len: int) -> int:
-    """Matmul FLOPs of forward and backward on one sequence, from the real widths, as torch counts them.
+    """Count the matmul FLOPs of a sequence, forward and backward, from the real widths, as torch counts them.
 
     The output layer is included, the embedding look-up is free. (At one token torch counts less: there it
     takes outer products and products with one row to be no matrix products. Decays per channel, triangular
     systems, scans and cosFormer2's positions are no matrix products either; each mixer says what it counts.)
+
+    Args:
+        config: the model, with any mixer.
+        seq_len: T, tokens of the sequence, at least 1.
+
+    Returns:
+        FLOPs of the whole sequence; one multiply-add is two.
+
+    Raises:
+        ValueError: for a ``seq_len`` below 1.
+
+    Source:
+        none: ours, held to torch's ``FlopCounterMode``.
+
+    Example:
+        >>> flops_exact(ModelConfig("tnl", d_model=64, n_layers=2, vocab_size=100), seq_len=128)
+        105578496
     """
     if seq_len < 1:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
     model, T = _on_meta(config), seq_len
     projections = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    mixing = sum(mixer_of(own).mixing_flops(own, T) for own in _layers(config))
-    mixing += mixer_of(config).front_flops(config, T)
+    mixing = sum(mixer_class(own.mixer).mixing_flops(own, T) for own in _layers(config))
+    mixing += mixer_class(config.mixer).front_flops(config, T)
     return 3 * (2 * T * projections + mixing)
 
 
 def state_bytes(
     config: ModelConfig, seq_len: int, batch_size: int = 1, dtype: torch.dtype = torch.bfloat16
 ) -> int:
-    """Bytes that decoding carries after ``seq_len`` tokens: a KV cache in ``dtype``, or states in float32."""
+    """Return the bytes that decoding carries: a KV cache in ``dtype``, or states in float32 at least.
+
+    Args:
+        config: the model, with any mixer.
+        seq_len: tokens read so far, at least 0.
+        batch_size: sequences; default 1.
+        dtype: of the activations; default bfloat16.
+
+    Returns:
+        Bytes of all layers; the count of tokens is left out.
+
+    Raises:
+        ValueError: for a ``seq_len`` below 0.
+
+    Source:
+        none: a count of the real state.
+
+    Example:
+        >>> for mixer in ("softmax", "tnl"):
+        ...     print([state_bytes(ModelConfig(mixer, d_model=64), seq_len) for seq_len in (100, 1000)])
+        [51200, 512000]
+        [8192, 8192]
+    """
     if seq_len < 0:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 0")
-    wide = torch.promote_types(dtype, torch.float32)
+    at_least_float32 = torch.promote_types(dtype, torch.float32)
 
     def of(mixer: type[Mixer], numbers: int) -> int:
-        return numbers * (wide if mixer.state_in_float32 else dtype).itemsize
+        """Return the bytes of so many numbers."""
+        return numbers * (at_least_float32 if mixer.state_in_float32 else dtype).itemsize
 
-    front = of(mixer_of(config), mixer_of(config).front_numel(config))
-    layers = ((mixer_of(own), own) for own in _layers(config))
+    front = of(mixer_class(config.mixer), mixer_class(config.mixer).front_numel(config))
+    layers = ((mixer_class(own.mixer), own) for own in _layers(config))
     return batch_size * (front + sum(of(mixer, mixer.state_numel(own, seq_len)) for mixer, own in layers))
 
 
 def _layers(config: ModelConfig) -> list[ModelConfig]:
+    """Return the configuration of the mixer in every block."""
     return [config.of_layer(layer) for layer in range(config.n_layers)]

@@ -1,4 +1,4 @@
-"""The cost formulas of the scaling study, piece by piece as it lists them, and summed up as in its Table 1.
+"""Give the cost formulas of the scaling study: piece by piece as it lists them, and as in its Table 1.
 
 Source: arXiv 2406.16690, Table 1 and appendix A.1.1 to A.1.4. Letters are the paper's: n tokens of a
 sequence, d width, h heads, g hidden width of the gated MLP, B tokens of a block of linear attention, t width
@@ -12,9 +12,14 @@ ARCHITECTURES = ("llama", "tnl", "hgrn2", "cosformer2")
 
 
 class Piece(NamedTuple):
-    """Forward FLOPs on one sequence, of one layer or, if ``once``, of the whole model.
+    """Hold one line of the paper's list of costs.
 
-    ``product``: a product of matrices, which is what torch's FlopCounterMode counts; all else it leaves out.
+    Args:
+        name: what is computed.
+        flops: forward FLOPs on one sequence, of one layer or, if ``once``, of the whole model.
+        product: whether it is a product of matrices, which is what torch's FlopCounterMode counts; default
+            True.
+        once: whether the whole model has it once; default False, every layer has it.
     """
 
     name: str
@@ -24,7 +29,17 @@ class Piece(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the pieces depend on."""
+    """Hold what the pieces depend on, in the paper's letters.
+
+    Args:
+        n: tokens of a sequence.
+        d: width.
+        h: heads.
+        g: hidden width of the gated MLP.
+        B: tokens of a block of linear attention.
+        t: width in the middle of an output gate.
+        e: memory of cosFormer2's positions.
+    """
 
     n: Any
     d: Any
@@ -36,12 +51,30 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of_paper(cls, n: Any, d: Any, h: Any) -> "Sizes":
-        """g = 8 d / 3 and B = t = e = d / h, as the paper sets them throughout."""
+        """Return the sizes with g = 8 d / 3 and B = t = e = d / h, as the paper sets them throughout."""
         return cls(n, d, h, 8 * d / 3, d / h, d / h, d / h)
 
 
 def pieces(architecture: str, sizes: Sizes) -> list[Piece]:
-    """All that the paper lists for an architecture. RoPE's and LRPE's cost are listed, too."""
+    """Return all costs that the paper lists for an architecture, those of RoPE and LRPE too.
+
+    Args:
+        architecture: "llama", "tnl", "hgrn2" or "cosformer2".
+        sizes: numbers or SymPy symbols.
+
+    Returns:
+        A list of ``Piece``: forward FLOPs on one sequence.
+
+    Raises:
+        ValueError: for an architecture that the paper does not have.
+
+    Source:
+        arXiv 2406.16690, A.1.1 to A.1.4.
+
+    Example:
+        >>> [piece.name for piece in pieces("llama", Sizes.of_paper(8192, 512, 4)) if not piece.product]
+        ['product in the gated MLP', 'softmax', 'rotation']
+    """
     _check(architecture)
     n, d, h, g, B, t, e = sizes
     common = [
@@ -85,11 +118,36 @@ def pieces(architecture: str, sizes: Sizes) -> list[Piece]:
 
 
 def flops_per_token(architecture: str, n: Any, l: Any, d: Any, h: Any) -> Any:
-    """Table 1: forward and backward FLOPs per token of l layers, without embedding and output layer.
+    """Return the FLOPs per token, forward and backward, without embedding and output layer.
 
-    As printed, which is ``pieces`` with ``Sizes.of_paper``, but for three: LLaMA's softmax, n h / (8 d^2) in
-    the bracket, is in the appendix alone; HGRN2's bounds, 12 d l a step, belong to no token; and
-    cosFormer2's 23 / (72 d) leaves out the cosines that its appendix lists, with which it is 35 / (72 d).
+        LLaMA       72 l d^2 (1 + n / (6 d) + 5 / (18 d))
+        TNL         72 l d^2 (1 + 1 / (2 h) + 5 / (18 d))
+        HGRN2       72 l d^2 (1 + 1 / (3 h) + 29 / (72 d))
+        cosFormer2  72 l d^2 (1 + 3 / (4 h) + 23 / (72 d)) + 12 d^2 / h
+
+    This is as printed, and equals ``pieces`` with ``Sizes.of_paper`` but for three: LLaMA's softmax,
+    n h / (8 d^2) in the bracket, is in the appendix alone; HGRN2's bounds, 12 d l a step, belong to no token;
+    and cosFormer2's 23 / (72 d) leaves out the cosines that its appendix lists, with which it is 35 / (72 d).
+
+    Args:
+        architecture: "llama", "tnl", "hgrn2" or "cosformer2".
+        n: tokens of a sequence; a number or a SymPy symbol, as all that follow.
+        l: layers.
+        d: width.
+        h: heads.
+
+    Returns:
+        FLOPs per token; one multiply-add is two.
+
+    Raises:
+        ValueError: for an architecture that the paper does not have.
+
+    Source:
+        arXiv 2406.16690, Table 1.
+
+    Example:
+        >>> [f"{flops_per_token(name, 8192, 32, 1536, 12):.2e}" for name in ("llama", "tnl")]
+        ['1.03e+10', '5.66e+09']
     """
     _check(architecture)
     factor = {
@@ -102,9 +160,32 @@ def flops_per_token(architecture: str, n: Any, l: Any, d: Any, h: Any) -> Any:
 
 
 def n_parameters(architecture: str, l: Any, d: Any, h: Any, g: Any = None) -> Any:
-    """Table 1: parameters without embedding. g: hidden width of the gated MLP, 8 d / 3 if not given.
+    """Return the parameters without embedding.
+
+        4 l d^2 + 3 l d g + more;  more = 0 (LLaMA), 2 l d^2 / h (TNL), l d (HGRN2), (2 l + 1) d^2 / h
+        (cosFormer2)
 
     Norms are not in it: the real model has 2 l d + d more.
+
+    Args:
+        architecture: "llama", "tnl", "hgrn2" or "cosformer2".
+        l: layers; a number or a SymPy symbol, as all that follow.
+        d: width.
+        h: heads.
+        g: hidden width of the gated MLP; default None, 8 d / 3.
+
+    Returns:
+        The number of parameters.
+
+    Raises:
+        ValueError: for an architecture that the paper does not have.
+
+    Source:
+        arXiv 2406.16690, Table 1.
+
+    Example:
+        >>> n_parameters("llama", 32, 1536, 12, g=4096)
+        905969664
     """
     _check(architecture)
     more = {
@@ -117,5 +198,6 @@ def n_parameters(architecture: str, l: Any, d: Any, h: Any, g: Any = None) -> An
 
 
 def _check(architecture: str) -> None:
+    """Raise a ``ValueError`` for an architecture that the paper does not have."""
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture: got {architecture!r}, expected one of {ARCHITECTURES}")

@@ -1,14 +1,13 @@
-"""Our mixers as layers of flash-linear-attention (FLA): the options and weights with which they are equal.
+"""Build the layer of flash-linear-attention (FLA) that computes what a mixer of ours computes.
 
-``fla_layer(mixer)`` builds the layer with our weights; ``layer(x, **LAYERS[name].arguments(mixer))[0]`` is y.
-``LAYERS[name].weights(mixer)`` is its whole ``state_dict``; gradients flow through it back to ours.
-``NO_LAYER`` says why the other mixers have none.
+``to_fla_layer(mixer)`` builds the layer with our weights; ``FLA_LAYERS`` holds for every mixer the options
+and weights with which the two are equal, and ``WITHOUT_FLA_LAYER`` says why the other mixers have no layer.
 
-* For 64 tokens or fewer FLA's layers take "fused_recurrent", whatever their ``mode`` is.
-* ``frozen`` modes are taken only where no gradient is asked for; with gradients on, the layer takes "chunk".
-* For a unit vector FLA divides by sqrt(|k|^2 + 1e-6), we by max(|k|, 1e-6): 5e-7 apart at length 1.
+* For 64 tokens or fewer FLA's layers run as "fused_recurrent", whatever their ``mode`` is.
+* With gradients on, a layer runs as "chunk" instead of one of its ``forward_only_modes``.
+* To normalise a vector FLA divides by sqrt(|k|^2 + 1e-6), we by max(|k|, 1e-6): 5e-7 apart at length 1.
 
-Source: flash-linear-attention 0.6.0. What its options cannot say is refused with a ``ValueError``.
+Source: flash-linear-attention 0.6.0. What its options cannot express is refused with a ``ValueError``.
 """
 
 import importlib
@@ -20,97 +19,147 @@ from torch import nn
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers import Mixer, gla, mamba, mamba2, retnet, rwkv
-from linattn_ref.ops.inputs import require
 from linattn_ref.ops.shapes import Tensor
+from linattn_ref.ops.validation import require
 
 Options = dict[str, Any]
 Parameters = Mapping[str, Tensor]
 
 
-class Layer(NamedTuple):
-    """FLA's layer of a mixer.
+class FLALayer(NamedTuple):
+    """Describe the layer of FLA that computes what a mixer of ours computes.
 
-    ``copies``: names of its parameters, and of ours, both stacked in that order and shared out equally.
-    ``computed``: those that are no copies. ``arguments``: what its ``forward`` needs besides x.
+    Attributes:
+        path: the class is ``fla.layers.PATH``.
+        options: our config -> keyword arguments of the class; raises for what it has no option for.
+        copies: names of FLA's parameters -> names of ours, separated by blanks. Ours are stacked in that
+            order along the rows and shared out equally.
+        note: what a reader must know to use the layer.
+        computed: our parameters and config -> the parameters of FLA that are no copies.
+        arguments: our mixer -> what the layer's ``forward`` needs besides x.
+        modes: values of the option ``mode``; None where the layer does not have it.
+        forward_only_modes: modes that the layer takes only where no gradient is asked for.
     """
 
-    path: str  # in fla.layers
+    path: str
     options: Callable[[ModelConfig], Options]
     copies: Mapping[str, str]
     note: str
     computed: Callable[[Parameters, ModelConfig], Parameters] = lambda ours, config: {}
     arguments: Callable[[Any], Options] = lambda mixer: {}
     modes: tuple[str | None, ...] = ("chunk", "fused_recurrent")
-    frozen: tuple[str, ...] = ()
+    forward_only_modes: tuple[str, ...] = ()
 
     def weights(self, mixer: Mixer) -> dict[str, Tensor]:
-        """All parameters of FLA's layer, as functions of ours."""
+        """Return the whole ``state_dict`` of FLA's layer; gradients flow through it back to our weights."""
         ours: dict[str, Tensor] = dict(mixer.named_parameters())
         theirs: dict[str, Tensor] = {}
         for new, old in self.copies.items():
-            stacked = torch.cat([as_rows(name, ours[name]) for name in old.split()])
+            stacked = torch.cat([to_conv1d_layout(name, ours[name]) for name in old.split()])
             names = new.split()
             theirs |= zip(names, stacked.chunk(len(names)), strict=True)
         return {**theirs, **self.computed(ours, mixer.config)}
 
 
-def as_rows(name: str, x: Tensor) -> Tensor:
-    """A convolution's [width, channels] as Conv1d has it, [channels, 1, width]; all others as they are."""
+def to_conv1d_layout(name: str, x: Tensor) -> Tensor:
+    """Return a convolution's [width, channels] as Conv1d's [channels, 1, width]; other tensors unchanged."""
     return x.mT[:, None] if name == "conv.weight" else x
 
 
-def fla_layer(mixer: Mixer, mode: str | None = None) -> nn.Module:
-    """FLA's layer with our weights, in the first of its modes unless told."""
+def to_fla_layer(mixer: Mixer, mode: str | None = None) -> nn.Module:
+    """Build FLA's layer with the weights of our mixer.
+
+    ``layer(x, **FLA_LAYERS[name].arguments(mixer))[0]`` is then the mixer's y, ``[B, T, D]``.
+
+    Args:
+        mixer: one of ours that has a layer in ``FLA_LAYERS``, on any device.
+        mode: one of the layer's modes, for example ``"fused_recurrent"``. Default None, its first.
+
+    Returns:
+        The layer in evaluation mode, with the mixer's dtype and device. Its weights are copies.
+
+    Raises:
+        ValueError: FLA has no such layer or mode, or the layer has no option for what our config asks for.
+        ModuleNotFoundError: flash-linear-attention, or the transformers that it needs, is not installed.
+
+    Source:
+        flash-linear-attention 0.6.0.
+
+    Example:
+        >>> from linattn_ref.mixers import MIXERS
+        >>> mixer = MIXERS["gla"](ModelConfig("gla", d_model=64, n_heads=2, n_layers=1), 0)
+        >>> layer = to_fla_layer(mixer)  # doctest: +SKIP
+        >>> layer(x)[0]  # the same as mixer(x)[0]  # doctest: +SKIP
+        >>> list(FLA_LAYERS["gla"].weights(mixer)["gk_proj.1.bias"].shape)
+        [32]
+    """
     name = mixer.config.mixer
-    require(name in LAYERS, "mixer", name, NO_LAYER.get(name, ""))
-    layer = LAYERS[name]
-    modes = (*layer.modes, *layer.frozen)
+    require(name in FLA_LAYERS, "mixer", name, WITHOUT_FLA_LAYER.get(name, ""))
+    layer = FLA_LAYERS[name]
+    modes = (*layer.modes, *layer.forward_only_modes)
     mode = mode or modes[0]
     require(mode in modes, "mode", f"{mode}", f"one of {', '.join(map(str, modes))}")
     options = layer.options(mixer.config) | ({} if mode is None else {"mode": mode})
-    theirs = their_class(layer.path)(**options, layer_idx=mixer.layer).to(next(mixer.parameters())).eval()
+    cls = import_layer_class(layer.path)
+    theirs = cls(**options, layer_idx=mixer.layer).to(next(mixer.parameters())).eval()
     theirs.load_state_dict(layer.weights(mixer), strict=True)
     return theirs
 
 
-def their_class(path: str) -> type[nn.Module]:
-    module, kind = path.split(".")
-    return getattr(importlib.import_module(f"fla.layers.{module}"), kind)
+def import_layer_class(path: str) -> type[nn.Module]:
+    """Import the class ``fla.layers.PATH``."""
+    module, name = path.split(".")
+    return getattr(importlib.import_module(f"fla.layers.{module}"), name)
 
 
-def _sizes(c: ModelConfig, **besides: Any) -> Options:
-    return {"hidden_size": c.d_model, "num_heads": c.n_heads, "norm_eps": c.norm_eps, **besides}
+def _sizes(c: ModelConfig, **others: Any) -> Options:
+    """Return the options that nearly every layer has, and ``others``."""
+    return {"hidden_size": c.d_model, "num_heads": c.n_heads, "norm_eps": c.norm_eps, **others}
 
 
 def _only(config: ModelConfig, **allowed: tuple[Any, ...]) -> ModelConfig:
+    """Return the config, or refuse a field whose value is not among the allowed ones."""
     for name, values in allowed.items():
-        require(getattr(config, name) in values, name, f"{getattr(config, name)!r}", f"one of {values}")
+        value = getattr(config.options, name, getattr(config, name, None))
+        require(value in values, name, f"{value!r}", f"one of {values}")
     return config
 
 
 def _softmax(config: ModelConfig) -> Options:
+    """Return the options of softmax attention."""
     _only(config, positions=ROPE)
-    return {"hidden_size": config.d_model, "num_heads": config.n_heads, "rope_theta": config.rope_base}
+    return {
+        "hidden_size": config.d_model,
+        "num_heads": config.n_heads,
+        "rope_theta": config.options.rope_base,
+    }
 
 
 def _linear(config: ModelConfig) -> Options:
-    _only(config, feature_map=tuple(MAPS), positions=("", "sinusoidal", "none"))
-    divides = config.normaliser == "denominator"
+    """Return the options of linear attention, with either normaliser."""
+    _only(config, feature_map=tuple(MAPS), positions=("none",))
+    divides = config.options.normaliser == "denominator"
     norm = {"do_feature_map_norm": divides, "output_norm": "identity" if divides else "rmsnorm"}
-    return _sizes(config, feature_map=MAPS[config.feature_map]) | norm
+    return _sizes(config, feature_map=MAPS[config.options.feature_map]) | norm
 
 
 def _mamba(config: ModelConfig) -> Options:
-    sizes = {"hidden_size": config.d_model, "state_size": mamba.state_size(config), **PLAIN}
+    """Return the options of Mamba-1."""
+    sizes = {"hidden_size": config.d_model, "state_size": config.options.state_size, **PLAIN}
     return {**sizes, "intermediate_size": mamba.EXPAND * _only(config, hold=("euler",)).d_model}
 
 
 def _delta_net(config: ModelConfig) -> Options:
-    return _sizes(_only(config, beta_max=(1, 2)), expand_v=1.0, allow_neg_eigval=config.beta_max == 2)
+    """Return the options that DeltaNet and Gated DeltaNet share."""
+    return _sizes(_only(config, beta_max=(1, 2)), expand_v=1.0, allow_neg_eigval=config.options.beta_max == 2)
 
 
 def _gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
-    """FLA turns neighbours, we halves; its norm has no gain, so that ours goes into W_o."""
+    """Return the parameters of gated retention that are no copies.
+
+    FLA rotates neighbouring channels where we rotate halves, so the rows of W_q and W_k are reordered; its
+    norm has no gain, so ours goes into W_o.
+    """
     rows, H = ours["qkvg.weight"].chunk(4), config.n_heads
     q, k = (w.unflatten(0, (H, 2, -1)).transpose(1, 2).flatten(0, 2) for w in rows[:2])
     out = ours["out.weight"] * ours["norm.norm.weight"].repeat(H)
@@ -118,11 +167,16 @@ def _gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
 
 
 def _rwkv6(ours: Parameters, config: ModelConfig) -> Parameters:
-    """Of o and -o the mean is 0, so that GroupNorm of both is the RMSNorm of o; the gate shuts -o out."""
+    """Return the parameters of RWKV-6 that are no copies.
+
+    FLA has GroupNorm where we have RMSNorm. The mean of o and -o is 0, so the GroupNorm of both side by side
+    is the RMSNorm of o; the gate is 0 on the half with -o.
+    """
     D, H, rank = config.d_model, config.n_heads, 5 * MIXTURE_RANK
     zeros = ours["shift"].new_zeros
 
     def beside(x: Tensor, factor: int) -> Tensor:
+        """Put factor x beside x in every head."""
         own = x.unflatten(0, (H, -1))
         return torch.cat([own, factor * own], 1).flatten(0, 1)
 
@@ -141,15 +195,15 @@ def _rwkv6(ours: Parameters, config: ModelConfig) -> Parameters:
 
 
 def _weights(names: Mapping[str, str]) -> dict[str, str]:
-    """``.weight`` behind every name."""
+    """Append ``.weight`` to every name."""
     line = lambda text: " ".join(f"{name}.weight" for name in text.split())  # noqa: E731
     return {line(new): line(old) for new, old in names.items()}
 
 
-MIXTURE_RANK, ROPE, PLAIN = 32, ("", "rope"), {"use_conv_bias": False}
+MIXTURE_RANK, ROPE, PLAIN = 32, ("rope",), {"use_conv_bias": False}
 RANKS: Options = {"gate_low_rank_dim": rwkv.RANK, "proj_low_rank_dim": MIXTURE_RANK}
 MAPS = {"elu_plus_one": "elu", "relu": "relu", "identity": "identity"}
-ONLY_CHUNK: Options = {"modes": ("chunk",), "frozen": ("fused_recurrent",)}  # with gradients on
+ONLY_CHUNK: Options = {"modes": ("chunk",), "forward_only_modes": ("fused_recurrent",)}
 OUT, SSM = {"o_proj": "out"}, {"conv1d": "conv", "out_proj": "out"}
 QKV, QKVG = {"q_proj k_proj v_proj": "qkv", **OUT}, {"q_proj k_proj v_proj g_proj": "qkvg"}
 GATED = {"g_norm_swish_gate": "norm.norm", **OUT}
@@ -157,8 +211,8 @@ GLA = {"q_proj k_proj": "qk", "v_proj g_proj": "vr", "gk_proj.0": "decay.0", "gk
 DELTA = {**QKV, "q_conv1d k_conv1d v_conv1d": "conv", "b_proj": "beta", "o_norm": "norm.norm"}
 RWKV6 = {"k_proj.linear": "k", "w_proj.linear.lora.0": "decay_down", "w_proj.linear.lora.2": "decay_up"}
 
-LAYERS: dict[str, Layer] = {
-    "softmax": Layer(
+FLA_LAYERS: dict[str, FLALayer] = {
+    "softmax": FLALayer(
         "parallax.Parallax",
         _softmax,
         _weights(QKV),
@@ -166,28 +220,28 @@ LAYERS: dict[str, Layer] = {
         lambda ours, c: {"r_proj.weight": torch.zeros_like(ours["out.weight"])},
         modes=(None,),
     ),
-    "linear": Layer(
+    "linear": FLALayer(
         "linear_attn.LinearAttention",
         _linear,
         _weights(QKV),
         "adds 1e-10 to a denominator with scale, ours 1e-6 to one without: seen where scores are small",
-        lambda ours, c: {"norm.weight": ours["norm.norm.weight"]} if c.normaliser == "norm" else {},
+        lambda ours, c: {"norm.weight": ours["norm.norm.weight"]} if c.options.normaliser == "norm" else {},
         **ONLY_CHUNK,
     ),
-    "retnet": Layer(
+    "retnet": FLALayer(
         "multiscale_retention.MultiScaleRetention",
         lambda c: _sizes(_only(c, positions=ROPE, rope_base=(10_000,)), expand_k=1.0, expand_v=1.0),
         _weights(QKVG | GATED),
         "values of width D have to be asked for; RMSNorm as ours, where the paper has GroupNorm",
         **ONLY_CHUNK,
     ),
-    "gla": Layer(
+    "gla": FLALayer(
         "gla.GatedLinearAttention",
         lambda c: _sizes(c, gate_logit_normalizer=gla.TEMPERATURE, gate_low_rank_dim=gla.RANK),
         _weights(GLA) | {"gk_proj.1.bias": "decay.1.bias"},
         "as it comes",
     ),
-    "hgrn2": Layer(
+    "hgrn2": FLALayer(
         "hgrn2.HGRN2Attention",
         lambda c: _sizes(_only(c, norm_eps=(1e-5,)), expand_ratio=c.head_dim),
         _weights({"q_proj f_proj i_proj": "qfv", "g_norm": "norm", **OUT}),
@@ -195,7 +249,7 @@ LAYERS: dict[str, Layer] = {
         lambda ours, c: {"i_proj.weight": ours["qfv.weight"].chunk(3)[2] * c.head_dim**0.5},
         lambda mixer: {"lower_bound": mixer.bounds(mixer.layer)},
     ),
-    "gated_retnet": Layer(
+    "gated_retnet": FLALayer(
         "yoco.YOCOGatedRetention",
         lambda c: {**_sizes(c), **_softmax(c), "gate_logit_normalizer": retnet.TEMPERATURE},
         _weights({**QKVG, "gk_proj": "decay"}),
@@ -203,14 +257,14 @@ LAYERS: dict[str, Layer] = {
         _gated_retnet,
         **ONLY_CHUNK,
     ),
-    "rwkv6": Layer(
+    "rwkv6": FLALayer(
         "rwkv6.RWKV6Attention",
         lambda c: _sizes(c, expand_k=1.0, expand_v=2.0, **RANKS),
         _weights(RWKV6) | {"w_proj.linear.lora.2.bias": "decay", "bonus": "bonus"},
         "mixtures that do not depend on the token; our scale in W_r; v and -v as values",
         _rwkv6,
     ),
-    "mamba": Layer(
+    "mamba": FLALayer(
         "mamba.Mamba",
         _mamba,
         _weights({"in_proj": "uz", "x_proj": "step.0 BC", "dt_proj": "step.1", **SSM})
@@ -218,19 +272,21 @@ LAYERS: dict[str, Layer] = {
         "convolution without bias; plain torch where mamba_ssm is not installed",
         modes=(None,),
     ),
-    "mamba2": Layer(
+    "mamba2": FLALayer(
         "mamba2.Mamba2",
         lambda c: (
             {**_sizes(c), **PLAIN}
-            | {"head_dim": mamba2.EXPAND * c.head_dim, "state_size": mamba2.state_size(c)}
+            | {"head_dim": mamba2.EXPAND * c.head_dim, "state_size": c.options.state_size}
         ),
         _weights({"in_proj": "z xBC step", "norm": "norm", **SSM})
         | {"dt_bias": "step_bias", "A_log": "log_A", "D": "D"},
         "convolution without bias, heads of width 2 D / H; plain torch where mamba_ssm is not installed",
         modes=(None,),
     ),
-    "delta_net": Layer("delta_net.DeltaNet", _delta_net, _weights(DELTA), "its chunk form refuses float32"),
-    "gated_delta_net": Layer(
+    "delta_net": FLALayer(
+        "delta_net.DeltaNet", _delta_net, _weights(DELTA), "its chunk form refuses float32"
+    ),
+    "gated_delta_net": FLALayer(
         "gated_deltanet.GatedDeltaNet",
         lambda c: _delta_net(c) | {"head_dim": c.head_dim},
         _weights({**DELTA, "a_proj": "step", "g_proj": "gate"}) | {"dt_bias": "step_bias", "A_log": "log_A"},
@@ -239,7 +295,7 @@ LAYERS: dict[str, Layer] = {
     ),
 }
 
-NO_LAYER: dict[str, str] = {
+WITHOUT_FLA_LAYER: dict[str, str] = {
     "cosformer": "FLA has no cosine of the distance",
     "cosformer2": "FLA has no cosine per channel",
     "tnl": "FLA has its kernel, lightning_attn; no layer has one norm over all heads and a sigmoid gate",

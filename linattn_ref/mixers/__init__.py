@@ -1,21 +1,26 @@
-"""Token mixers: a model is how x becomes what one op takes."""
+"""Token mixers: a model is how x becomes what one op takes.
 
-from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Row
-from linattn_ref.mixers.cosformer import CosformerMixer
-from linattn_ref.mixers.cosformer2 import Cosformer2Mixer
-from linattn_ref.mixers.delta_net import DeltaNetMixer, GatedDeltaNetMixer
+A new mixer is a file with its options, its class and its equation, and a line in ``MIXERS``.
+"""
+
+from linattn_ref.config import Options
+from linattn_ref.mixers.base import Mixer
+from linattn_ref.mixers.cosformer import CosformerMixer, CosformerOptions
+from linattn_ref.mixers.cosformer2 import Cosformer2Mixer, Cosformer2Options
+from linattn_ref.mixers.delta_net import DeltaNetMixer, DeltaNetOptions, GatedDeltaNetMixer
+from linattn_ref.mixers.equation import StateEquation
 from linattn_ref.mixers.gla import GLAMixer
 from linattn_ref.mixers.hgrn2 import HGRN2Mixer
-from linattn_ref.mixers.linear import LinearMixer
-from linattn_ref.mixers.mamba import MambaMixer
-from linattn_ref.mixers.mamba2 import Mamba2Mixer
+from linattn_ref.mixers.linear import LinearMixer, LinearOptions
+from linattn_ref.mixers.mamba import MambaMixer, MambaOptions
+from linattn_ref.mixers.mamba2 import Mamba2Mixer, Mamba2Options
 from linattn_ref.mixers.mlstm import MLSTMMixer
-from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer
+from linattn_ref.mixers.parts import spared_parameters, weight_matrices
+from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer, RetNetOptions
 from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
-from linattn_ref.mixers.s4d import H3Mixer, S4DMixer
-from linattn_ref.mixers.softmax import SoftmaxMixer
-from linattn_ref.mixers.tnl import TNLMixer
+from linattn_ref.mixers.s4d import DiagonalSSMOptions, H3Mixer, S4DMixer
+from linattn_ref.mixers.softmax import SoftmaxMixer, SoftmaxOptions
+from linattn_ref.mixers.tnl import TNLMixer, TNLOptions
 
 MIXERS: dict[str, type[Mixer]] = {
     "softmax": SoftmaxMixer,
@@ -39,34 +44,61 @@ MIXERS: dict[str, type[Mixer]] = {
 }
 
 
-def mixer_of(config: ModelConfig) -> type[Mixer]:
-    """The class that ``config.mixer`` names."""
-    if config.mixer not in MIXERS:
-        raise ValueError(f"mixer: got {config.mixer!r}, expected one of {sorted(MIXERS)}")
-    return MIXERS[config.mixer]
+def mixer_class(name: str) -> type[Mixer]:
+    """Return the mixer of that name.
+
+    Args:
+        name: a key of ``MIXERS``, as in ``ModelConfig.mixer``.
+
+    Returns:
+        The class.
+
+    Raises:
+        ValueError: for a name that is not in ``MIXERS``.
+
+    Example:
+        >>> mixer_class("gla").__name__
+        'GLAMixer'
+    """
+    if name not in MIXERS:
+        raise ValueError(f"mixer: got {name!r}, expected one of {sorted(MIXERS)}")
+    return MIXERS[name]
 
 
 __all__ = [
     "MIXERS",
     "Cosformer2Mixer",
+    "Cosformer2Options",
     "CosformerMixer",
+    "CosformerOptions",
     "DeltaNetMixer",
+    "DeltaNetOptions",
+    "DiagonalSSMOptions",
     "GLAMixer",
     "GatedDeltaNetMixer",
     "GatedRetNetMixer",
     "H3Mixer",
     "HGRN2Mixer",
     "LinearMixer",
+    "LinearOptions",
     "MLSTMMixer",
     "Mamba2Mixer",
+    "Mamba2Options",
     "MambaMixer",
+    "MambaOptions",
     "Mixer",
+    "Options",
     "RWKV4Mixer",
     "RWKV6Mixer",
     "RetNetMixer",
-    "Row",
+    "RetNetOptions",
     "S4DMixer",
     "SoftmaxMixer",
+    "SoftmaxOptions",
+    "StateEquation",
     "TNLMixer",
-    "mixer_of",
+    "TNLOptions",
+    "mixer_class",
+    "spared_parameters",
+    "weight_matrices",
 ]

@@ -1,35 +1,79 @@
 """DeltaNet and Gated DeltaNet: a key corrects what the state recalls for it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import exp, eye, nn
 from torch.nn.functional import silu, softplus
 
-from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import HeadNorm, ShortConvolution, step_bias, unit, wide
+from linattn_ref.config import ModelConfig, Options
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import StateEquation, dot, outer
+from linattn_ref.mixers.parts import HeadNorm, ShortConvolution, l2_normalize, step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
+from linattn_ref.ops.validation import require
 
 CONV = 4
 
 
-class DeltaNetMixer(Mixer):
-    """DeltaNet (Yang et al. 2024, arXiv 2406.06484, section 3; released code for the layer).
+@dataclass(frozen=True)
+class DeltaNetOptions(Options):
+    """Choose the largest write strength of DeltaNet and of Gated DeltaNet.
 
-    q, k, v each through a convolution of width 4 and SiLU; q and k then have length 1; beta = sigmoid(x W_b)
-    per head, times ``config.beta_max`` (1 as published; 2 lets a key flip its direction of the state, Grazzi
-    et al. 2024, arXiv 2411.12537). RMSNorm per head, W_o. The default scale is the released code's; the norm
-    behind undoes it.
+    Args:
+        beta_max: beta = beta_max sigmoid(x W_b); default 1, as published; 2 lets a key flip its direction
+            of the state (Grazzi et al. 2024, arXiv 2411.12537).
+
+    Raises:
+        ValueError: for a strength of 0 or less, or above 2.
     """
 
+    beta_max: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.beta_max <= 2, "beta_max", str(self.beta_max), "above 0 and at most 2")
+
+
+class DeltaNetMixer(Mixer):
+    """Mix tokens by the delta rule (Yang et al. 2024, arXiv 2406.06484).
+
+        beta_t = beta_max sigmoid(x_t W_b) per head
+        S_t = (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt K
+        y = RMSNorm(o) W_o
+
+    Gate: I - beta k^T k, a matrix. Write: beta k^T v. Read: q S. q, k, v each go through a convolution of
+    width 4 and SiLU; q and k then have length 1; the norm is per head. The scale is the released code's;
+    the norm undoes it.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
+    last three inputs of the convolution [B, 3, 3 D], in float32.
+
+    Args:
+        config: sizes of the model, and ``DeltaNetOptions``.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2406.06484, section 3; released code for the layer.
+
+    Example:
+        >>> mixer = DeltaNetMixer(ModelConfig("delta_net", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 16, 16]), torch.Size([1, 3, 96]))
+    """
+
+    options_class = DeltaNetOptions
     needs = "chunk_delta_rule"
-    row = Row(
-        gate="eye - beta * outer(k, k)",
-        write="beta * outer(k, v)",
-        read="dot(q, S) * K ** -0.5",
+    equation = StateEquation(
+        gate=lambda K, beta, k: eye(K) - beta * outer(k, k),
+        write=lambda beta, k, v: beta * outer(k, v),
+        read=lambda q, S, K: dot(q, S) * K**-0.5,
         learned="W_b [D, H]",
         gating="matrix",
+        where=lambda mixer, z: {"beta": z["beta"][..., None, None]},
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -41,15 +85,16 @@ class DeltaNetMixer(Mixer):
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         return corrections(self, x, past)
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v, beta = z["q"], z["k"], z["v"], z["beta"][..., 0, 0]
-        return self.ops.chunk_delta_rule(q.to(v.dtype), k.to(v.dtype), v, beta, initial_state=S)
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k, v = z["q"], z["k"], z["v"]
+        op = self.ops.chunk_delta_rule
+        return op(q.to(v.dtype), k.to(v.dtype), v, z["beta"], initial_state=S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(self.norm(o))
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(merge_heads(self.norm(o)))
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:
@@ -61,21 +106,47 @@ class DeltaNetMixer(Mixer):
 
 
 class GatedDeltaNetMixer(Mixer):
-    """Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464, sections 3.1 and 3.4).
+    """Mix tokens by the delta rule with a decay before each correction (Yang et al. 2024, arXiv 2412.06464).
 
-    DeltaNet with a decay before each correction, alpha = exp(-exp(a) softplus(x W_a + b)) per head, as in
-    Mamba-2, and an output gate: RMSNorm(o) silu(x W_g) per head. Simplified: keys and values of width D / H
-    (the released layer has heads of 0.75 D / H and values twice as wide). The rule is decay first;
-    ``Diag(alpha) - beta k^T k`` is another.
+        beta_t = beta_max sigmoid(x_t W_b),  alpha_t = exp(-exp(a) softplus(x_t W_a + b)) per head
+        S_t = alpha_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt K
+        y = (RMSNorm(o) silu(x W_g)) W_o
+
+    Gate: alpha (I - beta k^T k), a matrix. Write: beta k^T v. Read: q S. It is DeltaNet with Mamba-2's
+    decay and an output gate; the norm is per head. Simplified: keys and values of width D / H (the released
+    layer has heads of 0.75 D / H and values twice as wide). The rule is decay first; ``Diag(alpha) - beta
+    k^T k`` is another.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
+    last three inputs of the convolution [B, 3, 3 D], in float32.
+
+    Args:
+        config: sizes of the model, and ``DeltaNetOptions``.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2412.06464, sections 3.1 and 3.4.
+
+    Example:
+        >>> mixer = GatedDeltaNetMixer(ModelConfig("gated_delta_net", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 16, 16]), torch.Size([1, 3, 96]))
     """
 
+    options_class = DeltaNetOptions
     needs = "chunk_delta_rule"
-    row = Row(
-        gate="alpha * (eye - beta * outer(k, k))",
-        write="beta * outer(k, v)",
-        read="dot(q, S) * K ** -0.5",
+    equation = StateEquation(
+        gate=lambda alpha, K, beta, k: alpha * (eye(K) - beta * outer(k, k)),
+        write=lambda beta, k, v: beta * outer(k, v),
+        read=lambda q, S, K: dot(q, S) * K**-0.5,
         learned="W_b [D, H]; a [H], W_a [D, H], b [H] of alpha",
         gating="matrix",
+        where=lambda mixer, z: {
+            "alpha": exp(z["log_decay"])[..., None, None],
+            "beta": z["beta"][..., None, None],
+        },
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -91,19 +162,19 @@ class GatedDeltaNetMixer(Mixer):
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
-        log_alpha = -wide(self.log_A).exp() * softplus(wide(self.step(x)) + wide(self.step_bias))  # [B, T, H]
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
+        step = softplus(upcast(self.step(x)) + upcast(self.step_bias))  # [B, T, H]
+        log_decay = -upcast(self.log_A).exp() * step
         z, past = corrections(self, x, past)
-        z |= {"log_alpha": log_alpha, "alpha": log_alpha.exp()[..., None, None]}
-        return z | {"gate": silu(self.gate(x))}, past
+        return {**z, "log_decay": log_decay, "gate": silu(self.gate(x))}, past
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v, beta = z["q"], z["k"], z["v"], z["beta"][..., 0, 0]
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k, v = z["q"], z["k"], z["v"]
         op = self.ops.chunk_delta_rule
-        return op(q.to(v.dtype), k.to(v.dtype), v, beta, z["log_alpha"], initial_state=S)
+        return op(q.to(v.dtype), k.to(v.dtype), v, z["beta"], z["log_decay"], initial_state=S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(self.norm(o)) * z["gate"]
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(merge_heads(self.norm(o)) * z["gate"])
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:
@@ -114,20 +185,20 @@ class GatedDeltaNetMixer(Mixer):
         return delta_flops(seq_len, config.n_heads, config.head_dim)
 
 
-def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
-    """q and k of length 1, v, and the strength of each correction."""
+def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
+    """Return q and k of length 1, v and the write strength beta [B, T, H]; and the last inputs."""
     config = mixer.config
-    beta = config.beta_max * torch.sigmoid(wide(mixer.beta(x)))[..., None, None]
+    beta = config.options.beta_max * torch.sigmoid(upcast(mixer.beta(x)))
     qkv, past = mixer.conv(mixer.qkv(x), past)
     q, k, v = (split_heads(z, config.n_heads) for z in qkv.chunk(3, -1))
-    eye = torch.eye(config.head_dim, device=x.device, dtype=beta.dtype)
-    return {"q": unit(q), "k": unit(k), "v": v, "beta": beta, "eye": eye, "K": config.head_dim}, past
+    return {"q": l2_normalize(q), "k": l2_normalize(k), "v": v, "beta": beta}, past
 
 
 def delta_flops(seq_len: int, n_heads: int, K: int, chunk_size: int = 64) -> int:
-    """Forward matmul FLOPs of ``chunk_delta_rule``, V = K; the triangular systems, 2 T C K, are not counted.
+    """Return the forward matmul FLOPs of ``chunk_delta_rule`` with V = K.
 
-    Per head: two tables of scores 4 T C K, U - W S 2 T K V, reading 2 T K V + 2 T C V, writing 2 T K V.
+    The triangular systems, 2 T C K, are not counted. Per head: two tables of scores 4 T C K, U - W S 2 T K
+    V, reading 2 T K V + 2 T C V, writing 2 T K V.
     """
     C = min(chunk_size, seq_len)
     T = C * -(-seq_len // C)

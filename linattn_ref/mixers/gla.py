@@ -1,11 +1,12 @@
 """Gated linear attention: a decay per channel, from a low-rank projection."""
 
-from torch import nn
+from torch import nn, sigmoid
 from torch.nn.functional import logsigmoid, silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import HeadNorm, LowRank, wide
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import StateEquation, dot, outer
+from linattn_ref.mixers.parts import HeadNorm, LowRank, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
 TEMPERATURE = 16.0
@@ -13,17 +14,42 @@ RANK = 16
 
 
 class GLAMixer(Mixer):
-    """GLA (Yang et al. 2023, arXiv 2312.06635, section 4.4).
+    """Mix tokens by gated linear attention (Yang et al. 2023, arXiv 2312.06635).
 
-    alpha = sigmoid(x W_1 W_2 + b)^(1/16) with a middle of 16; keys and queries of width D / 2, values of D;
-    normalised per head, then gated by silu(x W_r). The paper prints LayerNorm and a bias in the gate, the
-    released code has RMSNorm and no bias, and so do we. Ours: D / 2 must divide by H.
+        alpha_t = sigmoid(x_t W_1 W_2 + b)^(1/16) per channel, with a middle of 16
+        S_t = Diag(alpha_t) S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt K
+        y = (RMSNorm(o) silu(x W_r)) W_o
+
+    Gate: alpha_t, a number for every row of S. Write: k^T v. Read: q S. Keys and queries have width D / 2,
+    values D; the norm is per head. The paper prints LayerNorm and a bias in the output gate, the released
+    code has RMSNorm and no bias, and so do we. Ours: D / 2 must divide by H.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, D / 2H, V] in
+    float32 and None.
+
+    Args:
+        config: sizes of the model; no options.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Raises:
+        ValueError: if D is no multiple of 2 H.
+
+    Source:
+        arXiv 2312.06635, section 4.4.
+
+    Example:
+        >>> import torch
+        >>> mixer = GLAMixer(ModelConfig("gla", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 8, 16]))
     """
 
-    row = Row(
-        gate="sigmoid(a) ** (1 / 16)",
-        write="outer(k, v)",
-        read="dot(q, S) * K ** -0.5",
+    equation = StateEquation(
+        gate=lambda a: sigmoid(a) ** (1 / 16),
+        write=lambda k, v: outer(k, v),
+        read=lambda q, S, K: dot(q, S) * K**-0.5,
         learned="W_1 [D, 16], W_2 [16, D/2], b",
     )
 
@@ -36,19 +62,19 @@ class GLAMixer(Mixer):
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
+    def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, k = self.qk(x).chunk(2, -1)
         v, gate = self.vr(x).chunk(2, -1)
-        heads = {"q": q, "k": k, "v": v, "a": wide(self.decay(x))}
+        heads = {"q": q, "k": k, "v": v, "a": upcast(self.decay(x))}
         z = {name: split_heads(y, self.config.n_heads) for name, y in heads.items()}
-        return {**z, "gate": silu(gate), "K": z["q"].shape[-1]}, None
+        return {**z, "gate": silu(gate)}, None
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         log_decay = logsigmoid(z["a"]) / TEMPERATURE
         return self.linear_attention(z["q"], z["k"], z["v"], log_decay, state=S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(self.norm(o)) * z["gate"]
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(merge_heads(self.norm(o)) * z["gate"])
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
@@ -56,7 +82,7 @@ class GLAMixer(Mixer):
 
 
 def key_width(config: ModelConfig) -> int:
-    """D / 2, over all heads."""
+    """Return the width of the keys of all heads, D / 2."""
     if config.d_model % (2 * config.n_heads):
         raise ValueError(
             f"d_model: got {config.d_model}, expected a multiple of 2 n_heads = {2 * config.n_heads}"

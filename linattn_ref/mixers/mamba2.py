@@ -1,36 +1,86 @@
 """Mamba-2: a state space model that is linear attention with one decay per head and token (SSD)."""
 
+from dataclasses import dataclass
+
 import torch
-from torch import nn
+from torch import exp, nn
 from torch.nn.functional import silu, softplus
 
-from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import ShortConvolution, step_bias, wide
+from linattn_ref.config import ModelConfig, Options, check_at_least
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import Names, StateEquation, columns, dot, outer
+from linattn_ref.mixers.parts import ShortConvolution, step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
 EXPAND, CONV = 2, 4
 
 
-class Mamba2Mixer(Mixer):
-    """Mamba-2 (Dao and Gu 2024, arXiv 2405.21060, sections 6 and 7).
+@dataclass(frozen=True)
+class Mamba2Options(Options):
+    """Choose the size of Mamba-2's states.
 
-    In the words of attention q = C, k = B, v = Delta x, scale 1, and a decay exp(-exp(a) Delta) per head. B
-    and C of N numbers (``config.state_size``, 128 as published) are shared by all H heads of width 2 D / H; a
-    convolution of width 4 and SiLU before x, B and C; RMSNorm(y silu(z)) behind. At the start a = log U[1,
-    16]: here evenly spaced, so that nothing is drawn.
+    Args:
+        state_size: N, the width of B and C, the keys and queries; default 128, as published.
+
+    Raises:
+        ValueError: for a size below 1.
     """
 
-    row = Row(
-        gate="exp(-exp(a) * delta)",
-        write="outer(B, delta * x)",
-        read="dot(C, S) + D * x",
+    state_size: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "state_size")
+
+
+def _per_head(mixer: Mixer, z: Names) -> Names:
+    """Return Delta, a and D as numbers per head, and B and C for all heads."""
+    return columns(z, "delta a D") | {"B": z["B"][:, :, None], "C": z["C"][:, :, None]}
+
+
+class Mamba2Mixer(Mixer):
+    """Mix tokens by Mamba-2's state space duality (Dao and Gu 2024, arXiv 2405.21060).
+
+        Delta_t = softplus(x_t W + bias) per head
+        S_t = exp(-exp(a) Delta_t) S_{t-1} + B_t^T (Delta_t x'_t)
+        o_t = C_t S_t + D x'_t
+        y = RMSNorm(o silu(x W_z)) W_o
+
+    Gate: exp(-exp(a) Delta). Write: B^T (Delta x'). Read: C S + D x'. In the words of attention q = C, k =
+    B, v = Delta x', scale 1. B and C of N numbers are shared by all H heads of width 2 D / H; a convolution
+    of width 4 and SiLU before x', B and C. At the start a = log U[1, 16]: here evenly spaced, so that
+    nothing is drawn.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, N, 2 D / H] and
+    the last three inputs of the convolution [B, 3, 2 D + 2 N], in float32.
+
+    Args:
+        config: sizes of the model, and ``Mamba2Options``.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2405.21060, sections 6 and 7.
+
+    Example:
+        >>> mixer = Mamba2Mixer(ModelConfig("mamba2", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 128, 32]), torch.Size([1, 3, 320]))
+    """
+
+    options_class = Mamba2Options
+    equation = StateEquation(
+        gate=lambda a, delta: exp(-exp(a) * delta),
+        write=lambda B, delta, x: outer(B, delta * x),
+        read=lambda C, S, D, x: dot(C, S) + D * x,
         learned="a [H], Delta's W [D, H] and bias, D [H]",
+        where=_per_head,
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        E, N, H = EXPAND * config.d_model, state_size(config), config.n_heads
+        E, N, H = EXPAND * config.d_model, config.options.state_size, config.n_heads
         self.xBC = nn.Linear(config.d_model, E + 2 * N, bias=False)
         self.conv = ShortConvolution(E + 2 * N, CONV)
         self.z = nn.Linear(config.d_model, E, bias=False)
@@ -41,35 +91,30 @@ class Mamba2Mixer(Mixer):
         self.norm = nn.RMSNorm(E, config.norm_eps)
         self.out = nn.Linear(E, config.d_model, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
-        N, H = state_size(self.config), self.config.n_heads
-        delta = softplus(wide(self.step(x)) + wide(self.step_bias))[..., None]  # [B, T, H, 1]
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
+        N, H = self.config.options.state_size, self.config.n_heads
+        delta = softplus(upcast(self.step(x)) + upcast(self.step_bias))  # [B, T, H]
         gate = silu(self.z(x))
         xBC, past = self.conv(self.xBC(x), past)
-        x, B, C = xBC.split([xBC.shape[-1] - 2 * N, N, N], -1)
-        a, D = (wide(p)[:, None] for p in (self.log_A, self.D))  # [H, 1]
-        heads = {"x": split_heads(x, H), "B": B[:, :, None], "C": C[:, :, None]}  # B, C: [B, T, 1, N]
-        return {**heads, "delta": delta, "a": a, "D": D, "gate": gate}, past
+        x, B, C = xBC.split([xBC.shape[-1] - 2 * N, N, N], -1)  # B, C [B, T, N]
+        a, D = upcast(self.log_A), upcast(self.D)  # [H]
+        return {"x": split_heads(x, H), "B": B, "C": C, "delta": delta, "a": a, "D": D, "gate": gate}, past
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         x, H = z["x"], self.config.n_heads
-        q, k = (z[name].expand(-1, -1, H, -1) for name in "CB")
-        v = (z["delta"] * x).to(x.dtype)
-        log_decay = (-z["a"].exp() * z["delta"])[..., 0]
+        q, k = (z[name][:, :, None].expand(-1, -1, H, -1) for name in "CB")
+        v = (z["delta"][..., None] * x).to(x.dtype)
+        log_decay = -z["a"].exp() * z["delta"]
         o, S = self.ops.chunk_linear_attention(q, k, v, log_decay, scale=1.0, initial_state=S)
-        return o + (z["D"] * x).to(x.dtype), S
+        return o + (z["D"][:, None] * x).to(x.dtype), S
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return self.norm((merge_heads(o) * z["gate"]).to(self.norm.weight.dtype))
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(self.norm((merge_heads(o) * z["gate"]).to(self.norm.weight.dtype)))
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
-        return state_size(config), EXPAND * config.d_model // config.n_heads
+        return config.options.state_size, EXPAND * config.d_model // config.n_heads
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:
-        return (EXPAND * config.d_model + 2 * state_size(config)) * (CONV - 1)
-
-
-def state_size(config: ModelConfig) -> int:
-    return config.state_size or 128
+        return (EXPAND * config.d_model + 2 * config.options.state_size) * (CONV - 1)

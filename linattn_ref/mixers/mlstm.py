@@ -3,30 +3,58 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import exp, nn, sigmoid
 from torch.nn.functional import logsigmoid
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import HeadNorm, wide, with_ones
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import StateEquation, bounded, columns, dot, outer
+from linattn_ref.mixers.parts import HeadNorm, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
+
+LONGEST = 2**31  # tokens of a sequence that a compiled model may be given
 
 
 class MLSTMMixer(Mixer):
-    """mLSTM (Beck et al. 2024, arXiv 2405.04517, equations 19-27).
+    """Mix tokens by the matrix memory of xLSTM (Beck et al. 2024, arXiv 2405.04517).
 
-    f = sigmoid(x w_f + b_f) forgets, i = exp(x w_i + b_i) writes; keys scaled by 1/sqrt K; the output is
-    q S / max(|q n|, 1), with n the same sum of keys alone, a column of ones here. As in the paper, what is
-    carried is S e^-m and n e^-m with m_t = max(m_{t-1} + log f_t, log i_t), which changes no output. Then
-    RMSNorm per head and a gate sigmoid(x W_o), no convolution and no up-projection, as in xLSTM 7B (arXiv
-    2503.13427, equation 6); the first paper gates before any norm.
+        f_t = sigmoid(x_t w_f + b_f),  i_t = exp(x_t w_i + b_i) per head
+        S_t = f_t S_{t-1} + i_t (k_t / sqrt K)^T [v_t, 1]
+        [n_t, d_t] = q_t S_t,  o_t = n_t / max(|d_t|, 1)
+        y = (RMSNorm(o) sigmoid(x W_g)) W_o
+
+    Gate: f. Write: i k^T v. Read: q S, divided by the sum of the keys' scores or by 1. i overflows, so
+    that, as in the paper, what is carried is S_t e^-m_t with m_t = max(m_{t-1} + log f_t, log i_t), which
+    changes no output; see ``running_maximum``. RMSNorm per head and a sigmoid gate behind it, no
+    convolution and no up-projection, as in xLSTM 7B; the first paper gates before any norm.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state ``(S, m)``, S [B, H, K, V
+    + 1] and m [B, H] in float32, and None.
+
+    Args:
+        config: sizes of the model; no options.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Raises:
+        ValueError: when called, for a state of another batch.
+
+    Source:
+        arXiv 2405.04517, equations 19-27; xLSTM 7B, arXiv 2503.13427, equation 6.
+
+    Example:
+        >>> mixer = MLSTMMixer(ModelConfig("mlstm", d_model=32, n_heads=2), layer=0)
+        >>> y, ((S, m), _) = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, S.shape, m.shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 16, 17]), torch.Size([1, 2]))
     """
 
-    row = Row(
-        gate="sigmoid(f)",
-        write="outer(exp(i) * k * K ** -0.5, v1)",
-        read="bounded(dot(q, S))",
+    equation = StateEquation(
+        gate=lambda f: sigmoid(f),
+        write=lambda i, k, K, v: outer(exp(i) * k * K**-0.5, with_ones(v)),
+        read=lambda q, S: bounded(dot(q, S)),
         learned="w_f, w_i [D, H], b_f, b_i [H]",
+        where=lambda mixer, z: columns(z, "f i"),
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -40,31 +68,32 @@ class MLSTMMixer(Mixer):
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
+    def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, k, v, gate = self.qkvg(x).chunk(4, -1)
         q, k, v = (split_heads(z, self.config.n_heads) for z in (q, k, v))
-        f, i = (wide(z)[..., None] for z in self.gates(x).chunk(2, -1))  # [B, T, H, 1]
-        z = {"q": q, "k": k, "v": v, "v1": with_ones(v), "f": f, "i": i, "K": q.shape[-1]}
-        return {**z, "gate": torch.sigmoid(gate)}, None
+        f, i = (upcast(z) for z in self.gates(x).chunk(2, -1))  # [B, T, H]
+        return {"q": q, "k": k, "v": v, "f": f, "i": i, "gate": torch.sigmoid(gate)}, None
 
-    def mix(self, z: Quantities, S: Any) -> tuple[Tensor, Any]:
-        log_f, log_i, k = logsigmoid(z["f"][..., 0]), z["i"][..., 0], z["k"]  # [B, T, H]
-        S, m = (None, torch.zeros_like(log_f[:, 0])) if S is None else S
-        if m.shape != log_f[:, 0].shape:
-            raise ValueError(f"initial_state: got m {list(m.shape)}, expected {list(log_f[:, 0].shape)}")
-        total = log_f.cumsum(1)
-        top = total + torch.maximum(torch.cummax(log_i - total, 1).values, m[:, None])  # m_t
-        before = torch.cat([m[:, None], top[:, :-1]], 1)
-        log_decay = (log_f + before - top).clamp(max=0)
-        k = wide(k) * (log_i - top).exp()[..., None] * z["K"] ** -0.5
+    def mix(self, z: Projections, S: Any) -> tuple[Tensor, Any]:
+        log_f, log_i, K = logsigmoid(z["f"]), z["i"], z["k"].shape[-1]  # [B, T, H]
+        S, start = (None, torch.zeros_like(log_f[:, 0])) if S is None else S
+        if start.shape != log_f[:, 0].shape:
+            raise ValueError(f"initial_state: got m {list(start.shape)}, expected {list(log_f[:, 0].shape)}")
+        m = running_maximum(log_f, log_i, start)  # [B, T + 1, H]
+        before, m = m[:, :-1], m[:, 1:]
+        log_decay = (log_f + (before - m)).clamp(max=0)  # above 0 by rounding alone
+        k = upcast(z["k"]) * (log_i - m).exp()[..., None] * K**-0.5
         op = self.ops.chunk_linear_attention
-        o, S = op(wide(z["q"]), k, wide(z["v1"]), log_decay, scale=1.0, initial_state=S)
-        value, norm = o[..., :-1], o[..., -1:]
-        o = value / torch.maximum(norm.abs(), (-top)[..., None].exp())
-        return o.to(z["v"].dtype), (S, top[:, -1])
+        o, S = op(upcast(z["q"]), k, upcast(with_ones(z["v"])), log_decay, scale=1.0, initial_state=S)
+        small, large = (
+            m.clamp(max=0).exp()[..., None],
+            (-m.clamp(min=0)).exp()[..., None],
+        )  # e^-m may overflow
+        value, norm = small * o[..., :-1], small * o[..., -1:]
+        return (value / torch.maximum(norm.abs(), large)).to(z["v"].dtype), (S, m[:, -1])
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(self.norm(o)) * z["gate"]
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(merge_heads(self.norm(o)) * z["gate"])
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
@@ -73,3 +102,41 @@ class MLSTMMixer(Mixer):
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:
         return config.n_heads  # m
+
+
+def running_maximum(
+    log_f: Float[Tensor, "B T H"], log_i: Float[Tensor, "B T H"], start: Float[Tensor, "B H"]
+) -> Float[Tensor, "B T+1 H"]:
+    """Return m_0 = start and m_t = max(m_{t-1} + log f_t, log i_t) for all tokens.
+
+    Two steps m -> max(m + f, i) make one, with f = f_1 + f_2 and i = max(i_1 + f_2, i_2), so that steps are
+    joined by doubling: 1, 2, 4, ... of them. A cumulative sum of log f over all tokens, as maxima are often
+    computed, loses the digits of each m to the size of the whole sum.
+
+    Args:
+        log_f: log forget gates, at most 0.
+        log_i: log input gates.
+        start: m before the first token.
+
+    Returns:
+        m_0, ..., m_T.
+
+    Source:
+        arXiv 2405.04517, equation 15 gives the recurrence; the scan: none, ours.
+
+    Example:
+        >>> log_f, log_i = torch.tensor([-1.0, -1.0, -9.0]), torch.tensor([2.0, 0.0, -5.0])
+        >>> running_maximum(log_f[None, :, None], log_i[None, :, None], torch.zeros(1, 1)).flatten()
+        tensor([ 0.,  2.,  1., -5.])
+    """
+    f = torch.cat([torch.zeros_like(start)[:, None], log_f], 1)
+    m = torch.cat([start[:, None], log_i], 1)
+    n, joined = m.shape[1], 1
+    t = torch.arange(n, device=m.device)[:, None]
+    # when compiling, a fixed number of times: one graph for every length
+    while joined < (LONGEST if torch.compiler.is_compiling() else n):
+        has_earlier = t >= joined
+        m = torch.maximum(m, torch.where(has_earlier, m.roll(joined, 1) + f, -torch.inf))
+        f = f + torch.where(has_earlier, f.roll(joined, 1), 0.0)
+        joined *= 2
+    return m

@@ -1,6 +1,7 @@
-"""What several mixers are made of: short convolutions, token shift, low-rank projections, norms."""
+"""Parts of several mixers: convolutions, token shift, low-rank projections, norms, and what is spared."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -9,20 +10,59 @@ from torch.nn.functional import silu
 from linattn_ref.ops.shapes import Float, Tensor
 
 
-def special(values: Tensor) -> nn.Parameter:
-    """A parameter that keeps the values it is made with; initialisation and weight decay skip it."""
-    parameter = nn.Parameter(values)
-    parameter.special = True  # type: ignore[attr-defined]
-    return parameter
+def spared_parameters(model: nn.Module) -> set[str]:
+    """Return the names of the parameters that keep their initial values and that weight decay spares.
+
+    A module class names its own in ``spared``, a tuple of names. The rule looks at classes and names, never
+    at tensors: copies, ``to_empty``, ``load_state_dict(assign=True)`` and FSDP2 put other tensors in their
+    place.
+
+    Args:
+        model: any module.
+
+    Returns:
+        Names as in ``model.named_parameters()``.
+
+    Example:
+        >>> from linattn_ref.model import LanguageModel, ModelConfig
+        >>> sorted(spared_parameters(LanguageModel(ModelConfig("mamba", n_layers=1))))
+        ['blocks.0.mixer.conv.weight', 'blocks.0.mixer.log_A']
+    """
+    declared = {
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name in getattr(module, "spared", ())
+    }
+    return declared & {name for name, _ in model.named_parameters()}
 
 
-def wide(x: Tensor) -> Tensor:
-    """In float32 at least: what goes into a decay is not rounded to half precision."""
+def weight_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return what is drawn anew at the start and what weight decay acts on: matrices that are not spared.
+
+    Args:
+        model: any module.
+
+    Returns:
+        Name -> parameter, in the order of ``model.named_parameters()``; all else are vectors, scalars and
+        ``spared_parameters``.
+
+    Example:
+        >>> from linattn_ref.mixers import MambaMixer
+        >>> from linattn_ref.model import ModelConfig
+        >>> list(weight_matrices(MambaMixer(ModelConfig("mamba"), layer=0)))
+        ['uz.weight', 'BC.weight', 'step.0.weight', 'step.1.weight', 'out.weight']
+    """
+    spared = spared_parameters(model)
+    return {name: p for name, p in model.named_parameters() if p.ndim >= 2 and name not in spared}
+
+
+def upcast(x: Tensor) -> Tensor:
+    """Return x in float32 at least: what goes into a decay is not rounded to half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class LowRank(nn.Sequential):
-    """x W_1 W_2 + b with a narrow middle; the bias starts at 0."""
+    """Compute x W_1 W_2 + b with a narrow middle; the bias starts at 0."""
 
     def __init__(self, width: int, rank: int, out: int, bias: bool = False) -> None:
         up = nn.Linear(rank, out, bias=bias)
@@ -32,26 +72,37 @@ class LowRank(nn.Sequential):
 
 
 class ShortConvolution(nn.Module):
-    """A causal convolution over the last few tokens, channel by channel, then SiLU (Mamba's, DeltaNet's)."""
+    """Convolve each channel with the last few tokens, causally, then apply SiLU (Mamba's, DeltaNet's)."""
+
+    spared: ClassVar = ("weight",)
 
     def __init__(self, channels: int, width: int = 4) -> None:
         super().__init__()
         self.width = width
-        self.weight = special(torch.randn(width, channels) * width**-0.5)
+        self.weight = nn.Parameter(torch.randn(width, channels) * width**-0.5)
 
     def forward(
         self, x: Float[Tensor, "B T X"], past: Float[Tensor, "B _ X"] | None
     ) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
-        """The output, and the last ``width - 1`` inputs for the next call, in float32 at least."""
-        seen = torch.cat([earlier(x, past, self.width - 1), wide(x)], 1)
-        y = sum(w * seen[:, i : i + x.shape[1]] for i, w in enumerate(wide(self.weight)))
-        return silu(y).to(x.dtype), seen[:, x.shape[1] :]
+        """Return the output, and the last ``width - 1`` inputs for the next call, in float32 at least."""
+        y, past = causal_filter(x, self.weight, past)
+        return silu(y).to(x.dtype), past
+
+
+def causal_filter(
+    x: Float[Tensor, "B T X"], weight: Float[Tensor, "W X"], past: Tensor | None
+) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
+    """Return y_t = sum_i weight_i x_{t-W+1+i} and the last W - 1 inputs, both in float32 at least."""
+    before = weight.shape[0] - 1
+    seen = torch.cat([earlier(x, past, before), upcast(x)], 1)
+    y = sum(w * seen[:, i : i + x.shape[1]] for i, w in enumerate(upcast(weight)))
+    return torch.as_tensor(y), seen[:, x.shape[1] :]
 
 
 def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Tensor, "B n D"]:
-    """The n tokens before x: those carried, or zeros at the start of a sequence."""
+    """Return the n tokens before x: those carried, or zeros at the start of a sequence."""
     if past is None:
-        return wide(x.new_zeros(x.shape[0], n, x.shape[2]))
+        return upcast(x.new_zeros(x.shape[0], n, x.shape[2]))
     if past.shape != (x.shape[0], n, x.shape[2]):
         expected = [x.shape[0], n, x.shape[2]]
         raise ValueError(f"initial_state: got earlier tokens {list(past.shape)}, expected {expected}")
@@ -61,13 +112,13 @@ def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Ten
 def token_shift(
     x: Float[Tensor, "B T D"], last: Float[Tensor, "B 1 D"] | None
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B 1 D"]]:
-    """x one token late, as in RWKV; and its last token for the next call."""
+    """Return x one token late, as in RWKV, and its last token for the next call."""
     seen = torch.cat([earlier(x, last, 1).to(x.dtype), x], 1)
-    return seen[:, :-1], wide(seen[:, -1:])
+    return seen[:, :-1], upcast(seen[:, -1:])
 
 
 class HeadNorm(nn.Module):
-    """RMSNorm of every head by itself, with a learned gain of the head's width."""
+    """Normalise every head by itself with RMSNorm, with a learned gain of the head's width."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -78,17 +129,17 @@ class HeadNorm(nn.Module):
 
 
 def simple_rms(o: Float[Tensor, "B T D"], eps: float) -> Float[Tensor, "B T D"]:
-    """SRMSNorm: RMSNorm without a gain (arXiv 2405.17381, eq. 14)."""
+    """Return SRMSNorm of o: RMSNorm without a gain (arXiv 2405.17381, eq. 14)."""
     return torch.nn.functional.rms_norm(o, o.shape[-1:], eps=eps)
 
 
-def unit(x: Tensor) -> Tensor:
-    """x / |x| over the last dimension, in float32 at least; 0 stays 0."""
-    return torch.nn.functional.normalize(wide(x), dim=-1, eps=1e-6)
+def l2_normalize(x: Tensor) -> Tensor:
+    """Return x / |x| over the last dimension, in float32 at least; 0 stays 0."""
+    return torch.nn.functional.normalize(upcast(x), dim=-1, eps=1e-6)
 
 
 def step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
-    """Biases whose softplus is spread evenly in logs over [low, top], as in Mamba's code.
+    """Return biases whose softplus is spread evenly in logs over [low, top], as in Mamba's code.
 
     Its paper (arXiv 2312.00752, section 3.6) prints a uniform draw.
     """
@@ -97,5 +148,5 @@ def step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
 
 
 def with_ones(v: Float[Tensor, "B T H V"]) -> Tensor:
-    """v with a column of ones: its state then holds the denominator, [B, T, H, V + 1]."""
+    """Return v with a column of ones: its state then holds the denominator, [B, T, H, V + 1]."""
     return torch.cat([v, torch.ones_like(v[..., :1])], -1)

@@ -1,12 +1,13 @@
 """RWKV-4 and RWKV-6: token shift, decays per channel, and a bonus for the token itself."""
 
 import torch
-from torch import nn
+from torch import exp, nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import HeadNorm, special, token_shift, wide, with_ones
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import StateEquation, columns, dot, outer, quotient
+from linattn_ref.mixers.parts import HeadNorm, token_shift, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.wkv import WKVState
 
@@ -14,46 +15,67 @@ RANK = 64
 
 
 class RWKV4Mixer(Mixer):
-    """RWKV-4's time mixing (Peng et al. 2023, arXiv 2305.13048, published version, equations 11-17).
+    """Mix tokens by RWKV-4's time mixing (Peng et al. 2023, arXiv 2305.13048).
 
-    r, k, v each see a learned mixture of the token and the one before it; per channel, wkv is a mean of
-    values with weights e^k, decayed by e^-w a step, the token itself with e^(u + k); then sigmoid(r) wkv W_o,
-    with w = exp(a) >= 0. No heads and no outer product: three numbers of state a channel. Simplified: w
-    starts spread from 1/200 to 2 over the channels and u at 0; the paper's channel mixing is our gated MLP.
+        S_t = e^-w S_{t-1} + e^k_t [v_t, 1] per channel
+        [n_t, d_t] = S_{t-1} + e^(u + k_t) [v_t, 1],  o_t = n_t / d_t
+        y = (sigmoid(r) o) W_o
+
+    Gate: e^-w, w = exp(a) >= 0. Write: e^k [v, 1]. Read: the mean, with e^(u + k) for the token itself. r,
+    k, v each see a learned mixture of the token and the one before it. No heads and no outer product: three
+    numbers of state a channel, numerator and denominator relative to e^m, m the largest exponent so far.
+    Simplified: w starts spread from 1/200 to 2 over the channels and u at 0; the paper's channel mixing is
+    our gated MLP.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state a ``WKVState`` of [B, D]
+    and the last token [B, 1, D], in float32.
+
+    Args:
+        config: sizes of the model; ``n_heads`` does not matter; no options.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2305.13048, published version, equations 11-17.
+
+    Example:
+        >>> mixer = RWKV4Mixer(ModelConfig("rwkv4", d_model=32), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].a.shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 32]), torch.Size([1, 1, 32]))
     """
 
     needs = "chunk_wkv"
-    row = Row(
-        gate="exp(-w)",
-        write="outer(exp(k), v1)",
-        read="quotient(S_past + outer(exp(u + k), v1))",
+    spared = ("shift",)
+    equation = StateEquation(
+        gate=lambda w: exp(-w),
+        write=lambda k, v: outer(exp(k), with_ones(v)),
+        read=lambda S_past, u, k, v: quotient(S_past + outer(exp(u + k), with_ones(v))),
         learned="w, u [D], mixtures [3, D]",
+        where=lambda mixer, z: columns(z, "k v w u"),
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
         D = config.d_model
-        self.shift = special(torch.full((3, D), 0.5))
+        self.shift = nn.Parameter(torch.full((3, D), 0.5))
         self.r, self.k, self.v = (nn.Linear(D, D, bias=False) for _ in range(3))
         self.log_w = nn.Parameter(torch.linspace(-5.3, 0.7, D))
         self.u = nn.Parameter(torch.zeros(D))
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         before, past = token_shift(x, past)
         mixed = [torch.lerp(before, x, m.to(x.dtype)) for m in self.shift]
         r, k, v = (f(y) for f, y in zip((self.r, self.k, self.v), mixed, strict=True))
-        w, u = wide(self.log_w).exp()[:, None], wide(self.u)[:, None]  # [D, 1]
-        z = {"k": k[..., None], "v": v[..., None], "v1": with_ones(v[..., None])}  # [B, T, D, .]
-        return {**z, "w": w, "u": u, "r": torch.sigmoid(r)}, past
+        w, u = upcast(self.log_w).exp(), upcast(self.u)  # [D]
+        return {"k": k, "v": v, "w": w, "u": u, "r": torch.sigmoid(r)}, past
 
-    def mix(self, z: Quantities, S: WKVState | None) -> tuple[Tensor, WKVState]:
-        k, v, w, u = (z[name][..., 0] for name in "kvwu")
-        o, S = self.ops.chunk_wkv(k, v, w, u, initial_state=S)
-        return o[..., None], S
+    def mix(self, z: Projections, S: WKVState | None) -> tuple[Tensor, WKVState]:
+        return self.ops.chunk_wkv(z["k"], z["v"], z["w"], z["u"], initial_state=S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(o) * z["r"]
+    def output(self, o: Float[Tensor, "B T D"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(o * z["r"])
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
@@ -65,48 +87,70 @@ class RWKV4Mixer(Mixer):
 
 
 class RWKV6Mixer(Mixer):
-    """RWKV-6's time mixing (Peng et al. 2024, arXiv 2404.05892, section 4).
+    """Mix tokens by RWKV-6's time mixing (Peng et al. 2024, arXiv 2404.05892).
 
-    A matrix state per head with a decay per channel from the token, alpha = exp(-exp(d + tanh(x' W_1) W_2));
-    reads before it writes, with a bonus u for the token itself; normalised per head, gated by silu(x' W_g).
-    x' is the token mixed with the one before it. Simplified: the mixture is learned but does not depend on
-    the token (the paper adds a low-rank term); RMSNorm where it has a LayerNorm per head; scale K^-1/2,
-    which the norm undoes.
+        alpha_t = exp(-exp(d + tanh(x'_t W_1) W_2)) per channel
+        o_t = q_t (S_{t-1} + (u k_t)^T v_t) / sqrt K
+        S_t = Diag(alpha_t) S_{t-1} + k_t^T v_t
+        y = (RMSNorm(o) silu(x' W_g)) W_o
+
+    Gate: alpha_t. Write: k^T v. Read: q S before the write, with a bonus u for the token itself. x' is the
+    token mixed with the one before it; q is the paper's r; the norm is per head. Simplified: the mixture is
+    learned but does not depend on the token (the paper adds a low-rank term); RMSNorm where it has a
+    LayerNorm per head; scale K^-1/2, which the norm undoes.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
+    last token [B, 1, D], in float32.
+
+    Args:
+        config: sizes of the model; no options.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2404.05892, section 4.
+
+    Example:
+        >>> mixer = RWKV6Mixer(ModelConfig("rwkv6", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 16, 16]), torch.Size([1, 1, 32]))
     """
 
     needs = "chunk_rwkv6"
-    row = Row(
-        gate="exp(-exp(d))",
-        write="outer(k, v)",
-        read="dot(q, S_past + outer(u * k, v)) * K ** -0.5",
+    spared = ("shift", "bonus")
+    equation = StateEquation(
+        gate=lambda d: exp(-exp(d)),
+        write=lambda k, v: outer(k, v),
+        read=lambda q, S_past, u, k, v, K: dot(q, S_past + outer(u * k, v)) * K**-0.5,
         learned="d [D], W_1 [D, 64], W_2 [64, D], u [D], mixtures [5, D]",
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
         D = config.d_model
-        self.shift = special(torch.full((5, D), 0.5))
+        self.shift = nn.Parameter(torch.full((5, D), 0.5))
         self.r, self.k, self.v, self.g = (nn.Linear(D, D, bias=False) for _ in range(4))
         self.decay = nn.Parameter(torch.linspace(-6, 1, D))
         self.decay_down, self.decay_up = nn.Linear(D, RANK, bias=False), nn.Linear(RANK, D, bias=False)
-        self.bonus = special(torch.full((config.n_heads, config.head_dim), 0.5))
+        self.bonus = nn.Parameter(torch.full((config.n_heads, config.head_dim), 0.5))
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         before, past = token_shift(x, past)
         mixed = [torch.lerp(before, x, m.to(x.dtype)) for m in self.shift]
         r, k, v, g = (f(y) for f, y in zip((self.r, self.k, self.v, self.g), mixed, strict=False))
-        d = wide(self.decay) + wide(self.decay_up(torch.tanh(self.decay_down(mixed[4]))))
+        d = upcast(self.decay) + upcast(self.decay_up(torch.tanh(self.decay_down(mixed[4]))))
         heads = {"q": r, "k": k, "v": v, "d": d}
         z = {name: split_heads(y, self.config.n_heads) for name, y in heads.items()}
-        return {**z, "u": wide(self.bonus), "K": self.config.head_dim, "gate": silu(g)}, past
+        return {**z, "u": upcast(self.bonus), "gate": silu(g)}, past
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.ops.chunk_rwkv6(z["q"], z["k"], z["v"], z["u"], -z["d"].exp(), initial_state=S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return merge_heads(self.norm(o)) * z["gate"]
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(merge_heads(self.norm(o)) * z["gate"])
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:

@@ -1,100 +1,165 @@
 """S4D and H3: diagonal state space models that do not depend on the data, alone and between gates."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import exp, nn
 from torch.nn.functional import gelu
 
-from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads
-from linattn_ref.mixers.parts import earlier, special, wide
+from linattn_ref.config import ModelConfig, Options, check_at_least
+from linattn_ref.mixers.base import Mixer, Projections
+from linattn_ref.mixers.equation import StateEquation, columns, dot, outer, paired
+from linattn_ref.mixers.parts import causal_filter, upcast
 from linattn_ref.ops.shapes import Float, Tensor
+from linattn_ref.ops.validation import require
 
-STATE, SHIFT = 64, 4
+SHIFT = 4
+
+
+@dataclass(frozen=True)
+class DiagonalSSMOptions(Options):
+    """Choose the size of S4D's and H3's states and how A starts.
+
+    Args:
+        state_size: real numbers in the state of a channel; default 64 as published, 32 complex pairs.
+        init: how A starts: "lin" (S4D-Lin, the default), "inv" (S4D-Inv) or "real" (S4D-Real), see
+            ``INITIALISATIONS``.
+
+    Raises:
+        ValueError: for another initialisation, or a size that is below 1 or, but for "real", odd.
+    """
+
+    state_size: int = 64
+    init: Literal["lin", "inv", "real"] = "lin"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "state_size")
+        even = self.init == "real" or self.state_size % 2 == 0
+        require(even, "state_size", str(self.state_size), "an even number: pairs of real and imaginary part")
+
+    @property
+    def n_numbers(self) -> int:
+        """The N of A [D, N]: a pair counts once, where numbers are complex."""
+        return self.state_size if self.init == "real" else self.state_size // 2
 
 
 class DiagonalSSM(nn.Module):
-    """The parameters of a diagonal SSM for every channel: A = -exp(a) + i w, C, the step Delta, the skip D.
+    """Hold the parameters of a diagonal SSM for every channel.
 
-    A complex number is a pair of real ones; N pairs stand for themselves and their conjugates. B is 1: with C
-    learned it would add nothing. ``init`` is one of ``INITIALISATIONS``; Delta is spread over [0.001, 0.1],
-    evenly in logs.
+    They are A = -exp(a) + i w, C, the step Delta and the skip D. A complex number is a pair of real ones; N
+    pairs stand for themselves and their conjugates. B is 1: with C learned it would add nothing. Delta is
+    spread over [0.001, 0.1], evenly in logs.
+
+    Args:
+        channels: D.
+        options: size and initialisation.
     """
 
-    def __init__(self, channels: int, N: int, init: str) -> None:
+    spared: ClassVar = ("log_real", "imaginary", "C")
+
+    def __init__(self, channels: int, options: DiagonalSSMOptions) -> None:
         super().__init__()
-        real, imaginary = INITIALISATIONS[init](N)
-        self.log_real = special(real.log().repeat(channels, 1))
-        self.imaginary = special(imaginary.repeat(channels, 1)) if init != "real" else None
-        self.C = special(torch.randn(channels, N, 1 if init == "real" else 2) * (2 * N) ** -0.5)
+        N, is_real = options.n_numbers, options.init == "real"
+        real, imaginary = INITIALISATIONS[options.init](N)
+        self.log_real = nn.Parameter(real.log().repeat(channels, 1))
+        self.imaginary = None if is_real else nn.Parameter(imaginary.repeat(channels, 1))
+        self.C = nn.Parameter(torch.randn(channels, N, 1 if is_real else 2) * (2 * N) ** -0.5)
         self.log_step = nn.Parameter(torch.linspace(-math.log(10), math.log(10), channels))  # beside 0.01
         self.D = nn.Parameter(torch.ones(channels))
 
-    def forward(self) -> Quantities:
-        """delta [D, 1], A, C [D, N], D [D, 1]; ``pair`` is 2 Re for complex numbers, else nothing."""
-        A, C = -wide(self.log_real).exp(), wide(self.C)
+    def forward(self) -> Projections:
+        """Return delta [D], A and C [D, N], skip [D]."""
+        A, C = -upcast(self.log_real).exp(), upcast(self.C)
         if self.imaginary is None:
             C = C[..., 0]
         else:
-            A, C = torch.complex(A, wide(self.imaginary)), torch.view_as_complex(C.contiguous())
-        return {
-            "delta": 0.01 * wide(self.log_step).exp()[:, None],
-            "A": A,
-            "C": C,
-            "skip": wide(self.D)[:, None],
-        }
+            A, C = torch.complex(A, upcast(self.imaginary)), torch.view_as_complex(C.contiguous())
+        return {"delta": 0.01 * upcast(self.log_step).exp(), "A": A, "C": C, "skip": upcast(self.D)}
 
 
 def _real(N: int) -> tuple[Tensor, Tensor]:
+    """Return S4D-Real: A_n = -(n + 1)."""
     return torch.arange(1.0, N + 1), torch.zeros(N)
 
 
 def _lin(N: int) -> tuple[Tensor, Tensor]:
+    """Return S4D-Lin: A_n = -1/2 + i pi n."""
     return torch.full((N,), 0.5), math.pi * torch.arange(N)
 
 
 def _inv(N: int) -> tuple[Tensor, Tensor]:
+    """Return S4D-Inv: A_n = -1/2 + i (2 N / pi) (2 N / (2 n + 1) - 1)."""
     n = torch.arange(N)
     return torch.full((N,), 0.5), 2 * N / math.pi * (2 * N / (2 * n + 1) - 1)
 
 
 # -Re A and Im A of N numbers (arXiv 2206.11893: S4D-Lin, S4D-Inv, for a state of 2 N; S4D-Real).
-INITIALISATIONS = {"lin": _lin, "inv": _inv, "real": _real}
+INITIALISATIONS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
+    "lin": _lin,
+    "inv": _inv,
+    "real": _real,
+}
 
 
 class S4DMixer(Mixer):
-    """S4D (Gu et al. 2022, arXiv 2206.11893): a state space model for every channel, the same at each token.
+    """Mix tokens by S4D, a state space model per channel that is the same at each token (arXiv 2206.11893).
 
-    ``config.state_size`` numbers a channel (64 as published: 32 pairs), ``config.ssm_init`` "lin", "inv" or
-    "real"; zero-order hold; then GELU and W_o. Simplified: a plain W_o where the released layer has a gate.
+        h_t = exp(Delta A) h_{t-1} + (exp(Delta A) - 1) / A u_t
+        o_t = 2 Re(C h_t) + D u_t
+        y = gelu(o) W_o
+
+    Gate: exp(Delta A). Write: ((G - 1) / A) u, the zero-order hold. Read: 2 Re(C h) + D u (for real numbers
+    C h + D u). Gu et al. 2022. Simplified: a plain W_o where the released layer has a gate.
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h as real numbers [B, D,
+    N, 2] ([B, D, N] for "real") in float32, and None.
+
+    Args:
+        config: sizes of the model, and ``DiagonalSSMOptions``; ``n_heads`` does not matter.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2206.11893, sections 3 and 4; the zero-order hold: arXiv 2111.00396, released code.
+
+    Example:
+        >>> mixer = S4DMixer(ModelConfig("s4d", d_model=32, options={"state_size": 8}), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 32, 4, 2]))
     """
 
+    options_class = DiagonalSSMOptions
     needs = "convolution_lti_ssm"
-    row = Row(
-        gate="exp(delta * A)",
-        write="outer((G - 1) / A, u)",
-        read="paired(dot(C, S)) + skip * u",
+    equation = StateEquation(
+        gate=lambda delta, A: exp(delta * A),
+        write=lambda G, A, u: outer((G - 1) / A, u),
+        read=lambda C, S, skip, u: paired(dot(C, S)) + skip * u,
         learned="A, C [D, N], Delta, D [D]; nothing depends on x",
+        where=lambda mixer, z: columns(z, "u delta skip"),
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        self.ssm = DiagonalSSM(config.d_model, n_numbers(config), config.ssm_init)
+        self.ssm = DiagonalSSM(config.d_model, config.options)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
-        return {"u": x[..., None], **self.ssm()}, None
+    def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
+        return {"u": x, **self.ssm()}, None
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         return lti(self, z["u"], z, S)
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return gelu(merge_heads(o))
+    def output(self, o: Float[Tensor, "B T D"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(gelu(o))
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.d_model * (config.state_size or STATE)
+        return config.d_model * config.options.state_size
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
@@ -102,65 +167,82 @@ class S4DMixer(Mixer):
 
 
 class H3Mixer(Mixer):
-    """H3 (Fu et al. 2022, arXiv 2212.14052, section 3; released code), heads of width 1.
+    """Mix tokens by H3: state space models between products of queries, keys and values (arXiv 2212.14052).
 
-    o = q * SSM_diag(SSM_shift(k) * v): a learned memory of the last few keys, so that a key meets the value
-    after it; then a state space model that keeps the product. Both have a skip; the shift's is part of its
-    tap at the token itself. The shift SSM is the filter over 4 tokens that it is (the paper has as many as
-    its state, 64); the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
+        k'_t = sum_{i < 4} F_i k_{t-3+i}
+        h_t = exp(Delta A) h_{t-1} + (exp(Delta A) - 1) / A (k'_t v_t)
+        o_t = q_t (2 Re(C h_t) + D k'_t v_t),  y = o W_o
+
+    Gate: exp(Delta A). Write: ((G - 1) / A) k' v. Read: q (2 Re(C h) + D k' v). Fu et al. 2022, heads of
+    width 1: a learned memory of the last few keys, so that a key meets the value after it; then a state
+    space model that keeps the product. Both have a skip; the shift's is part of its tap at the token
+    itself. The shift SSM is the filter over 4 tokens that it is (the paper has as many as its state, 64);
+    the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h as real numbers [B, D,
+    N, 2] ([B, D, N] for "real") and the last three keys [B, 3, D], in float32.
+
+    Args:
+        config: sizes of the model, and ``DiagonalSSMOptions``; ``n_heads`` does not matter.
+        layer: number of its block, from 0; without influence.
+        shared: not used.
+
+    Source:
+        arXiv 2212.14052, section 3; released code.
+
+    Example:
+        >>> mixer = H3Mixer(ModelConfig("h3", d_model=32, options={"state_size": 8}), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape, state[1].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 32, 4, 2]), torch.Size([1, 3, 32]))
     """
 
+    options_class = DiagonalSSMOptions
     needs = "convolution_lti_ssm"
-    row = Row(
-        gate="exp(delta * A)",
-        write="outer((G - 1) / A, k * v)",
-        read="q * (paired(dot(C, S)) + skip * k * v)",
+    spared = ("filter",)
+    equation = StateEquation(
+        gate=lambda delta, A: exp(delta * A),
+        write=lambda G, A, k, v: outer((G - 1) / A, k * v),
+        read=lambda q, C, S, skip, k, v: q * (paired(dot(C, S)) + skip * k * v),
         learned="filter [4, D]; A, C [D, N], Delta, D [D]; nothing but q, k, v depends on x",
+        where=lambda mixer, z: columns(z, "q k v delta skip"),
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
         D = config.d_model
         self.qkv = nn.Linear(D, 3 * D, bias=False)
-        self.filter = special(torch.randn(SHIFT, D) * SHIFT**-0.5)
-        self.ssm = DiagonalSSM(D, n_numbers(config), config.ssm_init)
+        self.filter = nn.Parameter(torch.randn(SHIFT, D) * SHIFT**-0.5)
+        self.ssm = DiagonalSSM(D, config.options)
         self.out = nn.Linear(D, D, bias=False)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Quantities, Tensor]:
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         q, k, v = self.qkv(x).chunk(3, -1)
-        seen = torch.cat([earlier(k, past, SHIFT - 1), wide(k)], 1)
-        k = sum(w * seen[:, i : i + x.shape[1]] for i, w in enumerate(wide(self.filter))).to(x.dtype)
-        heads = {"q": q[..., None], "k": k[..., None], "v": v[..., None]}  # [B, T, D, 1]
-        return {**heads, **self.ssm()}, seen[:, x.shape[1] :]
+        k, past = causal_filter(k, self.filter, past)
+        return {"q": q, "k": k.to(x.dtype), "v": v, **self.ssm()}, past
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         o, S = lti(self, z["k"] * z["v"], z, S)
         return z["q"] * o, S
 
+    def output(self, o: Float[Tensor, "B T D"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(o)
+
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        return config.d_model * ((config.state_size or STATE) + SHIFT - 1)
+        return config.d_model * (config.options.state_size + SHIFT - 1)
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
         return 0  # a convolution by FFT is no product of matrices
 
 
-def lti(mixer: Mixer, u: Tensor, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The SSM over inputs u [B, T, D, 1], with its state as real numbers [B, D, N, 1 or 2]."""
-    A, C = z["A"], z["C"]
+def lti(
+    mixer: Mixer, u: Float[Tensor, "B T D"], z: Projections, S: Tensor | None
+) -> tuple[Float[Tensor, "B T D"], Tensor]:
+    """Return the SSM's output for the inputs u, and its state as real numbers [B, D, N] or [B, D, N, 2]."""
+    A = z["A"]
     state = S if S is None or not A.is_complex() else torch.view_as_complex(S)
     op = mixer.ops.convolution_lti_ssm
-    delta, skip = z["delta"][:, 0], z["skip"][:, 0]
-    o, state = op(u[..., 0], delta, A, torch.ones_like(A), C, skip, initial_state=state)
-    return o[..., None], torch.view_as_real(state) if state.is_complex() else state
-
-
-def n_numbers(config: ModelConfig) -> int:
-    """N of A [D, N]: pairs, where numbers are complex."""
-    size = config.state_size or STATE
-    if config.ssm_init == "real":
-        return size
-    if size % 2:
-        raise ValueError(f"state_size: got {size}, expected an even number: pairs of real and imaginary part")
-    return size // 2
+    o, state = op(u, z["delta"], A, torch.ones_like(A), z["C"], z["skip"], initial_state=state)
+    return o, torch.view_as_real(state) if state.is_complex() else state

@@ -1,36 +1,84 @@
 """TransNormerLLM: one fixed decay per head, weaker from layer to layer."""
 
 import math
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import exp, nn
 from torch.nn.functional import logsigmoid, silu
 
-from linattn_ref.config import ModelConfig
-from linattn_ref.mixers.base import Mixer, Quantities, Row, merge_heads, split_heads
-from linattn_ref.mixers.parts import LowRank, simple_rms, wide
+from linattn_ref.config import ModelConfig, Options
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
+from linattn_ref.mixers.equation import Names, StateEquation, dot, outer
+from linattn_ref.mixers.parts import LowRank, simple_rms, upcast
 from linattn_ref.ops.shapes import Float, Tensor
+
+Decay = Literal["code", "printed", "none", "data"]
+
+
+@dataclass(frozen=True)
+class TNLOptions(Options):
+    """Choose the decay of TNL.
+
+    Args:
+        decay: "code" is the released code's slopes, 2^(-8i/H) (default); "printed" is the paper's equation
+            10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study trained is open.
+            Two more are not of the paper, for comparison with all else equal: "none", and "data",
+            ``sigmoid(x W_a + b)`` for every token and head, which starts at the fixed ones of "code".
+
+    Raises:
+        ValueError: for another decay.
+    """
+
+    decay: Decay = "code"
+
+
+def _slope_and_annealing(mixer: "TNLMixer", z: Names) -> Names:
+    """Return the factors of the fixed decay: slopes [H, 1] of the heads, annealing of the layer."""
+    config, decay = mixer.config, mixer.config.options.decay
+    anneal = annealing(mixer.layer, config.n_layers, decay)
+    return {"slope": slopes(config.n_heads, decay)[:, None], "anneal": anneal}
 
 
 class TNLMixer(Mixer):
-    """TNL as in the scaling study (arXiv 2406.16690, eq. 9; TransNormerLLM, arXiv 2405.17381, section 4).
+    """Mix tokens by TNL's attention with a fixed decay per head, as in the scaling study (arXiv 2406.16690).
 
-    q = silu(x W_q), k = silu(x W_k), v = x W_v; no scale, no denominator; SRMSNorm over all heads together
-    after attention, then a sigmoid gate of rank D / H, then W_o. The slope of a head is fixed; layer l of L
-    anneals it by 1 - l/(L-1) + 1e-5, so that the top layer hardly forgets. The chunk form is Lightning
-    Attention's schedule. ``config.tnl_decay``: "code" is the released 2^(-8i/H) slopes, and what we use;
-    "printed" is equation 10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study
-    trained is open. Two more are not of the paper, for comparison with all else equal: "none", and "data",
-    ``sigmoid(x W_a + b)`` for every token and head, which starts at the fixed ones of "code".
+        q = silu(x W_q), k = silu(x W_k), v = x W_v
+        S_t = exp(-slope_h anneal_l) S_{t-1} + k_t^T v_t,  o_t = q_t S_t
+        y = (SRMSNorm(o) sigmoid(x W_1 W_2)) W_o
+
+    Gate: exp(-slope anneal), fixed. Write: k^T v. Read: q S. No scale, no denominator; SRMSNorm over all
+    heads together after attention, then a sigmoid gate of rank D / H. In layer l
+    of L the slopes are multiplied by 1 - l/(L-1) + 1e-5, so that the top layer hardly forgets. The chunk
+    form is Lightning Attention's schedule. The option ``decay`` chooses other decays, see ``TNLOptions``.
     Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
+
+    Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
+    and None.
+
+    Args:
+        config: sizes of the model, and ``TNLOptions``.
+        layer: number of its block, from 0, which decides its annealing.
+        shared: not used.
+
+    Source:
+        arXiv 2406.16690, equation 9; TransNormerLLM, arXiv 2405.17381, section 4, equations 10 and 14.
+
+    Example:
+        >>> mixer = TNLMixer(ModelConfig("tnl", d_model=32, n_heads=2), layer=0)
+        >>> y, state = mixer(torch.randn(1, 5, 32))
+        >>> y.shape, state[0].shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 2, 16, 16]))
     """
 
-    row = Row(
-        gate="exp(-slope * anneal)",
-        write="outer(k, v)",
-        read="dot(q, S)",
-        learned="nothing",
+    options_class = TNLOptions
+    equation = StateEquation(
+        gate=lambda slope, anneal: exp(-slope * anneal),
+        write=lambda k, v: outer(k, v),
+        read=lambda q, S: dot(q, S),
+        where=_slope_and_annealing,
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -39,39 +87,56 @@ class TNLMixer(Mixer):
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.gate = LowRank(D, config.head_dim, D)
         self.out = nn.Linear(D, D, bias=False)
-        if config.tnl_decay == "data":
+        if config.options.decay == "data":
             self.decay = nn.Linear(D, config.n_heads)
             fixed = slopes(config.n_heads) * annealing(layer, config.n_layers)
             with torch.no_grad():
                 self.decay.bias.copy_(-fixed - torch.log(-torch.expm1(-fixed)))  # sigmoid(b) = exp(-fixed)
 
-    def quantities(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Quantities, None]:
+    def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
-        z: Quantities = {"q": silu(q), "k": silu(k), "v": v, "gate": torch.sigmoid(self.gate(x))}
-        kind = self.config.tnl_decay
-        if kind == "data":
-            z["log_decay"] = logsigmoid(wide(self.decay(x)))  # [B, T, H]
-        elif kind != "none":
-            slope = slopes(self.config.n_heads, kind, x.device)[:, None]  # [H, 1]
-            z |= {"slope": slope, "anneal": annealing(self.layer, self.config.n_layers, kind)}
-        return z, None
+        z = {"q": silu(q), "k": silu(k), "v": v, "gate": torch.sigmoid(self.gate(x))}
+        return {**z, "log_decay": self.log_decay(x)}, None
 
-    def mix(self, z: Quantities, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v = z["q"], z["k"], z["v"]
-        log_decay = z.get("log_decay")
-        if "slope" in z:
-            log_decay = (-z["slope"] * z["anneal"])[:, 0].to(torch.promote_types(q.dtype, torch.float32))
-        return self.linear_attention(q, k, v, log_decay, scale=1.0, state=S)
+    def log_decay(self, x: Float[Tensor, "B T D"]) -> Tensor | None:
+        """Return the log decays: fixed ones [H], those of the data [B, T, H], or None."""
+        decay = self.config.options.decay
+        if decay == "none":
+            return None
+        if decay == "data":
+            return logsigmoid(upcast(self.decay(x)))
+        slope = slopes(self.config.n_heads, decay, x.device)
+        fixed = -slope * annealing(self.layer, self.config.n_layers, decay)
+        return fixed.to(torch.promote_types(x.dtype, torch.float32))
 
-    def finish(self, o: Float[Tensor, "B T H V"], z: Quantities) -> Float[Tensor, "B T D"]:
-        return simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"]
+    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self.linear_attention(z["q"], z["k"], z["v"], z["log_decay"], scale=1.0, state=S)
+
+    def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
+        return self.out(simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"])
 
 
-def slopes(n_heads: int, decay: str = "code", device: torch.device | None = None) -> Tensor:
-    """Slope of every head [H], float64: the decay of a first layer is exp(-slope).
+def slopes(n_heads: int, decay: Decay = "code", device: torch.device | None = None) -> Tensor:
+    """Return the slope of every head, float64 [H]: the decay of a first layer is exp(-slope).
 
     "code" is 2^(-8i/H), i = 1..H, for H a power of two; for others the released code takes the slopes of the
     power below and fills up with every second one of the power above, unsorted. "printed" is 8i/H.
+
+    Args:
+        n_heads: H.
+        decay: "code" (default) or "printed".
+        device: where the slopes are made; default the CPU.
+
+    Returns:
+        float64 [H].
+
+    Source:
+        "printed": arXiv 2405.17381, equation 10; "code": the code released with it.
+
+    Example:
+        >>> slopes(4), slopes(4, "printed")
+        (tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64), tensor([2., 4., 6., 8.],
+        dtype=torch.float64))
     """
     count = partial(torch.arange, dtype=torch.float64, device=device)
     if decay == "printed":
@@ -81,11 +146,26 @@ def slopes(n_heads: int, decay: str = "code", device: torch.device | None = None
     return 2.0 ** (-8 * torch.cat([count(1, below + 1) / below, between]))
 
 
-def annealing(layer: int, n_layers: int, decay: str = "code") -> float:
-    """The factor on the slopes of layer 0..L-1: near 1 at the bottom, near 0 at the top, where nothing
-    decays.
+def annealing(layer: int, n_layers: int, decay: Decay = "code") -> float:
+    """Return the factor on the slopes of a layer: near 1 at the bottom, near 0 at the top.
 
-    The released 1 - l/(L-1) + 1e-5 has no value for a single layer; that one gets 1 + 1e-5.
+    So little decays in the top layer. The released 1 - l/(L-1) + 1e-5 has no value for a single layer; that
+    one gets 1 + 1e-5.
+
+    Args:
+        layer: l, from 0.
+        n_layers: L.
+        decay: "code" (default) or "printed", which is 1 - (l + 1)/L.
+
+    Returns:
+        The factor.
+
+    Source:
+        "printed": arXiv 2405.17381, equation 10; "code": the code released with it.
+
+    Example:
+        >>> [round(annealing(layer, 3), 2) for layer in range(3)]
+        [1.0, 0.5, 0.0]
     """
     if decay == "printed":
         return 1 - (layer + 1) / n_layers

@@ -1,11 +1,9 @@
-"""Pure functions on tensors: the mathematics, one mechanism a file, every mechanism in all its forms."""
+"""Define pure functions on tensors: the mathematics, one mechanism a file, each in all its forms."""
 
-from linattn_ref.ops.channels import ChannelResult
 from linattn_ref.ops.delta import chunk_delta_rule, recurrent_delta_rule, step_delta_rule
 from linattn_ref.ops.discretise import discretise
 from linattn_ref.ops.feature_maps import FEATURE_MAPS, FeatureMap
 from linattn_ref.ops.forms import FORMS, Form
-from linattn_ref.ops.inputs import KVCache, LinearResult, SoftmaxResult
 from linattn_ref.ops.linear import (
     chunk_linear_attention,
     normalised,
@@ -15,6 +13,7 @@ from linattn_ref.ops.linear import (
 )
 from linattn_ref.ops.lti import convolution_lti_ssm, recurrent_lti_ssm, step_lti_ssm
 from linattn_ref.ops.position import cos_reweight, rotate
+from linattn_ref.ops.results import ChannelResult, KVCache, LinearResult, SoftmaxResult
 from linattn_ref.ops.rwkv6 import chunk_rwkv6, recurrent_rwkv6, step_rwkv6
 from linattn_ref.ops.scan import associative_selective_scan, recurrent_selective_scan, step_selective_scan
 from linattn_ref.ops.softmax import (

@@ -1,4 +1,4 @@
-"""The parts that chunk forms are made of: decayed scores, what a chunk leaves, states between chunks.
+"""Provide the parts that chunk forms are made of: decayed scores, what a chunk leaves, states between chunks.
 
 ``g`` is a log decay, ``[B, T, H, 1]`` (a number per token and head) or ``[B, T, H, K]``. Every exponent is a
 sum of log decays, hence <= 0.
@@ -7,16 +7,16 @@ sum of log decays, hence <= 0.
 import torch
 from torch.nn.functional import pad
 
-from linattn_ref.ops.shapes import Float, Tensor, shaped
+from linattn_ref.ops.shapes import Float, Tensor, check_shapes
 
 SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
 
 
-@shaped
+@check_shapes
 def decayed_scores(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B T H K"], g: Float[Tensor, "B T H _"] | None
 ) -> Float[Tensor, "B H T T"]:
-    """P_ij = sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i, else 0."""
+    """Return P_ij = sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i, else 0."""
     if g is None:
         return torch.einsum("bihk,bjhk->bhij", q, k).tril()
     if g.shape[-1] == 1:
@@ -24,9 +24,9 @@ def decayed_scores(
     return torch.einsum("bihk,bjhk,bhijk->bhij", q, k, segment_sums(g).exp())
 
 
-@shaped
+@check_shapes
 def segment_sums(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
-    """L_ij = g_{j+1} + ... + g_i for j <= i, -inf above the diagonal.
+    """Return L_ij = g_{j+1} + ... + g_i for j <= i, -inf above the diagonal.
 
     Each sum is added up by itself. The difference of two long cumulative sums would be cheaper and, in
     float32 under hard decays, wrong: both are large and what matters is their last digits.
@@ -37,11 +37,11 @@ def segment_sums(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
     return terms.cumsum(2).masked_fill(below.T[..., None], -torch.inf)
 
 
-@shaped
-def carry(
+@check_shapes
+def pass_states(
     S: Float[Tensor, "B H K V"], written: Float[Tensor, "B M H K V"], g: Float[Tensor, "B M H _"] | None
 ) -> Float[Tensor, "B _ H K V"]:
-    """The M + 1 states before the first chunk and after every chunk, in about log2(M) steps.
+    """Return the M + 1 states before the first chunk and after every chunk, in about log2(M) steps.
 
     After step s, ``states[n]`` holds what the last 2^s chunks up to n have left (a prefix sum by doubling).
     """
@@ -57,24 +57,25 @@ def carry(
     return states
 
 
-def left_of_start(g: Tensor, dim: int = 1) -> Tensor:
-    """What is left, when token t reads, of the state before the first token: exp(g_1 + ... + g_t)."""
+def decay_from_start(g: Tensor, dim: int = 1) -> Tensor:
+    """Return what is left of the state before the first token when token t reads: exp(g_1 + ... + g_t)."""
     return g.cumsum(dim).exp()
 
 
-def left_at_end(g: Tensor, dim: int = 1) -> Tensor:
-    """What is left, after the last token, of what token t wrote: exp(g_{t+1} + ... + g_T)."""
+def decay_to_end(g: Tensor, dim: int = 1) -> Tensor:
+    """Return what is left after the last token of what token t wrote: exp(g_{t+1} + ... + g_T)."""
     after = delay(g.flip(dim), 1, dim)  # g one token on, in reverse
     return after.cumsum(dim).flip(dim).exp()
 
 
 def delay(x: Tensor, steps: int, dim: int = 1) -> Tensor:
-    """x at n - steps, zeros where there is none."""
+    """Return x at n - steps, and zeros where there is none."""
     behind = [0, 0] * (x.ndim - 1 - dim)
     return pad(x.narrow(dim, 0, x.shape[dim] - steps), (*behind, steps, 0))
 
 
 def empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
+    """Return a state of zeros for these keys and values."""
     return k.new_zeros(k.shape[0], k.shape[2], k.shape[3], v.shape[3])
 
 

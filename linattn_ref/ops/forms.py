@@ -1,4 +1,4 @@
-"""Which op exists in which form. The ladder of tests and the table in the book read this registry."""
+"""List which op exists in which form: the ladder of tests and the table in the book read this registry."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,14 +21,24 @@ from linattn_ref.ops.wkv import chunk_wkv, parallel_wkv, recurrent_wkv
 
 
 def supports_all(case: Any) -> bool:
+    """Return True: a reference supports every case."""
     return True
 
 
 class Form(NamedTuple):
-    """One function of one op.
+    """Describe one function of one op: an entry of ``FORMS``.
 
-    ``chunked`` says that it takes ``chunk_size``; ``supports(case)``, which sizes and dtypes it takes: all,
-    for a reference. A form must raise for a case that it does not support.
+    Attributes:
+        op: name of the op, as in ``step_{op}``.
+        form: "recurrent", "parallel", "chunk", "convolution" or "associative".
+        function: the function, as it is called.
+        chunked: whether it takes ``chunk_size``.
+        supports: from a case of the tests to whether its sizes and dtypes are supported: all, for a
+            reference. A form must raise for a case that it does not support.
+
+    Example:
+        >>> [form.form for form in FORMS if form.op == "linear_attention"]
+        ['recurrent', 'parallel', 'chunk']
     """
 
     op: str

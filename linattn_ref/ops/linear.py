@@ -1,4 +1,4 @@
-"""Linear attention with a general decay: three equal forms and a one-token step.
+"""Compute linear attention with a general decay, in three equal forms and a one-token step.
 
 The recurrence, per batch element and head, with ``alpha_t = exp(log_decay_t)``::
 
@@ -6,18 +6,8 @@ The recurrence, per batch element and head, with ``alpha_t = exp(log_decay_t)``:
     o_t = scale * q_t S_t
 
 ``log_decay`` chooses the model: None (linear attention), ``[H]`` (RetNet, TNL, lightning attention),
-``[B, T, H]`` (Mamba-2/SSD), ``[B, T, H, K]`` (GLA, HGRN2). FLA calls it g; papers also
-write log lambda or -s.
-
-Arguments that all forms share:
-
-* ``q, k``: ``[B, T, H, K]``, ``v``: ``[B, T, H, V]``, one floating dtype;
-* ``log_decay``: natural logarithms, <= 0; None is no decay; float32 is welcome beside half precision;
-* ``scale``: factor on the scores; None is ``K ** -0.5``;
-* ``initial_state``: ``[B, H, K, V]`` in float32 (float64 beside float64); None is zeros.
-
-All return ``LinearResult(output [B, T, H, V], state [B, H, K, V])`` and raise ``ValueError`` naming the
-argument, what came and what was expected.
+``[B, T, H]`` (Mamba-2/SSD), ``[B, T, H, K]`` (GLA, HGRN2). FLA calls it g; papers also write log lambda or
+-s.
 
 Sources: Katharopoulos et al. 2020 (arXiv 2006.16236) for the recurrence without decay; Yang et
 al. 2023 (arXiv 2312.06635, sections 2 and 4) for the chunk form and for decays per channel. Every exponent
@@ -31,25 +21,24 @@ import torch
 
 from linattn_ref.ops.chunks import (
     SUB_CHUNK,
-    carry,
+    decay_from_start,
+    decay_to_end,
     decayed_scores,
     empty_state,
-    left_at_end,
-    left_of_start,
+    pass_states,
     split_time,
 )
-from linattn_ref.ops.inputs import (
-    LinearBody,
-    LinearResult,
+from linattn_ref.ops.results import LinearResult
+from linattn_ref.ops.runners import LinearBody, run_linear
+from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.validation import (
     check_chunk_size,
     check_log_decay,
     check_one_token,
     check_qkv,
     compute_dtype,
     require,
-    run_linear,
 )
-from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 # --- the three forms -------------------------------------------------------------------------------------
 
@@ -63,9 +52,44 @@ def recurrent_linear_attention(
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
-    """Recurrent form: forget, write, read, token after token. How a model decodes.
+    """Compute linear attention token after token: forget, write, read. Models decode in this form.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        S_t = alpha_t * S_{t-1} + k_t^T v_t          S in R^{K x V}
+        o_t = scale * q_t S_t
 
     Cost per head: T sequential steps of 4 K V operations; memory K V.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64). Its shape chooses the model: None is no decay, ``[H]`` one number per head
+            (RetNet, TNL), ``[B, T, H]`` one per token (Mamba-2), ``[B, T, H, K]`` one per channel (GLA,
+            HGRN2).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
+            as an earlier call returned it. None is zeros.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Katharopoulos et al. 2020, arXiv 2006.16236, section 3.4 (without decay); Yang et al. 2023, arXiv
+        2312.06635, sections 2 and 4 (with decays).
+
+    Example:
+        >>> q = k = v = torch.ones(1, 4, 1, 2)
+        >>> output, state = recurrent_linear_attention(q, k, v, torch.tensor([0.5]).log(), scale=1.0)
+        >>> output[0, :, 0, 0], list(state.shape)
+        (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
     return run_linear(recurrent_body, q, k, v, log_decay, scale, initial_state)
 
@@ -79,9 +103,47 @@ def parallel_linear_attention(
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
-    """Parallel form: all T x T scores at once, a causal mask that also holds the decay, no softmax.
+    """Compute linear attention from all T x T scores, under a causal mask that also holds the decays.
 
-    Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K.
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        o_i = sum_{j <= i} P_ij v_j,     P_ij = scale * sum_c q_ic k_jc alpha_{j+1,c} ... alpha_{i,c}
+
+    and what an initial state adds. It equals the recurrent form.
+
+    Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K. A NaN or
+    infinity in a key or value reaches all outputs of the call, earlier ones as well: 0 x NaN under the causal
+    mask is NaN.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64). Its shape chooses the model: None is no decay, ``[H]`` one number per head
+            (RetNet, TNL), ``[B, T, H]`` one per token (Mamba-2), ``[B, T, H, K]`` one per channel (GLA,
+            HGRN2).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
+            as an earlier call returned it. None is zeros.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Yang et al. 2023, arXiv 2312.06635, sections 2 and 4; with a decay per token also Dao and Gu 2024,
+        arXiv 2405.21060 (SSD).
+
+    Example:
+        >>> q = k = v = torch.ones(1, 4, 1, 2)
+        >>> output, state = parallel_linear_attention(q, k, v, torch.tensor([0.5]).log(), scale=1.0)
+        >>> output[0, :, 0, 0], list(state.shape)
+        (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
     return run_linear(parallel_body, q, k, v, log_decay, scale, initial_state)
 
@@ -96,10 +158,54 @@ def chunk_linear_attention(
     initial_state: Float[Tensor, "B H K V"] | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
-    """Chunk form: parallel within chunks of C tokens, a state between chunks. How a model trains.
+    """Compute linear attention in parallel within chunks, with a state between them. Models train so.
 
-    T need not be a multiple of ``chunk_size``. Cost per head: 2 T C (K + V) + 4 T K V operations, and
-    about log2(T / C) sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V.
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        S_t = alpha_t * S_{t-1} + k_t^T v_t          S in R^{K x V}
+        o_t = scale * q_t S_t
+
+    With b_i the product of the decays of a chunk up to its token i, and S the state before the chunk::
+
+        O = (Q * b) S + P V                     P within the chunk, as in the parallel form
+        S <- b_C * S + (K * b_C / b_j)^T V      every quotient of decays is a product of decays, hence <= 1
+
+    Cost per head: 2 T C (K + V) + 4 T K V operations with C = ``chunk_size``, and about log2(T / C)
+    sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V. A NaN or infinity in a
+    key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under the causal mask is
+    NaN), and none of the chunks before.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64). Its shape chooses the model: None is no decay, ``[H]`` one number per head
+            (RetNet, TNL), ``[B, T, H]`` one per token (Mamba-2), ``[B, T, H, K]`` one per channel (GLA,
+            HGRN2).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
+            as an earlier call returned it. None is zeros.
+        chunk_size: tokens per chunk, at least 1; it changes cost, not results. T need not be a multiple of
+            it.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Yang et al. 2023, arXiv 2312.06635, sections 2 and 4; with a decay per token also Dao and Gu 2024,
+        arXiv 2405.21060 (SSD).
+
+    Example:
+        >>> q = k = v = torch.ones(1, 4, 1, 2)
+        >>> output, state = chunk_linear_attention(q, k, v, torch.tensor([0.5]).log(), scale=1.0)
+        >>> output[0, :, 0, 0], list(state.shape)
+        (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
     check_chunk_size(chunk_size)
     return run_linear(partial(chunk_body, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
@@ -114,7 +220,45 @@ def step_linear_attention(
     scale: float | None = None,
     state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
-    """One token of the recurrent form, for decoding. Cost per head: 4 K V operations, whatever T was."""
+    """Compute linear attention for one token, from the state that the tokens before it left.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        S_t = alpha_t * S_{t-1} + k_t^T v_t          S in R^{K x V}
+        o_t = scale * q_t S_t
+
+    Cost per head: 4 K V operations, however many tokens came before.
+
+    Args:
+        q: queries, ``[B, 1, H, K]``, any floating dtype.
+        k: keys, ``[B, 1, H, K]``, in q's dtype.
+        v: values, ``[B, 1, H, V]``, in q's dtype.
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64). Its shape chooses the model: None is no decay, ``[H]`` one number per head
+            (RetNet, TNL), ``[B, 1, H]`` one per token (Mamba-2), ``[B, 1, H, K]`` one per channel (GLA,
+            HGRN2).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        state: the state before the token, ``[B, H, K, V]`` in float32 (float64 beside float64), as an
+            earlier call returned it. None is zeros.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, 1, H, V]`` in q's dtype, and the state after the token,
+        ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Katharopoulos et al. 2020, arXiv 2006.16236, section 3.4 (without decay); Yang et al. 2023, arXiv
+        2312.06635, sections 2 and 4 (with decays).
+
+    Example:
+        >>> q = k = v = torch.ones(1, 1, 1, 2)
+        >>> output, state = step_linear_attention(q, k, v, state=torch.ones(1, 1, 2, 2), scale=1.0)
+        >>> output.flatten().tolist(), list(state.shape)
+        ([4.0, 4.0], [1, 1, 2, 2])
+    """
     check_one_token(q)
     return run_linear(recurrent_body, q, k, v, log_decay, scale, state, state_name="state")
 
@@ -122,15 +266,39 @@ def step_linear_attention(
 def normalised(
     op: Callable[..., LinearResult], q: Tensor, k: Tensor, v: Tensor, *, eps: float = 1e-6, **arguments
 ) -> LinearResult:
-    """Divide each output by the sum of its scores: append a column of ones to v, run ``op``, divide.
+    """Return linear attention divided by the sum of its scores: a weighted mean of the values.
 
-    The state is ``[B, H, K, V + 1]``; its last column is the sum of the keys, the z of Katharopoulos et
-    al. 2020. ``eps`` is added to the denominator, as in their code. The scale cancels and is 1.
+    A column of ones is appended to v, ``op`` runs, and the last column of its output divides the others::
+
+        o_t = (q_t S_t) / (q_t z_t + eps),     z_t = sum of the keys, decayed as S_t is
 
     Args:
-        op: any form of linear attention; ``arguments`` go to it (log_decay, initial_state, chunk_size).
-        q, k: feature maps of queries and keys, meant to be >= 0 (else a denominator may vanish). The sum of
-            their scores must be large beside ``eps``, or outputs shrink towards 0; ``eps=0`` divides exactly.
+        op: any form of linear attention, from here or from ``linattn_kernels``.
+        q: feature maps of queries, ``[B, T, H, K]``, any floating dtype, meant to be >= 0: else a denominator
+            may vanish.
+        k: feature maps of keys, ``[B, T, H, K]``, in q's dtype, meant to be >= 0.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        eps: added to the denominator, as in the authors' code. The sum of a token's scores must be large
+            beside it, or outputs shrink towards 0; ``eps=0`` divides exactly.
+        arguments: other arguments of ``op``: ``log_decay``, ``initial_state`` (a step: ``state``),
+            ``chunk_size``. The scale would cancel and is 1.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, state ``[B, H, K, V + 1]`` in
+        float32 (float64 beside float64), whose last column is z.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value, or ``op`` is no form of
+            linear attention. The message names it, what came and what was expected.
+
+    Source:
+        Katharopoulos et al. 2020, arXiv 2006.16236, section 3.4; eps from their code.
+
+    Example:
+        >>> q = k = torch.ones(1, 4, 1, 2)
+        >>> output, state = normalised(chunk_linear_attention, q, k, v=torch.arange(4.0).view(1, 4, 1, 1))
+        >>> output.flatten(), list(state.shape)
+        (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 1, 2, 2])
     """
     check_qkv(q, k, v)
     if arguments.get("log_decay") is not None:
@@ -147,7 +315,7 @@ def normalised(
 # --- their bodies: q is scaled; log_decay, written g, is None, [B, T, H, 1] or [B, T, H, K] ----------------
 
 
-@shaped
+@check_shapes
 def recurrent_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
@@ -155,6 +323,7 @@ def recurrent_body(
     g: Float[Tensor, "B T H _"] | None,
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
     S = empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
@@ -165,7 +334,7 @@ def recurrent_body(
     return torch.stack(outputs, 1), S
 
 
-@shaped
+@check_shapes
 def parallel_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
@@ -173,18 +342,19 @@ def parallel_body(
     g: Float[Tensor, "B T H _"] | None,
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """Multiply the decayed scores with the values, and add what the start state gives."""
     o = torch.einsum("bhij,bjhv->bihv", decayed_scores(q, k, g), v)
     if g is not None:
-        k = k * left_at_end(g)  # of what t wrote
+        k = k * decay_to_end(g)  # of what t wrote
     written = torch.einsum("bthk,bthv->bhkv", k, v)
     if S is None:
         return o, written
-    past = torch.ones_like(q[..., :1]) if g is None else left_of_start(g)
+    past = torch.ones_like(q[..., :1]) if g is None else decay_from_start(g)
     o = o + torch.einsum("bthk,bhkv->bthv", q * past, S)
     return o, past[:, -1, :, :, None] * S + written
 
 
-@shaped
+@check_shapes
 def chunk_body(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
@@ -194,6 +364,7 @@ def chunk_body(
     *,
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """Run the parallel body within chunks, then the recurrence from chunk to chunk."""
     B, T = q.shape[:2]
     S = empty_state(k, v) if S is None else S
     C = min(chunk_size, T)
@@ -209,9 +380,9 @@ def chunk_body(
     o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, M, C, H, V], [B, M, H, K, V]
 
     # 2. between chunks: the recurrence again, a chunk a step
-    states = carry(S, written, None if g is None else g.sum(2))  # [B, M + 1, H, K, V]
+    states = pass_states(S, written, None if g is None else g.sum(2))  # [B, M + 1, H, K, V]
 
     # 3. every token reads the state that its chunk began with
-    past = q if g is None else q * left_of_start(g, dim=2)
+    past = q if g is None else q * decay_from_start(g, dim=2)
     o = o + torch.einsum("bnchk,bnhkv->bnchv", past, states[:, :-1])
     return o.flatten(1, 2)[:, :T], states[:, -1]

@@ -1,4 +1,4 @@
-"""Linear time-invariant state space models with a diagonal A: a recurrence, and one long convolution.
+"""Run linear time-invariant state space models with a diagonal A: a recurrence and a long convolution.
 
 Per batch element and channel, with N numbers of state::
 
@@ -6,15 +6,8 @@ Per batch element and channel, with N numbers of state::
 
 where A_bar, B_bar come from A, B and the step ``delta`` (``ops.discretise``). The same input weights and
 decays at every step: nothing depends on the data, so y is the convolution of u with ``K_l = C A_bar^l
-B_bar``.
-
-Arguments that both forms share:
-
-* ``u [B, T, D]``; ``delta [D]``, > 0; ``D [D]``, the skip, or None;
-* ``A, B, C [D, N]``, all real, or all complex: then every entry stands for itself and its conjugate, and
-  y_t = 2 Re(C h_t) + D u_t. The real part of A must be <= 0;
-* ``method``: "zoh", "bilinear" or "euler";
-* ``initial_state [B, D, N]``, complex if A is, in float32 or complex64 at least; None is zeros.
+B_bar``. A, B and C are all real, or all complex: then every entry stands for itself and its conjugate, and
+y_t = 2 Re(C h_t) + D u_t.
 
 Sources: Gu et al. 2021 (arXiv 2111.00396, S4), Gu et al. 2022 (arXiv 2206.11893, S4D).
 """
@@ -23,25 +16,23 @@ from typing import Protocol
 
 import torch
 
-from linattn_ref.ops.channels import (
-    ChannelResult,
-    check_beside,
-    check_channels,
-    check_one_of_channels,
-    checked_state,
-    complex_dtype,
-    width_of_state,
-)
 from linattn_ref.ops.discretise import Method, discretise
-from linattn_ref.ops.inputs import (
+from linattn_ref.ops.results import ChannelResult
+from linattn_ref.ops.runners import no_autocast
+from linattn_ref.ops.shapes import Float, Inexact, Tensor, check_shapes
+from linattn_ref.ops.validation import (
+    channel_state_or_zeros,
+    check_channels,
+    check_one_channel_token,
+    check_parameter,
+    complex_dtype,
     compute_dtype,
-    no_autocast,
     require_like,
     require_shape,
     require_tensor,
     require_values,
+    state_width,
 )
-from linattn_ref.ops.shapes import Float, Inexact, Tensor, shaped
 
 
 def recurrent_lti_ssm(
@@ -55,7 +46,48 @@ def recurrent_lti_ssm(
     method: Method = "zoh",
     initial_state: Inexact[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """Recurrent form, token after token. Cost per channel: T sequential steps of 4 N operations."""
+    """Run a linear time-invariant state space model token after token.
+
+    Per batch element and channel, with N numbers of state::
+
+        h_t = A_bar h_{t-1} + B_bar u_t
+        y_t = C h_t + D u_t              complex: y_t = 2 Re(C h_t) + D u_t
+
+    A_bar and B_bar come from A, B and ``delta``. A complex entry stands for itself and its conjugate.
+
+    Cost per channel: T sequential steps of 4 N operations; memory N.
+
+    Args:
+        u: input, ``[B, T, D]``, any floating dtype.
+        delta: step of each channel, ``[D]``, finite and >= 0, in u's dtype or in float32 (float64 beside
+            float64), in the unit of time in which A is a rate.
+        A: rates of the N numbers of state, ``[D, N]``: real, in u's dtype or in float32 (float64 beside
+            float64), or complex64 (complex128 beside float64). Real parts are finite and <= 0.
+        B: input weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        C: output weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        D: weight of the input in the output (the skip), ``[D]``, real, or None for none.
+        method: how A and B are discretised: "zoh" (zero-order hold, exact for an input that is constant over
+            each step), "bilinear" or "euler"; see ``discretise``.
+        initial_state: the state before the first token, ``[B, D, N]``, in float32 or complex64 (float64 or
+            complex128 beside float64), complex if A is. None is zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, T, D]`` in u's dtype, and the state after the last
+        token, ``[B, D, N]`` in float32 or complex64 (float64 or complex128 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu et al. 2021, arXiv 2111.00396, section 2 (S4); Gu et al. 2022, arXiv 2206.11893 (S4D, diagonal A).
+
+    Example:
+        >>> u, delta, A = torch.ones(1, 3, 1), torch.ones(1), -torch.ones(1, 1)
+        >>> output, state = recurrent_lti_ssm(u, delta, A, B=torch.ones(1, 1), C=torch.ones(1, 1))
+        >>> output.flatten(), list(state.shape)
+        (tensor([0.6321, 0.8647, 0.9502]), [1, 1, 1])
+    """
     return _run(_recurrent, u, delta, A, B, C, D, method, initial_state)
 
 
@@ -70,9 +102,52 @@ def convolution_lti_ssm(
     method: Method = "zoh",
     initial_state: Inexact[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """Convolution form: a kernel of T numbers per channel, applied by FFT over 2 T points or more, for any T.
+    """Run a linear time-invariant state space model as one long convolution, by FFT.
 
-    Cost per channel: 2 T N for the kernel, O(T log T) for the FFT; memory T N for the powers of A_bar.
+    Per batch element and channel, with N numbers of state::
+
+        h_t = A_bar h_{t-1} + B_bar u_t
+        y_t = C h_t + D u_t              complex: y_t = 2 Re(C h_t) + D u_t
+
+    A_bar and B_bar come from A, B and ``delta``. A complex entry stands for itself and its conjugate.
+
+    Unrolled, y is the convolution of u with the kernel K_l = C A_bar^l B_bar, plus what the initial state
+    adds.
+
+    Cost per channel: 2 T N for the kernel, O(T log T) for the FFT over 2 T points or more; memory T N for the
+    powers of A_bar. A NaN or infinity in u reaches all outputs of its channel, earlier ones as well: a
+    spectrum mixes all tokens.
+
+    Args:
+        u: input, ``[B, T, D]``, any floating dtype.
+        delta: step of each channel, ``[D]``, finite and >= 0, in u's dtype or in float32 (float64 beside
+            float64), in the unit of time in which A is a rate.
+        A: rates of the N numbers of state, ``[D, N]``: real, in u's dtype or in float32 (float64 beside
+            float64), or complex64 (complex128 beside float64). Real parts are finite and <= 0.
+        B: input weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        C: output weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        D: weight of the input in the output (the skip), ``[D]``, real, or None for none.
+        method: how A and B are discretised: "zoh" (zero-order hold, exact for an input that is constant over
+            each step), "bilinear" or "euler"; see ``discretise``.
+        initial_state: the state before the first token, ``[B, D, N]``, in float32 or complex64 (float64 or
+            complex128 beside float64), complex if A is. None is zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, T, D]`` in u's dtype, and the state after the last
+        token, ``[B, D, N]`` in float32 or complex64 (float64 or complex128 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu et al. 2021, arXiv 2111.00396, section 2 (S4); Gu et al. 2022, arXiv 2206.11893 (S4D, diagonal A).
+
+    Example:
+        >>> u, delta, A = torch.ones(1, 3, 1), torch.ones(1), -torch.ones(1, 1)
+        >>> output, state = convolution_lti_ssm(u, delta, A, B=torch.ones(1, 1), C=torch.ones(1, 1))
+        >>> output.flatten(), list(state.shape)
+        (tensor([0.6321, 0.8647, 0.9502]), [1, 1, 1])
     """
     return _run(_convolution, u, delta, A, B, C, D, method, initial_state)
 
@@ -88,13 +163,55 @@ def step_lti_ssm(
     method: Method = "zoh",
     state: Inexact[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """One token of the recurrent form, for decoding. Cost per channel: 4 N operations, whatever T was."""
-    check_one_of_channels(u)
+    """Run a linear time-invariant state space model for one token, from the state before it.
+
+    Per batch element and channel, with N numbers of state::
+
+        h_t = A_bar h_{t-1} + B_bar u_t
+        y_t = C h_t + D u_t              complex: y_t = 2 Re(C h_t) + D u_t
+
+    A_bar and B_bar come from A, B and ``delta``. A complex entry stands for itself and its conjugate.
+
+    Cost per channel: 4 N operations, however many tokens came before.
+
+    Args:
+        u: input, ``[B, 1, D]``, any floating dtype.
+        delta: step of each channel, ``[D]``, finite and >= 0, in u's dtype or in float32 (float64 beside
+            float64), in the unit of time in which A is a rate.
+        A: rates of the N numbers of state, ``[D, N]``: real, in u's dtype or in float32 (float64 beside
+            float64), or complex64 (complex128 beside float64). Real parts are finite and <= 0.
+        B: input weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        C: output weights, ``[D, N]``, complex if and only if A is, dtypes as A's.
+        D: weight of the input in the output (the skip), ``[D]``, real, or None for none.
+        method: how A and B are discretised: "zoh" (zero-order hold, exact for an input that is constant over
+            each step), "bilinear" or "euler"; see ``discretise``.
+        state: the state before the token, ``[B, D, N]``, in float32 or complex64 (float64 or complex128
+            beside float64), complex if A is. None is zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, 1, D]`` in u's dtype, and the state after the token,
+        ``[B, D, N]`` in float32 or complex64 (float64 or complex128 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu et al. 2021, arXiv 2111.00396, section 2 (S4); Gu et al. 2022, arXiv 2206.11893 (S4D, diagonal A).
+
+    Example:
+        >>> u, delta, A = torch.ones(1, 1, 1), torch.ones(1), torch.zeros(1, 1)
+        >>> one = torch.ones(1, 1)
+        >>> output, state = step_lti_ssm(u, delta, A, B=one, C=one, state=torch.full((1, 1, 1), 5.0))
+        >>> output.item(), state.item()
+        (6.0, 6.0)
+    """
+    check_one_channel_token(u)
     return _run(_recurrent, u, delta, A, B, C, D, method, state, state_name="state")
 
 
 class _Body(Protocol):
-    """One form: u, A_bar, B_bar, C, state -> C h_t for every t, and the last state."""
+    """Describe one form: u, A_bar, B_bar, C and a state give C h_t for every t, and the last state."""
 
     def __call__(self, u: Tensor, a: Tensor, b: Tensor, C: Tensor, S: Tensor, /) -> tuple[Tensor, Tensor]: ...
 
@@ -113,13 +230,13 @@ def _run(
 ) -> ChannelResult:
     """Check, promote, discretise, run ``body`` with autocast off, add the skip."""
     check_channels(u, "u")
-    shape = u.shape[2], width_of_state(A, u.shape[2])
-    check_beside(delta, "delta", u, shape[:1])
+    shape = u.shape[2], state_width(A, u.shape[2])
+    check_parameter(delta, "delta", u, shape[:1])
     require_values(delta, "delta", low=0.0)
     dtype = _check_parameters(u, A, B, C, shape)
     if D is not None:
-        check_beside(D, "D", u, shape[:1])
-    state = checked_state(initial_state, state_name, u, shape, dtype)
+        check_parameter(D, "D", u, shape[:1])
+    state = channel_state_or_zeros(initial_state, state_name, u, shape, dtype)
     with no_autocast(u.device):
         x = u.to(compute_dtype(u))
         a, factor = discretise(delta.to(x.dtype)[:, None], A.to(dtype), method)
@@ -131,10 +248,10 @@ def _run(
 
 
 def _check_parameters(u: Tensor, A: Tensor, B: Tensor, C: Tensor, shape: tuple[int, int]) -> torch.dtype:
-    """A, B, C ``[D, N]``, all real or all complex; the dtype of the state."""
+    """Return the dtype of the state, and raise unless A, B, C are ``[D, N]``, all real or complex."""
     for name, x in (("A", A), ("B", B), ("C", C)):
         if not isinstance(A, Tensor) or not A.is_complex():
-            check_beside(x, name, u, shape)
+            check_parameter(x, name, u, shape)
             continue
         require_tensor(x, name)
         require_shape(x, name, shape)
@@ -147,7 +264,7 @@ def _check_parameters(u: Tensor, A: Tensor, B: Tensor, C: Tensor, shape: tuple[i
 # --- bodies -------------------------------------------------------------------------------------------------
 
 
-@shaped
+@check_shapes
 def _recurrent(
     u: Float[Tensor, "B T D"],
     a: Inexact[Tensor, "D N"],
@@ -155,6 +272,7 @@ def _recurrent(
     C: Inexact[Tensor, "D N"],
     S: Inexact[Tensor, "B D N"],
 ) -> tuple[Inexact[Tensor, "B T D"], Inexact[Tensor, "B D N"]]:
+    """Run the recurrence."""
     outputs = []
     for t in range(u.shape[1]):
         S = a * S + b * u[:, t, :, None]
@@ -162,7 +280,7 @@ def _recurrent(
     return torch.stack(outputs, 1), S
 
 
-@shaped
+@check_shapes
 def _convolution(
     u: Float[Tensor, "B T D"],
     a: Inexact[Tensor, "D N"],
@@ -170,6 +288,7 @@ def _convolution(
     C: Inexact[Tensor, "D N"],
     S: Inexact[Tensor, "B D N"],
 ) -> tuple[Inexact[Tensor, "B T D"], Inexact[Tensor, "B D N"]]:
+    """Convolve u with the kernel of the system, and add what the start state gives."""
     T = u.shape[1]
     power = powers(a, T + 1)  # [D, N, T + 1]
     kernel = torch.einsum("dn,dnl->dl", C * b, power[..., :T])
@@ -183,7 +302,7 @@ def _convolution(
 
 
 def powers(a: Inexact[Tensor, "D N"], n: int) -> Inexact[Tensor, "D N n"]:
-    """a^0, ..., a^(n-1), by doubling: no logarithm, so a may be 0."""
+    """Return a^0, ..., a^(n-1), by doubling: no logarithm, so a may be 0."""
     table, top = torch.ones_like(a)[..., None], a[..., None]  # top = a^(entries of the table)
     while table.shape[-1] < n:
         table = torch.cat([table, table * top], -1)
@@ -192,7 +311,10 @@ def powers(a: Inexact[Tensor, "D N"], n: int) -> Inexact[Tensor, "D N n"]:
 
 
 def causal_convolution(u: Float[Tensor, "B T D"], kernel: Float[Tensor, "D T"]) -> Float[Tensor, "B T D"]:
-    """y_t = sum_l kernel_l u_{t-l}: a product of spectra, over 2 T points so that no end wraps around."""
+    """Return y_t = sum_l kernel_l u_{t-l}, per channel.
+
+    It is a product of spectra, over 2 T points or more so that no end wraps around.
+    """
     T, size = u.shape[1], 2
     while size < 2 * T:  # a power of two is fast for every T
         size *= 2

@@ -1,4 +1,4 @@
-"""RWKV-6's recurrence: read before writing, with a bonus for the token itself.
+"""Apply RWKV-6's recurrence: read before writing, with a bonus for the token itself.
 
 Per batch element and head, with ``alpha_t = exp(log_decay_t)`` and a learned ``bonus`` u in R^K::
 
@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from linattn_ref.ops.chunks import delay, empty_state
-from linattn_ref.ops.inputs import (
-    LinearBody,
-    LinearResult,
+from linattn_ref.ops.linear import chunk_body
+from linattn_ref.ops.results import LinearResult
+from linattn_ref.ops.runners import LinearBody, run_linear
+from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
     check_qkv,
@@ -26,10 +28,7 @@ from linattn_ref.ops.inputs import (
     require_like,
     require_shape,
     require_tensor,
-    run_linear,
 )
-from linattn_ref.ops.linear import chunk_body
-from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 
 def recurrent_rwkv6(
@@ -42,8 +41,46 @@ def recurrent_rwkv6(
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
-    """Recurrent form: read, forget, write. The log decay is as in linear attention."""
-    return run_linear(_with(bonus, q, k, v, _recurrent), q, k, v, log_decay, scale, initial_state)
+    """Apply RWKV-6's recurrence token after token: read, forget, write.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        o_t = scale * q_t (S_{t-1} + (bonus * k_t)^T v_t)        S in R^{K x V}
+        S_t = alpha_t * S_{t-1} + k_t^T v_t
+
+    Cost per head: T sequential steps of about 6 K V operations; memory K V.
+
+    Args:
+        q: queries, RWKV's receptance r, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        bonus: the factor u on a token's own key, ``[H, K]``, in q's dtype or in float32 (float64 beside
+            float64).
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64): None is no decay, ``[H]`` one number per head, ``[B, T, H]`` one per token, ``[B,
+            T, H, K]`` one per channel (RWKV-6).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
+            as an earlier call returned it. None is zeros.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Peng et al. 2024, arXiv 2404.05892, section 4.
+
+    Example:
+        >>> q = k = v = torch.ones(1, 3, 1, 1)
+        >>> output, state = recurrent_rwkv6(q, k, v, bonus=torch.full((1, 1), 0.5))
+        >>> output.flatten().tolist(), state.item()
+        ([0.5, 1.5, 2.5], 3.0)
+    """
+    return run_linear(_bind_bonus(bonus, q, k, v, _recurrent), q, k, v, log_decay, scale, initial_state)
 
 
 def chunk_rwkv6(
@@ -57,10 +94,52 @@ def chunk_rwkv6(
     initial_state: Float[Tensor, "B H K V"] | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
-    """Chunk form: linear attention over keys, values and decays one token late, plus the bonus."""
+    """Apply RWKV-6's recurrence by chunks: linear attention one token late, plus the bonus.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        o_t = scale * q_t (S_{t-1} + (bonus * k_t)^T v_t)        S in R^{K x V}
+        S_t = alpha_t * S_{t-1} + k_t^T v_t
+
+    Keys, values and decays are delayed by a token. Cost per head: that of ``chunk_linear_attention``. A NaN
+    or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under the
+    causal mask is NaN), and none of the chunks before.
+
+    Args:
+        q: queries, RWKV's receptance r, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        bonus: the factor u on a token's own key, ``[H, K]``, in q's dtype or in float32 (float64 beside
+            float64).
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64): None is no decay, ``[H]`` one number per head, ``[B, T, H]`` one per token, ``[B,
+            T, H, K]`` one per channel (RWKV-6).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
+            as an earlier call returned it. None is zeros.
+        chunk_size: tokens per chunk, at least 1; it changes cost, not results. T need not be a multiple of
+            it.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Peng et al. 2024, arXiv 2404.05892, section 4.
+
+    Example:
+        >>> q = k = v = torch.ones(1, 3, 1, 1)
+        >>> output, state = chunk_rwkv6(q, k, v, bonus=torch.full((1, 1), 0.5))
+        >>> output.flatten().tolist(), state.item()
+        ([0.5, 1.5, 2.5], 3.0)
+    """
     check_chunk_size(chunk_size)
     body = partial(_chunk, chunk_size=chunk_size)
-    return run_linear(_with(bonus, q, k, v, body), q, k, v, log_decay, scale, initial_state)
+    return run_linear(_bind_bonus(bonus, q, k, v, body), q, k, v, log_decay, scale, initial_state)
 
 
 def step_rwkv6(
@@ -73,13 +152,53 @@ def step_rwkv6(
     scale: float | None = None,
     state: Float[Tensor, "B H K V"] | None = None,
 ) -> LinearResult:
-    """One token of the recurrent form, for decoding."""
+    """Apply RWKV-6's recurrence to one token, from the state that the tokens before it left.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        o_t = scale * q_t (S_{t-1} + (bonus * k_t)^T v_t)        S in R^{K x V}
+        S_t = alpha_t * S_{t-1} + k_t^T v_t
+
+    Cost per head: about 6 K V operations, however many tokens came before.
+
+    Args:
+        q: queries, RWKV's receptance r, ``[B, 1, H, K]``, any floating dtype.
+        k: keys, ``[B, 1, H, K]``, in q's dtype.
+        v: values, ``[B, 1, H, V]``, in q's dtype.
+        bonus: the factor u on a token's own key, ``[H, K]``, in q's dtype or in float32 (float64 beside
+            float64).
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32 (float64
+            beside float64): None is no decay, ``[H]`` one number per head, ``[B, 1, H]`` one per token, ``[B,
+            1, H, K]`` one per channel (RWKV-6).
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        state: the state before the token, ``[B, H, K, V]`` in float32 (float64 beside float64), as an
+            earlier call returned it. None is zeros.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, 1, H, V]`` in q's dtype, and the state after the token,
+        ``[B, H, K, V]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Peng et al. 2024, arXiv 2404.05892, section 4.
+
+    Example:
+        >>> q = k = v = torch.ones(1, 1, 1, 1)
+        >>> output, state = step_rwkv6(q, k, v, torch.full((1, 1), 0.5), state=torch.ones(1, 1, 1, 1))
+        >>> output.item(), state.item()
+        (1.5, 2.0)
+    """
     check_one_token(q)
-    return run_linear(_with(bonus, q, k, v, _recurrent), q, k, v, log_decay, scale, state, state_name="state")
+    return run_linear(
+        _bind_bonus(bonus, q, k, v, _recurrent), q, k, v, log_decay, scale, state, state_name="state"
+    )
 
 
-def _with(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[..., Any]) -> LinearBody:
-    """The body with its bonus, checked and in the dtype computed in."""
+def _bind_bonus(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[..., Any]) -> LinearBody:
+    """Return the body with its bonus, checked and in the dtype computed in."""
     check_qkv(q, k, v)
     require_tensor(bonus, "bonus")
     require_shape(bonus, "bonus", tuple(q.shape[2:]))
@@ -87,7 +206,7 @@ def _with(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[..., An
     return partial(body, bonus=bonus.to(compute_dtype(q)))
 
 
-@shaped
+@check_shapes
 def _recurrent(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
@@ -97,6 +216,7 @@ def _recurrent(
     *,
     bonus: Float[Tensor, "H K"],
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
     S = empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
@@ -106,7 +226,7 @@ def _recurrent(
     return torch.stack(outputs, 1), S
 
 
-@shaped
+@check_shapes
 def _chunk(
     q: Float[Tensor, "B T H K"],
     k: Float[Tensor, "B T H K"],
@@ -117,6 +237,7 @@ def _chunk(
     bonus: Float[Tensor, "H K"],
     chunk_size: int,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """Run linear attention on delayed keys, values and decays, and add each token's own bonus."""
     g_late = None if g is None else delay(g, 1)  # the first token writes and forgets nothing
     o, S = chunk_body(q, delay(k, 1), delay(v, 1), g_late, S, chunk_size=chunk_size)
     o = o + (q * bonus * k).sum(-1, keepdim=True) * v

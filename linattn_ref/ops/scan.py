@@ -1,14 +1,8 @@
-"""The selective scan of Mamba: a diagonal state space model whose step, input and output depend on the data.
+"""Run the selective scan of Mamba: a diagonal state space model whose step, input and output depend on data.
 
 Per batch element and channel, with N numbers of state::
 
     h_t = exp(Delta_t A) h_{t-1} + B_bar_t u_t,    y_t = C_t h_t + D u_t
-
-* ``u, delta [B, T, D]``; delta > 0 is the step, after its softplus;
-* ``A [D, N]``, <= 0; ``B, C [B, T, N]``, shared by all channels; ``D [D]``, the skip, or None;
-* ``hold``: "euler" takes ``B_bar_t = Delta_t B_t``, as Mamba's code does; "exact" is the zero-order hold
-  ``(exp(Delta_t A) - 1) / A * B_t`` of its paper's equation 4;
-* ``initial_state [B, D, N]`` in float32 at least; None is zeros.
 
 The gate is a full D x N matrix for every token, so there is no form made of matrix products: the parallel one
 is a scan over pairs (decay, what was written), which compose: first (a, b), then (a', b') is (a' a, a' b +
@@ -23,23 +17,21 @@ from typing import Literal
 import torch
 from torch.nn.functional import pad
 
-from linattn_ref.ops.channels import (
-    ChannelResult,
-    check_beside,
-    check_channels,
-    check_choice,
-    check_one_of_channels,
-    checked_state,
-    width_of_state,
-)
 from linattn_ref.ops.chunks import delay
 from linattn_ref.ops.discretise import discretise
-from linattn_ref.ops.inputs import (
+from linattn_ref.ops.results import ChannelResult
+from linattn_ref.ops.runners import no_autocast
+from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.validation import (
+    channel_state_or_zeros,
+    check_channels,
+    check_choice,
+    check_one_channel_token,
+    check_parameter,
     compute_dtype,
-    no_autocast,
     require_values,
+    state_width,
 )
-from linattn_ref.ops.shapes import Float, Tensor, shaped
 
 Hold = Literal["euler", "exact"]
 
@@ -55,7 +47,45 @@ def recurrent_selective_scan(
     hold: Hold = "euler",
     initial_state: Float[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """Recurrent form, token after token. Cost per channel: T sequential steps of 6 N operations."""
+    """Run Mamba's selective scan token after token.
+
+    Per batch element and channel, with N numbers of state::
+
+        h_t = exp(Delta_t A) h_{t-1} + B_bar_t u_t
+        y_t = C_t h_t + D u_t
+
+    Cost per channel: T sequential steps of 6 N operations. Memory: about 3 T N numbers per channel.
+
+    Args:
+        u: input, ``[B, T, D]``, any floating dtype.
+        delta: steps, ``[B, T, D]``, finite and >= 0, after the softplus, in u's dtype or in float32 (float64
+            beside float64).
+        A: rates of the N numbers of state, ``[D, N]``, finite and <= 0, dtypes as delta's.
+        B: input weights, ``[B, T, N]``, shared by all channels, dtypes as delta's.
+        C: output weights, ``[B, T, N]``, shared by all channels, dtypes as delta's.
+        D: weight of the input in the output (the skip), ``[D]``, or None for none.
+        hold: what becomes of B over a step: "euler" takes Delta_t B_t, as Mamba's code does; "exact" the
+            zero-order hold (exp(Delta_t A) - 1) / A * B_t of its paper.
+        initial_state: the state before the first token, ``[B, D, N]`` in float32 (float64 beside float64).
+            None is zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, T, D]`` in u's dtype, and the state after the last
+        token, ``[B, D, N]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu and Dao 2023, arXiv 2312.00752, equations 1 to 4 and algorithm 2.
+
+    Example:
+        >>> u = delta = B = C = torch.ones(1, 3, 1)
+        >>> output, state = recurrent_selective_scan(u, delta, -torch.ones(1, 1), B, C)
+        >>> output.flatten(), list(state.shape)
+        (tensor([1.0000, 1.3679, 1.5032]), [1, 1, 1])
+    """
     return _run(_recurrent, u, delta, A, B, C, D, hold, initial_state)
 
 
@@ -70,9 +100,48 @@ def associative_selective_scan(
     hold: Hold = "euler",
     initial_state: Float[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """Associative form: a work-efficient scan, about 2 log2(T) sequential steps and 2 T compositions, any T.
+    """Run Mamba's selective scan as a tree of compositions.
 
-    Memory: about 3 T N numbers per channel; Mamba's kernel keeps them on the chip.
+    Per batch element and channel, with N numbers of state::
+
+        h_t = exp(Delta_t A) h_{t-1} + B_bar_t u_t
+        y_t = C_t h_t + D u_t
+
+    Pairs (decay, what was written) compose: first (a, b), then (a', b') is (a' a, a' b + b'). Neighbours are
+    composed, the half as many pairs scanned, and what lies between filled in.
+
+    Cost per channel: about 2 log2(T) sequential steps and 2 T N compositions, for any T. Memory: about 3 T N
+    numbers per channel; Mamba's kernel keeps them on the chip.
+
+    Args:
+        u: input, ``[B, T, D]``, any floating dtype.
+        delta: steps, ``[B, T, D]``, finite and >= 0, after the softplus, in u's dtype or in float32 (float64
+            beside float64).
+        A: rates of the N numbers of state, ``[D, N]``, finite and <= 0, dtypes as delta's.
+        B: input weights, ``[B, T, N]``, shared by all channels, dtypes as delta's.
+        C: output weights, ``[B, T, N]``, shared by all channels, dtypes as delta's.
+        D: weight of the input in the output (the skip), ``[D]``, or None for none.
+        hold: what becomes of B over a step: "euler" takes Delta_t B_t, as Mamba's code does; "exact" the
+            zero-order hold (exp(Delta_t A) - 1) / A * B_t of its paper.
+        initial_state: the state before the first token, ``[B, D, N]`` in float32 (float64 beside float64).
+            None is zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, T, D]`` in u's dtype, and the state after the last
+        token, ``[B, D, N]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu and Dao 2023, arXiv 2312.00752, equations 1 to 4 and algorithm 2.
+
+    Example:
+        >>> u = delta = B = C = torch.ones(1, 3, 1)
+        >>> output, state = associative_selective_scan(u, delta, -torch.ones(1, 1), B, C)
+        >>> output.flatten(), list(state.shape)
+        (tensor([1.0000, 1.3679, 1.5032]), [1, 1, 1])
     """
     return _run(_associative, u, delta, A, B, C, D, hold, initial_state)
 
@@ -88,8 +157,46 @@ def step_selective_scan(
     hold: Hold = "euler",
     state: Float[Tensor, "B D N"] | None = None,
 ) -> ChannelResult:
-    """One token of the recurrent form, for decoding. Cost per channel: 6 N operations, whatever T was."""
-    check_one_of_channels(u)
+    """Run Mamba's selective scan for one token, from the state that the tokens before it left.
+
+    Per batch element and channel, with N numbers of state::
+
+        h_t = exp(Delta_t A) h_{t-1} + B_bar_t u_t
+        y_t = C_t h_t + D u_t
+
+    Cost per channel: 6 N operations, however many tokens came before.
+
+    Args:
+        u: input, ``[B, 1, D]``, any floating dtype.
+        delta: steps, ``[B, 1, D]``, finite and >= 0, after the softplus, in u's dtype or in float32 (float64
+            beside float64).
+        A: rates of the N numbers of state, ``[D, N]``, finite and <= 0, dtypes as delta's.
+        B: input weights, ``[B, 1, N]``, shared by all channels, dtypes as delta's.
+        C: output weights, ``[B, 1, N]``, shared by all channels, dtypes as delta's.
+        D: weight of the input in the output (the skip), ``[D]``, or None for none.
+        hold: what becomes of B over a step: "euler" takes Delta_t B_t, as Mamba's code does; "exact" the
+            zero-order hold (exp(Delta_t A) - 1) / A * B_t of its paper.
+        state: the state before the token, ``[B, D, N]`` in float32 (float64 beside float64). None is
+            zeros.
+
+    Returns:
+        ``ChannelResult(output, state)``: output ``[B, 1, D]`` in u's dtype, and the state after the token,
+        ``[B, D, N]`` in float32 (float64 beside float64).
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Gu and Dao 2023, arXiv 2312.00752, equations 1 to 4 and algorithm 2.
+
+    Example:
+        >>> u = delta = B = C = torch.ones(1, 1, 1)
+        >>> output, state = step_selective_scan(u, delta, torch.zeros(1, 1), B, C, state=torch.ones(1, 1, 1))
+        >>> output.item(), state.item()
+        (2.0, 2.0)
+    """
+    check_one_channel_token(u)
     return _run(_recurrent, u, delta, A, B, C, D, hold, state, state_name="state")
 
 
@@ -108,17 +215,17 @@ def _run(
     """Check, promote, discretise, run ``body`` with autocast off, read every state."""
     check_channels(u, "u")
     batch, T, channels = u.shape
-    N = width_of_state(A, channels)
-    check_beside(delta, "delta", u, (batch, T, channels))
+    N = state_width(A, channels)
+    check_parameter(delta, "delta", u, (batch, T, channels))
     require_values(delta, "delta", low=0.0)
-    check_beside(A, "A", u, (channels, N))
+    check_parameter(A, "A", u, (channels, N))
     require_values(A, "A", top=0.0, meaning="values <= 0, else the state grows")
     for name, x, shape in (("B", B, (batch, T, N)), ("C", C, (batch, T, N)), ("D", D, (channels,))):
         if name != "D" or x is not None:
-            check_beside(x, name, u, shape)  # type: ignore[arg-type]
+            check_parameter(x, name, u, shape)  # type: ignore[arg-type]
     check_choice(hold, "hold", ("euler", "exact"))
     dtype = compute_dtype(u)
-    state = checked_state(initial_state, state_name, u, (channels, N), dtype)
+    state = channel_state_or_zeros(initial_state, state_name, u, (channels, N), dtype)
     with no_autocast(u.device):
         x, step = u.to(dtype), delta.to(dtype)[..., None]  # [B, T, D], [B, T, D, 1]
         decay, exact = discretise(step, A.to(dtype), "zoh")  # [B, T, D, N]
@@ -133,10 +240,11 @@ def _run(
 # --- bodies: every state h_t = decay_t h_{t-1} + write_t, from the state S before the first token -----------
 
 
-@shaped
+@check_shapes
 def _recurrent(
     decay: Float[Tensor, "B T D N"], write: Float[Tensor, "B T D N"], S: Float[Tensor, "B D N"]
 ) -> Float[Tensor, "B T D N"]:
+    """Return every state h_t = decay_t h_{t-1} + write_t, one after the other."""
     states = []
     for t in range(decay.shape[1]):
         S = decay[:, t] * S + write[:, t]
@@ -144,16 +252,20 @@ def _recurrent(
     return torch.stack(states, 1)
 
 
-@shaped
+@check_shapes
 def _associative(
     decay: Float[Tensor, "B T D N"], write: Float[Tensor, "B T D N"], S: Float[Tensor, "B D N"]
 ) -> Float[Tensor, "B T D N"]:
+    """Return every state, by a scan over pairs (decay, write)."""
     first = write[:, :1] + decay[:, :1] * S[:, None]
     return _scan(decay, torch.cat([first, write[:, 1:]], 1))
 
 
 def _scan(a: Tensor, b: Tensor) -> Tensor:
-    """h_t = a_t h_{t-1} + b_t from nothing: compose neighbours, scan the pairs, fill in what lies between."""
+    """Return h_t = a_t h_{t-1} + b_t for every t, from h = 0.
+
+    Compose neighbours, scan the pairs, fill in what lies between.
+    """
     T = a.shape[1]
     if T == 1:
         return b

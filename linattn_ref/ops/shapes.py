@@ -1,4 +1,4 @@
-"""The letters of the book, and the check that array annotations mean what they say.
+"""Name the letters of the book, and check that array annotations mean what they say.
 
 ======  =======================================
 letter  dimension
@@ -28,12 +28,12 @@ import torch
 from jaxtyping import Complex, Float, Inexact, Int, jaxtyped
 from torch import Tensor
 
-__all__ = ["Complex", "Float", "Inexact", "Int", "Tensor", "shaped"]
+__all__ = ["Complex", "Float", "Inexact", "Int", "Tensor", "check_shapes"]
 
 F = TypeVar("F", bound=Callable)
 
 
-def shaped(function: F) -> F:
+def check_shapes(function: F) -> F:
     """Enforce the jaxtyping annotations of an internal function when ``LINATTN_CHECK_SHAPES=1``.
 
     The tests set the variable. Everywhere else the annotations are documentation and cost nothing.

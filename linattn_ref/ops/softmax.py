@@ -1,29 +1,22 @@
-"""Causal softmax attention: three equal forms and a one-token step.
+"""Compute causal softmax attention, in three equal forms and a one-token step.
 
 Per batch element and head, with the S tokens of the cache before the T of this call::
 
     o_t = sum_{j <= S + t} p_tj v_j,     p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
 
-Arguments that all forms share:
-
-* ``q, k``: ``[B, T, H, K]``, ``v``: ``[B, T, H, V]``, one floating dtype;
-* ``scale``: factor on the scores; None is ``K ** -0.5`` (Vaswani et al. 2017, arXiv 1706.03762);
-* ``initial_state``: a ``KVCache`` of the S tokens before, in the dtype of the inputs; None is empty.
-
-All return ``SoftmaxResult(output [B, T, H, V], state KVCache)`` and raise ``ValueError`` naming the
-argument, what came and what was expected.
-
-Sources: the restarting recurrence is "going through a book" of arXiv 2406.16690, section 5.4, with a running
-maximum added; the chunk form is the online softmax of Milakov and Gimelshein 2018 (arXiv 1805.02867) that
-FlashAttention (arXiv 2205.14135) tiles.
+Sources: Vaswani et al. 2017 (arXiv 1706.03762); the restarting recurrence is "going through a book" of arXiv
+2406.16690, section 5.4, with a running maximum added; the chunk form is the online softmax of Milakov and
+Gimelshein 2018 (arXiv 1805.02867) that FlashAttention (arXiv 2205.14135) tiles.
 """
 
 from functools import partial
 
 import torch
 
-from linattn_ref.ops.inputs import KVCache, SoftmaxResult, check_chunk_size, check_one_token, run_softmax
-from linattn_ref.ops.shapes import Float, Tensor, shaped
+from linattn_ref.ops.results import KVCache, SoftmaxResult
+from linattn_ref.ops.runners import run_softmax
+from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.validation import check_chunk_size, check_one_token
 
 # --- the three forms -------------------------------------------------------------------------------------
 
@@ -36,9 +29,41 @@ def parallel_softmax_attention(
     scale: float | None = None,
     initial_state: KVCache | None = None,
 ) -> SoftmaxResult:
-    """Parallel form: the whole table of scores, then a softmax of each row.
+    """Compute causal softmax attention from the whole table of scores, then a softmax of each row.
 
-    Cost per head: about 2 T (S + T) (K + V) operations in one step; memory T (S + T).
+    Per batch element and head, with the S tokens of the cache before the T of this call::
+
+        o_t = sum_{j <= S + t} p_tj v_j
+        p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
+
+    Cost per head: about 2 T (S + T) (K + V) operations in one step; memory T (S + T). A NaN or infinity in a
+    value reaches all outputs of the call, earlier ones as well: a weight of 0 x NaN is NaN. In a key it
+    reaches no earlier output.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
+            dtype of the inputs, as an earlier call returned it. None is an empty cache.
+
+    Returns:
+        ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
+        T tokens.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Vaswani et al. 2017, arXiv 1706.03762, equation 1.
+
+    Example:
+        >>> q = k = torch.zeros(1, 4, 1, 2)  # equal scores: the mean of the values so far
+        >>> output, cache = parallel_softmax_attention(q, k, v=torch.arange(4.0).view(1, 4, 1, 1))
+        >>> output.flatten(), list(cache.k.shape)
+        (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
     return run_softmax(_parallel, q, k, v, scale, initial_state)
 
@@ -51,10 +76,41 @@ def recurrent_softmax_attention(
     scale: float | None = None,
     initial_state: KVCache | None = None,
 ) -> SoftmaxResult:
-    """Recurrent form: a pass over the keys, one after the other, which starts again for every query.
+    """Compute causal softmax attention in a pass over all keys, restarted for every query.
 
-    Each query carries a running maximum, denominator and output. Cost per head: S + T sequential steps of
-    2 T (K + V) operations; memory T V beside the cache.
+    Per batch element and head, with the S tokens of the cache before the T of this call::
+
+        o_t = sum_{j <= S + t} p_tj v_j
+        p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
+
+    Each query carries a running maximum, denominator and output. Cost per head: S + T sequential steps of 2 T
+    (K + V) operations; memory T V beside the cache. A NaN or infinity in a value reaches all outputs of the
+    call, earlier ones as well: a weight of 0 x NaN is NaN. In a key it reaches no earlier output.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
+            dtype of the inputs, as an earlier call returned it. None is an empty cache.
+
+    Returns:
+        ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
+        T tokens.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        arXiv 2406.16690, section 5.4 ("going through a book"), with a running maximum added.
+
+    Example:
+        >>> q = k = torch.zeros(1, 4, 1, 2)  # equal scores: the mean of the values so far
+        >>> output, cache = recurrent_softmax_attention(q, k, v=torch.arange(4.0).view(1, 4, 1, 1))
+        >>> output.flatten(), list(cache.k.shape)
+        (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
     return run_softmax(partial(_over_tiles, tile=1), q, k, v, scale, initial_state)
 
@@ -68,9 +124,44 @@ def chunk_softmax_attention(
     initial_state: KVCache | None = None,
     chunk_size: int = 64,
 ) -> SoftmaxResult:
-    """Chunk form: the same pass, a tile of ``chunk_size`` keys at a time (online softmax).
+    """Compute causal softmax attention in a pass over tiles of keys (online softmax).
 
-    Cost per head: (S + T) / C sequential steps, 2 T (S + T) (K + V) operations; memory T (C + V).
+    Per batch element and head, with the S tokens of the cache before the T of this call::
+
+        o_t = sum_{j <= S + t} p_tj v_j
+        p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
+
+    Cost per head: (S + T) / C sequential steps with C = ``chunk_size``, 2 T (S + T) (K + V) operations;
+    memory T (C + V). A NaN or infinity in a value reaches all outputs of the call, earlier ones as well: a
+    weight of 0 x NaN is NaN. In a key it reaches no earlier output.
+
+    Args:
+        q: queries, ``[B, T, H, K]``, any floating dtype.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
+            dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        chunk_size: keys per tile, at least 1; it changes cost, not results. S + T need not be a multiple of
+            it.
+
+    Returns:
+        ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
+        T tokens.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Milakov and Gimelshein 2018, arXiv 1805.02867 (online softmax); Dao et al. 2022, arXiv 2205.14135
+        (FlashAttention, which tiles it).
+
+    Example:
+        >>> q = k = torch.zeros(1, 4, 1, 2)  # equal scores: the mean of the values so far
+        >>> output, cache = chunk_softmax_attention(q, k, v=torch.arange(4.0).view(1, 4, 1, 1))
+        >>> output.flatten(), list(cache.k.shape)
+        (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
     check_chunk_size(chunk_size)
     return run_softmax(partial(_over_tiles, tile=chunk_size), q, k, v, scale, initial_state)
@@ -84,7 +175,41 @@ def step_softmax_attention(
     scale: float | None = None,
     state: KVCache | None = None,
 ) -> SoftmaxResult:
-    """One token against the cache, for decoding. Cost per head: 2 (S + 1) (K + V), growing with S."""
+    """Compute causal softmax attention for one token against the cache.
+
+    Per batch element and head, with the S tokens of the cache before the T of this call::
+
+        o_t = sum_{j <= S + t} p_tj v_j
+        p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
+
+    Cost per head: 2 (S + 1) (K + V) operations, growing with S.
+
+    Args:
+        q: queries, ``[B, 1, H, K]``, any floating dtype.
+        k: keys, ``[B, 1, H, K]``, in q's dtype.
+        v: values, ``[B, 1, H, V]``, in q's dtype.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the dtype of
+            the inputs, as an earlier call returned it. None is an empty cache.
+
+    Returns:
+        ``SoftmaxResult(output, state)``: output ``[B, 1, H, V]`` in q's dtype, and the ``KVCache`` of all S +
+        1 tokens.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype, device or value. The message names it, what
+            came and what was expected.
+
+    Source:
+        Vaswani et al. 2017, arXiv 1706.03762, equation 1.
+
+    Example:
+        >>> q = k = torch.zeros(1, 1, 1, 2)
+        >>> cache = KVCache(k=torch.zeros(1, 3, 1, 2), v=torch.zeros(1, 3, 1, 1))
+        >>> output, cache = step_softmax_attention(q, k, v=torch.full((1, 1, 1, 1), 4.0), state=cache)
+        >>> output.item(), list(cache.k.shape)
+        (1.0, [1, 4, 1, 2])
+    """
     check_one_token(q)
     return run_softmax(_parallel, q, k, v, scale, state, state_name="state")
 
@@ -92,19 +217,21 @@ def step_softmax_attention(
 # --- their bodies: q is scaled, k and v begin with the cache ------------------------------------------------
 
 
-@shaped
+@check_shapes
 def _parallel(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"]
 ) -> Float[Tensor, "B T H V"]:
+    """Take the softmax of all scores at once: q is scaled, k and v begin with the cache."""
     scores = torch.einsum("bthk,bshk->bhts", q, k)
     scores = scores.masked_fill(_hidden(q, k), -torch.inf)
     return torch.einsum("bhts,bshv->bthv", scores.softmax(-1), v)
 
 
-@shaped
+@check_shapes
 def _over_tiles(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"], *, tile: int
 ) -> Float[Tensor, "B T H V"]:
+    """Go over tiles of keys with a running maximum, denominator and output per query."""
     B, T, H, _ = q.shape
     o = q.new_zeros(B, H, T, v.shape[-1])  # running output, not yet divided
     d = q.new_zeros(B, H, T, 1)  # running denominator
@@ -125,7 +252,7 @@ def _over_tiles(
 def _hidden(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], start: int = 0, tile: int | None = None
 ) -> Tensor:
-    """[T, C] mask over keys start, start + 1, ...: true where a key comes after the query.
+    """Return the mask [T, C] over keys start, start + 1, ...: true where a key comes after the query.
 
     Query t stands at position L - T + t.
     """

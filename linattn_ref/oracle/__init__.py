@@ -1,4 +1,4 @@
-"""The ground truth: NumPy, one head or one channel, loops, written to be read aloud. Imports nothing of ours.
+"""Define the ground truth: NumPy, one head or channel, loops to be read aloud. Nothing of ours is imported.
 
 Shapes: q, k ``[T, K]``; v ``[T, V]``; alpha ``[T]`` or ``[T, K]``, the decay itself, ``exp(log_decay)``;
 state ``[K, V]``; o ``[T, V]``. Give float64. The functions only add, multiply, divide and (some) take

@@ -1,4 +1,4 @@
-"""Softmax attention in three passes, linear attention in three forms."""
+"""Define softmax attention in three passes and linear attention in three forms."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,31 @@ Array = np.ndarray
 
 
 def softmax_attention(q: Array, k: Array, v: Array, scale: float = 1.0, exp: Callable = np.exp) -> Array:
-    """Every token asks all tokens up to itself, and takes the mean of their values, weighted by exp(score).
+    """Take for every token the mean of all values up to its own, weighted by exp(score)::
 
-    k and v may be longer than q by the S tokens of a cache: query t then stands at position S + t.
+        o_t = sum_{j <= S + t} exp(scale q_t . k_j) v_j / sum_{j <= S + t} exp(scale q_t . k_j)
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[S + T, K]``: those of S tokens of a cache come first, and query t stands at position S +
+            t.
+        v: values, ``[S + T, V]``.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        exp: the exponential, ``np.exp`` or that of a library of symbols.
+
+    Returns:
+        Outputs ``[T, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Vaswani et al. 2017, arXiv 1706.03762, equation 1.
+
+    Example:
+        >>> q = k = np.zeros((3, 2))  # equal scores: the mean of the values so far
+        >>> softmax_attention(q, k, v=np.array([[0.0], [1.0], [2.0]])).ravel()
+        array([0. , 0.5, 1. ])
     """
     S = len(k) - len(q)
     o = []
@@ -23,10 +45,33 @@ def softmax_attention(q: Array, k: Array, v: Array, scale: float = 1.0, exp: Cal
 def softmax_attention_restart(
     q: Array, k: Array, v: Array, scale: float = 1.0, exp: Callable = np.exp
 ) -> Array:
-    """Going through a book: for every query, start again at the first key and keep a running mean.
+    """Read the keys as one reads a book: for every query, start again at the first and keep a running mean.
 
-    After key j the mean is (d_old / d) * mean_old + (1 - d_old / d) * v_j, with d the sum of weights so far
-    (arXiv 2406.16690, section 5.4).
+    After key j, with d the sum of the weights so far::
+
+        mean = (d_old / d) * mean_old + (1 - d_old / d) * v_j
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[S + T, K]``: those of S tokens of a cache come first, and query t stands at position S +
+            t.
+        v: values, ``[S + T, V]``.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        exp: the exponential, ``np.exp`` or that of a library of symbols.
+
+    Returns:
+        Outputs ``[T, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        arXiv 2406.16690, section 5.4.
+
+    Example:
+        >>> q = k = np.zeros((3, 2))  # equal scores: the mean of the values so far
+        >>> softmax_attention_restart(q, k, v=np.array([[0.0], [1.0], [2.0]])).ravel()
+        array([0. , 0.5, 1. ])
     """
     S = len(k) - len(q)
     o = []
@@ -48,11 +93,32 @@ def softmax_attention_online(
     exp: Callable = np.exp,
     largest: Callable = max,
 ) -> Array:
-    """The same pass, a tile of keys at a time, with all exponents taken relative to the largest score so far.
+    """Read the keys a tile at a time, with all exponents taken relative to the largest score so far.
 
     Args:
-        tile: keys per tile.
-        largest: what the exponents are relative to; any function of the scores gives the same output.
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[S + T, K]``: those of S tokens of a cache come first, and query t stands at position S +
+            t.
+        v: values, ``[S + T, V]``.
+        tile: keys per tile, at least 1.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        exp: the exponential, ``np.exp`` or that of a library of symbols.
+        largest: what the exponents are relative to, from a list of scores; any function gives the same
+            output.
+
+    Returns:
+        Outputs ``[T, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135.
+
+    Example:
+        >>> q = k = np.zeros((3, 2))  # equal scores: the mean of the values so far
+        >>> softmax_attention_online(q, k, v=np.array([[0.0], [1.0], [2.0]]), tile=2).ravel()
+        array([0. , 0.5, 1. ])
     """
     S = len(k) - len(q)
     o = []
@@ -75,7 +141,34 @@ def softmax_attention_online(
 def linear_attention(
     q: Array, k: Array, v: Array, alpha: Array | None = None, scale: float = 1.0, state: Array | None = None
 ) -> tuple[Array, Array]:
-    """Forget, write, read: S_t = alpha_t * S_{t-1} + k_t^T v_t, o_t = scale q_t S_t. The definition."""
+    """Forget, write, read, token after token. This is the definition::
+
+        S_t = alpha_t * S_{t-1} + k_t^T v_t
+        o_t = scale q_t S_t
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Katharopoulos et al. 2020, arXiv 2006.16236; Yang et al. 2023, arXiv 2312.06635 (with decays).
+
+    Example:
+        >>> q = k = v = np.ones((3, 1))
+        >>> o, S = linear_attention(q, k, v, alpha=np.full(3, 0.5))
+        >>> o.ravel(), S
+        (array([1.  , 1.5 , 1.75]), array([[1.75]]))
+    """
     T, K = k.shape
     S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
     o = []
@@ -89,9 +182,32 @@ def linear_attention(
 def linear_attention_parallel(
     q: Array, k: Array, v: Array, alpha: Array | None = None, scale: float = 1.0, state: Array | None = None
 ) -> tuple[Array, Array]:
-    """Every token asks all tokens up to itself, and takes the sum of their values, by decayed score.
+    """Take for every token the sum of all values up to its own, by decayed score.
 
     What token j wrote has been through the decays of j + 1, ..., t when token t reads it.
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Yang et al. 2023, arXiv 2312.06635, section 2.
+
+    Example:
+        >>> q = k = v = np.ones((3, 1))
+        >>> o, S = linear_attention_parallel(q, k, v, alpha=np.full(3, 0.5))
+        >>> o.ravel(), S
+        (array([1.  , 1.5 , 1.75]), array([[1.75]]))
     """
     T, K = k.shape
     left = [[product(alpha, j + 1, t + 1, K) for j in range(T)] for t in range(T)]  # [t][j] -> [K]
@@ -114,7 +230,32 @@ def linear_attention_chunk(
     scale: float = 1.0,
     state: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Parallel within a chunk, recurrent between chunks: each starts from the state of the one before."""
+    """Go parallel within a chunk, recurrent between chunks: each starts from the state of the one before.
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        chunk: tokens per chunk, at least 1; the last may be shorter.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Yang et al. 2023, arXiv 2312.06635, section 2.
+
+    Example:
+        >>> q = k = v = np.ones((3, 1))
+        >>> o, S = linear_attention_chunk(q, k, v, chunk=2, alpha=np.full(3, 0.5))
+        >>> o.ravel(), S
+        (array([1.  , 1.5 , 1.75]), array([[1.75]]))
+    """
     o = []
     for start in range(0, len(q), chunk):
         here = slice(start, start + chunk)
@@ -126,7 +267,27 @@ def linear_attention_chunk(
 
 
 def normalised_linear_attention(phi_q: Array, phi_k: Array, v: Array) -> Array:
-    """A weighted mean again: the weights phi(q_t) . phi(k_j), divided by their sum."""
+    """Return a weighted mean of values again: the weights are phi(q_t) . phi(k_j), divided by their sum.
+
+    Args:
+        phi_q: feature maps of queries, ``[T, K]``.
+        phi_k: feature maps of keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+
+    Returns:
+        Outputs ``[T, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Katharopoulos et al. 2020, arXiv 2006.16236, section 3.
+
+    Example:
+        >>> ones = np.ones((3, 2))
+        >>> normalised_linear_attention(ones, ones, np.array([[0.0], [1.0], [2.0]])).ravel()
+        array([0. , 0.5, 1. ])
+    """
     o = []
     for t in range(len(phi_q)):
         weight = [phi_q[t] @ phi_k[j] for j in range(t + 1)]
@@ -138,13 +299,13 @@ def normalised_linear_attention(phi_q: Array, phi_k: Array, v: Array) -> Array:
 
 
 def decay(alpha: Array | None, t: int, K: int) -> Array:
-    """The decay of step t as a vector of K: 1 without decay, the same number throughout for a scalar."""
+    """Return the decay of step t as a vector of K: ones without decay, a scalar repeated."""
     one = np.ones(K, dtype=int)
     return one if alpha is None else one * alpha[t]
 
 
 def product(alpha: Array | None, start: int, stop: int, K: int) -> Array:
-    """The decays of steps start, ..., stop - 1 multiplied; 1 if there are none."""
+    """Return the decays of steps start, ..., stop - 1 multiplied; 1 if there are none."""
     result = np.ones(K, dtype=int)
     for t in range(start, stop):
         result = result * decay(alpha, t, K)

@@ -1,4 +1,4 @@
-"""A state that is written and read: the recurrence of every model, RWKV-6, the delta rule."""
+"""Define what is written to a state and read: the recurrence of every model, RWKV-6, the delta rule."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,26 @@ from linattn_ref.oracle.attention import Array, decay, linear_attention_parallel
 
 
 def recurrence(gate: Array, write: Array, state: Array, gating: Callable = np.multiply) -> Array:
-    """A state is written: S_t = G_t o S_{t-1} + W_t. Every model of the book is a case; ``[T, K, V]``.
+    """Write a state: S_t = G_t o S_{t-1} + W_t. Every model of the book is a case.
 
     Args:
-        gate: for every token what ``gating`` takes: ``[K, 1]`` or ``[K, V]``; ``[K, K]`` for matmul.
-        write: ``[T, K, V]``.
+        gate: for every token what ``gating`` takes: ``[T, K, 1]`` or ``[T, K, V]``; ``[T, K, K]`` for matmul.
+        write: what every token writes, ``[T, K, V]``.
+        state: the state before the first token, ``[K, V]``.
         gating: how a gate acts on the state: ``np.multiply``, or ``np.matmul`` for the delta rule.
+
+    Returns:
+        The state after every token, ``[T, K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        none: the book's own, for what its models share.
+
+    Example:
+        >>> recurrence(np.full((3, 1, 1), 0.5), np.ones((3, 1, 1)), np.zeros((1, 1))).ravel()
+        array([1.  , 1.5 , 1.75])
     """
     S, states = state, []
     for t in range(len(write)):
@@ -31,7 +45,35 @@ def rwkv6(
     scale: float = 1.0,
     state: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Read, forget, write: o_t = scale q_t (S_{t-1} + (bonus * k_t)^T v_t), S_t = alpha_t * S_{t-1} + ..."""
+    """Read, forget, write, token after token::
+
+        o_t = scale q_t (S_{t-1} + (bonus * k_t)^T v_t)
+        S_t = alpha_t * S_{t-1} + k_t^T v_t
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        bonus: the factor on a token's own key, ``[K]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Peng et al. 2024, arXiv 2404.05892, section 4.
+
+    Example:
+        >>> q = k = v = np.ones((3, 1))
+        >>> o, S = rwkv6(q, k, v, bonus=np.array([0.5]))
+        >>> o.ravel(), S
+        (array([0.5, 1.5, 2.5]), array([[3.]]))
+    """
     T, K = k.shape
     S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
     o = []
@@ -53,7 +95,36 @@ def delta_rule(
     scale: float = 1.0,
     state: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Forget, then correct: R = alpha_t * S_{t-1}, S_t = R + beta_t k_t^T (v_t - k_t R)."""
+    """Forget, then correct, token after token::
+
+        R   = alpha_t * S_{t-1}
+        S_t = R + beta_t k_t^T (v_t - k_t R)
+        o_t = scale q_t S_t
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        beta: write strengths, ``[T]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Yang et al. 2024, arXiv 2406.06484 (without decay) and arXiv 2412.06464 (with decays).
+
+    Example:
+        >>> k = np.array([[1.0, 0.0]] * 3)  # one key, written three times
+        >>> o, S = delta_rule(k, k, v=np.array([[1.0], [2.0], [3.0]]), beta=np.ones(3))
+        >>> o.ravel(), S.ravel()
+        (array([1., 2., 3.]), array([3., 0.]))
+    """
     T, K = k.shape
     S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
     o = []
@@ -73,10 +144,34 @@ def delta_rule_parallel(
     scale: float = 1.0,
     state: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Linear attention whose values are corrections: token i writes u_i = beta_i (v_i - what k_i recalls).
+    """Run linear attention on corrections: token i writes u_i = beta_i (v_i - what k_i recalls).
 
     What it recalls is the start state and the u_j of the tokens before it, so the u solve a triangular
     system.
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        beta: write strengths, ``[T]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Yang et al. 2024, arXiv 2406.06484.
+
+    Example:
+        >>> k = np.array([[1.0, 0.0]] * 3)
+        >>> o, S = delta_rule_parallel(k, k, v=np.array([[1.0], [2.0], [3.0]]), beta=np.ones(3))
+        >>> o.ravel(), S.ravel()
+        (array([1., 2., 3.]), array([3., 0.]))
     """
     T, K = k.shape
     left = [[product(alpha, j + 1, i + 1, K) for j in range(T)] for i in range(T)]

@@ -16,17 +16,26 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class World:
-    """This process's number, ``0 <= rank < size``, and how many processes train together."""
+    """Hold this process's number, ``0 <= rank < size``, and how many processes train together.
+
+    Args:
+        rank: number of this process; default 0.
+        size: number of processes; default 1.
+
+    Example:
+        >>> World(rank=1, size=2).slice(torch.arange(4))
+        tensor([2, 3])
+    """
 
     rank: int = 0
     size: int = 1
 
     def slice(self, x: Tensor) -> Tensor:
-        """This rank's part ``[B / size, ...]`` of a global batch ``[B, ...]``."""
+        """Return this rank's part [B / size, ...] of a global batch [B, ...]."""
         return x.chunk(self.size)[self.rank]
 
     def mean(self, x: Tensor) -> Tensor:
-        """Mean over the ranks of a tensor that every rank holds, the same on all of them afterwards."""
+        """Return the mean over the ranks of a tensor that every rank holds; it is the same on all of them."""
         if self.size == 1:
             return x
         total = x.detach().clone()
@@ -34,8 +43,13 @@ class World:
         return total / self.size
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on one rank at least."""
+        """Return whether a flag is set on one rank at least."""
         return self.mean(torch.tensor(float(flag))).item() > 0
+
+    def require_divides(self, batch_size: int) -> None:
+        """Raise a ``ValueError`` if a batch does not divide evenly by the ranks."""
+        if batch_size % self.size:
+            raise ValueError(f"batch_size: got {batch_size}, expected a multiple of {self.size} ranks")
 
 
 @contextmanager
@@ -47,6 +61,14 @@ def distributed() -> Iterator[World]:
 
         with distributed() as world:
             rows = train(model, corpus, config)  # every rank calls it; every rank gets the rows
+
+    Yields:
+        The ``World`` of this process.
+
+    Example:
+        >>> with distributed() as world:
+        ...     print(world)
+        World(rank=0, size=1)
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
@@ -62,11 +84,18 @@ def distributed() -> Iterator[World]:
 
 
 def current_world() -> World:
-    """The ranks joined by `distributed`; a single one outside it.
+    """Return the ranks joined by ``distributed``; outside of it, this process alone.
+
+    Returns:
+        The ``World`` of this process.
 
     Raises:
         RuntimeError: torchrun started several processes but they were not joined: each would train alone and
             all would write the same checkpoint.
+
+    Example:
+        >>> current_world()
+        World(rank=0, size=1)
     """
     if dist.is_available() and dist.is_initialized():
         return World(dist.get_rank(), dist.get_world_size())
@@ -78,7 +107,15 @@ def current_world() -> World:
 
 
 def default_device() -> torch.device:
-    """The current CUDA device if there is one (under `distributed`: number ``LOCAL_RANK``), else the CPU."""
+    """Return the current CUDA device if there is one (under ``distributed``: ``LOCAL_RANK``), else the CPU.
+
+    Returns:
+        A ``torch.device``, with its number if it is a GPU.
+
+    Example:
+        >>> default_device().type in ("cuda", "cpu")
+        True
+    """
     if torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")

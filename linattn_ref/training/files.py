@@ -1,4 +1,4 @@
-"""Files that are whole or not there: what every module uses that writes something a reader would miss."""
+"""Write files that are whole or not there; every module uses this for what a reader would miss."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -13,6 +13,12 @@ def write_atomically(files: Mapping[Path, Content]) -> None:
 
     Folders on the way are made. If writing fails, every file is as it was and the partial ones are removed.
     A process that dies leaves each file old or new, and at most a ``.NAME.PID.partial`` beside it.
+
+    Args:
+        files: path -> text, bytes, or a function that writes bytes to an open file.
+
+    Raises:
+        OSError: the disk is full, or the place cannot be written to.
     """
     partial = {path: path.with_name(f".{path.name}.{os.getpid()}.partial") for path in files}
     try:
@@ -36,6 +42,7 @@ def write_atomically(files: Mapping[Path, Content]) -> None:
 
 
 def _flush(folder: Path) -> None:
+    """Flush a folder's list of names to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The rows of many trials as one table, with where they come from."""
+"""Collect the rows of many trials into one table, with where they come from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from linattn_book import results
 from linattn_study.trial import Trial
-from linattn_study.work import DIVERGED, DONE, place_of
+from linattn_study.work import DIVERGED, DONE, run_dir_of
 
 COLUMNS = {
     "corpus": "text trained on",
@@ -26,7 +26,7 @@ COLUMNS = {
 }
 
 DIGITS = 7  # of floats
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 LENGTH = {"seq_len": "bytes in a row, in training"}
 
 PROBES = {
@@ -46,88 +46,115 @@ PROBES = {
 
 
 def columns_of(trials: Sequence[Trial], probes: bool = False) -> dict[str, str]:
-    """What a table of these trials says: where they differ from the main grid's, that too."""
-    ours = LENGTH if any(trial.seq_len != Trial.seq_len for trial in trials) else {}
-    ours = ours | {name: f"{name} of the model, see ModelConfig" for name in _changed(trials)}
+    """Return the columns of a table of these trials, name -> meaning.
+
+    Where some of them differ from the main grid in something else, there is a column for that.
+
+    Args:
+        trials: all trials of the table.
+        probes: whether the table holds probes, not evaluations; default False.
+    """
+    own = LENGTH if any(trial.seq_len != Trial.seq_len for trial in trials) else {}
+    own = own | {name: f"{name} of the model, see ModelConfig" for name in _overridden(trials)}
     always, first = list((PROBES if probes else COLUMNS).items()), list(COLUMNS).index("seed")
-    return dict(always[:first]) | ours | dict(always[first:])
+    return dict(always[:first]) | own | dict(always[first:])
 
 
-def _changed(trials: Sequence[Trial]) -> dict[str, None]:
-    """Fields of ``ModelConfig`` that some of them change."""
-    return dict.fromkeys(name for trial in trials for name, _ in trial.changes)
+def _overridden(trials: Sequence[Trial]) -> dict[str, None]:
+    """Return the names that are overridden in at least one trial, in the order of their appearance."""
+    return dict.fromkeys(name for trial in trials for name, _ in trial.overrides)
 
 
 def rows_of(
-    trials: Sequence[Trial], out: Path, probes: bool = False, before: Sequence[Row] = ()
+    trials: Sequence[Trial], out: Path, probes: bool = False, existing: Sequence[TableRow] = ()
 ) -> list[dict[str, Any]]:
-    """Evaluations, or probes, of the trials that are done, in their order; those that diverged have none.
+    """Return the evaluations, or probes, of the trials that are done, in their order.
 
-    Of trials that are not done in ``out``, the rows that a table has which was collected ``before``.
+    Args:
+        trials: all trials of the table; those that diverged have no rows.
+        out: the folder of the study.
+        probes: whether probes are wanted, not evaluations; default False.
+        existing: rows of the table as it was; they are kept for trials that are not done in ``out``.
     """
-    columns, found = columns_of(trials, probes), list[dict[str, Any]]()
+    columns, rows = columns_of(trials, probes), list[dict[str, Any]]()
     for trial in trials:
-        told = _told(trial, columns)
-        place = place_of(trial, out)
-        manifest = place.manifest()
+        identity = _identity(trial, columns)
+        run_dir = run_dir_of(trial, out)
+        manifest = run_dir.manifest()
         if manifest.get("status") != DONE:
-            found += _of(told, before)
+            rows += _rows_with(identity, existing)
             continue
-        about = told | {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
+        about = identity | {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
         about["tokens"] = trial.tokens
-        for row in place.probes() if probes else place.rows():
-            facts = about | row | {"lr": trial.lr}  # of a row, it is that of its step
-            found.append({name: facts[name] for name in columns})
-    return found
+        for row in run_dir.probes() if probes else run_dir.rows():
+            facts = about | row | {"lr": trial.lr}  # that of a row is the rate at its step
+            rows.append({name: facts[name] for name in columns})
+    return rows
 
 
-def _told(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
-    """What tells a trial from the others of a table: a change of the model is None where it has none."""
+def _identity(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns that tell a trial from the others of its table; None where it has no value."""
     always = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "lr")}
-    changes = {"seq_len": trial.seq_len} | dict(trial.changes)
-    return always | {name: changes.get(name) for name in columns if name not in COLUMNS | PROBES}
+    more = {"seq_len": trial.seq_len} | dict(trial.overrides)
+    return always | {name: more.get(name) for name in columns if name not in COLUMNS | PROBES}
 
 
-def _of(told: Mapping[str, Any], table: Sequence[Row]) -> list[dict[str, Any]]:
-    rounded = {name: results.rounded(value, DIGITS) for name, value in told.items()}
+def _rows_with(identity: Mapping[str, Any], table: Sequence[TableRow]) -> list[dict[str, Any]]:
+    """Return the rows of a table that belong to a trial."""
+    rounded = {name: results.rounded(value, DIGITS) for name, value in identity.items()}
     return [dict(row) for row in table if all(row[name] == value for name, value in rounded.items())]
 
 
-def _before(table: str, columns: Mapping[str, str], made: Mapping[str, Any], directory: Path) -> list[Row]:
-    """What is there of a table, if it was made by the same code on the same kind of device."""
+def _existing_rows(
+    table: str, columns: Mapping[str, str], made: Mapping[str, Any], directory: Path
+) -> list[TableRow]:
+    """Return the rows that a table has, if they were made by the same code on the same kind of device."""
     if table not in results.names(directory=directory):
         return []
     origin = results.provenance(table, directory=directory)
-    same = all(origin[fact] == made[fact] for fact in ("source_hash", "device"))
-    is_it = same and list(origin["columns"]) == list(columns)
-    return [*results.load(table, directory=directory)] if is_it else []
+    same_code = results.same_code(origin["source_hash"], made["source_hash"])
+    usable = same_code and origin["device"] == made["device"] and list(origin["columns"]) == list(columns)
+    return [*results.load(table, directory=directory)] if usable else []
 
 
-def unknown(name: str, trials: Sequence[Trial], made: Mapping[str, Any], directory: Path) -> Sequence[Trial]:
-    """Those of all trials of a study that its table does not have, or has from another source or device.
+def missing_trials(
+    name: str, trials: Sequence[Trial], made: Mapping[str, Any], directory: Path
+) -> Sequence[Trial]:
+    """Return the trials that a study's table does not have, or has from another source or device.
 
     Args:
+        name: of the table.
+        trials: all trials of the study.
         made: ``source_hash`` and ``device`` of what would be trained now.
+        directory: of the table.
     """
     columns = columns_of(trials)
-    table = _before(name, columns, made, directory)
-    return [trial for trial in trials if not _of(_told(trial, columns), table)]
+    table = _existing_rows(name, columns, made, directory)
+    return [trial for trial in trials if not _rows_with(_identity(trial, columns), table)]
 
 
 def collect(
     name: str, trials: Sequence[Trial], out: Path, directory: Path, table_name: str | None = None
 ) -> str:
-    """Write NAME.csv and NAME_probes.csv into ``directory``, with index.json; what there is, in words.
-
-    With ``table_name`` they have that name: for a second time that the same was trained.
+    """Write NAME.csv and NAME_probes.csv, with their entries in index.json.
 
     Machines come and go: trials that the tables have already, made by the same code on the same kind of
     device, stay in them, though their runs are gone. Other tables of the name are replaced.
 
+    Args:
+        name: of the study.
+        trials: all trials of the study.
+        out: the folder of the study.
+        directory: where tables are written.
+        table_name: of the tables, for a second training of the same; default: the study's.
+
+    Returns:
+        A sentence that says how many trials are done.
+
     Raises:
         ValueError: no trial is done, or trials were made by different code or on different devices.
     """
-    manifests = {trial.key: place_of(trial, out).manifest() for trial in trials}
+    manifests = {trial.key: run_dir_of(trial, out).manifest() for trial in trials}
     done = [manifest for manifest in manifests.values() if manifest.get("status") == DONE]
     if not done:
         raise ValueError(f"out: no trial of {name} is done in {out}")
@@ -140,12 +167,12 @@ def collect(
     again = "" if table_name is None else f" --as {table_name}"
     for table, probes in ((tables, False), (f"{tables}_probes", True)):
         columns = columns_of(trials, probes)
-        before = _before(table, columns, done[0], directory)
+        existing = _existing_rows(table, columns, done[0], directory)
         absent = [trial for trial in trials if manifests[trial.key].get("status") != DONE]
-        kept = sum(bool(_of(_told(trial, columns), before)) for trial in absent)
+        kept = sum(bool(_rows_with(_identity(trial, columns), existing)) for trial in absent)
         results.save(
             table,
-            rows_of(trials, out, probes, before),
+            rows_of(trials, out, probes, existing),
             columns=columns,
             command=f"linattn study {name} --out DIR{again}",
             seed=sorted({trial.seed for trial in trials}),

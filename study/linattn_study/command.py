@@ -10,9 +10,10 @@ import torch
 
 from linattn_book import results
 from linattn_ref.backend import backend_for
+from linattn_ref.training.command import read_corpus
 from linattn_ref.training.distributed import default_device, distributed
-from linattn_ref.training.tasks import ByteCorpus, library
-from linattn_study import code, collect, corpora, launch, novels, work
+from linattn_ref.training.tasks import library
+from linattn_study import collect, corpora, launch, novels, source_code, work
 from linattn_study.plan import STUDIES
 from linattn_study.scaling.fits import save_fits
 from linattn_study.trial import Trial
@@ -43,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or one on the CPU")
     add("--backend", choices=("auto", "reference", "triton"), default="auto", help="default: triton on GPUs")
     add("--minutes", type=float, metavar="M", help="stop at the first evaluation after M minutes")
-    known = "leave out runs that NAME.csv in DIR has, of this source and this kind of device"
-    add("--known", type=Path, metavar="DIR", help=known)
+    skip = "leave out runs that NAME.csv in DIR has, of this source and this kind of device"
+    add("--skip-existing", type=Path, metavar="DIR", help=skip)
     add("--whole", action="store_true", help="with --minutes: begin no run that would not end in time")
     add("--list", action="store_true", help="print the names of the runs, and how far they are")
     add("--collect", type=Path, metavar="DIR", help="write NAME.csv and index.json of what is done into DIR")
@@ -57,43 +58,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit status; errors are ``ValueError``, ``OSError`` and ``RuntimeError``."""
+    """Do what the options ask for, and return the exit status."""
     if options.name == "corpora":
-        return prepare(options)
+        return prepare_corpora(options)
     if options.name not in STUDIES:
         raise ValueError(f"name: got {options.name!r}, expected corpora or one of {', '.join(STUDIES)}")
-    trials = [trial for trial in chosen(options) if options.only in trial.key]
+    trials = [trial for trial in selected_trials(options) if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
     out = options.out or Path("runs") / options.name
     if options.collect is not None:
-        say(collect.collect(options.name, chosen(options), out, options.collect, options.table))
+        report(collect.collect(options.name, selected_trials(options), out, options.collect, options.table))
         return 0
     if options.fit is not None:
-        say(f"{save_fits(options.name, options.fit)} rows")
+        report(f"{save_fits(options.name, options.fit)} rows")
         return 0
-    if options.known is not None:
-        left = unknown(options)
-        say(f"{sum(trial not in left for trial in trials)} of {len(trials)} trials are in {options.known}")
-        trials = [trial for trial in trials if trial in left]
+    if options.skip_existing is not None:
+        missing = missing_trials(options)
+        n_there = sum(trial not in missing for trial in trials)
+        report(f"{n_there} of {len(trials)} trials are in {options.skip_existing}")
+        trials = [trial for trial in trials if trial in missing]
     if options.list or not trials:
-        return show(trials, out)
+        return list_trials(trials, out)
     if options.worker:
-        return worker(trials, out, options)
-    provide(trials, options.corpora)
+        return run_worker(trials, out, options)
+    prepare_missing_corpora(trials, options.corpora)
     n_workers = options.workers or max(1, torch.cuda.device_count())
+    return launch.run(trials, out, worker_arguments(options, out), n_workers, launch.LocalProcesses(), report)
+
+
+def worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
+    """Return the arguments of ``linattn study`` for a worker of this study."""
     arguments = [options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
     arguments += ["--backend", options.backend, "--only", options.only]
     arguments += ["--corpus", *options.corpus] if options.corpus else []
     arguments += ["--whole"] if options.whole else []
-    arguments += ["--known", str(options.known)] if options.known is not None else []
-    if options.minutes is not None:
-        arguments += ["--minutes", str(options.minutes)]
-    return launch.run(trials, out, arguments, n_workers, launch.LocalProcesses(), say)
+    arguments += ["--skip-existing", str(options.skip_existing)] if options.skip_existing is not None else []
+    return arguments + (["--minutes", str(options.minutes)] if options.minutes is not None else [])
 
 
-def chosen(options: argparse.Namespace) -> Sequence[Trial]:
-    """The trials of a study, or the same on other corpora."""
+def selected_trials(options: argparse.Namespace) -> Sequence[Trial]:
+    """Return the trials of a study, or the same on other corpora."""
     trials = STUDIES[options.name]()
     if not options.corpus:
         return trials
@@ -101,92 +106,121 @@ def chosen(options: argparse.Namespace) -> Sequence[Trial]:
     return list(dict.fromkeys(moved))
 
 
-def unknown(options: argparse.Namespace) -> Sequence[Trial]:
-    """Trials of the study that no table has yet."""
-    made = {"source_hash": work.source_hash(backend_of(options)), "device": results.device_name()}
-    return collect.unknown(options.name, chosen(options), made, options.known)
+def missing_trials(options: argparse.Namespace) -> Sequence[Trial]:
+    """Return the trials of the study that the table in ``--skip-existing`` does not have."""
+    made = {"source_hash": work.source_hash(resolve_backend(options)), "device": results.device_name()}
+    return collect.missing_trials(options.name, selected_trials(options), made, options.skip_existing)
 
 
-def backend_of(options: argparse.Namespace) -> str:
-    """That which runs here."""
+def resolve_backend(options: argparse.Namespace) -> str:
+    """Return the backend to train with: the one that was asked for, or the best that runs here."""
     return backend_for(default_device()) if options.backend == "auto" else options.backend
 
 
-def provide(trials: Sequence[Trial], folder: Path) -> None:
-    """Make the texts that every installation has; the others must be there before a study begins."""
+def prepare_missing_corpora(trials: Sequence[Trial], folder: Path) -> None:
+    """Prepare the texts that every installation has; the others must be there before a study begins.
+
+    Args:
+        trials: whose corpora are needed.
+        folder: of the prepared ones.
+
+    Raises:
+        ValueError: another text is missing; the message says what makes it.
+    """
     named = dict.fromkeys(trial.corpus for trial in trials if not corpora.recall_length(trial.corpus))
-    files = dict.fromkeys(corpora.file_of(name) for name in named)
-    missing = [name for name in files if not (folder / f"{name}.json").is_file()]
+    prepared = dict.fromkeys(corpora.prepared_name(name) for name in named)
+    missing = [name for name in prepared if not (folder / f"{name}.json").is_file()]
     for name in [name for name in missing if name in LIBRARY]:
-        tell(name, corpora.prepare(name, LIBRARY[name](), folder))
+        report_corpus(name, corpora.prepare(name, LIBRARY[name](), folder))
     others = [name for name in missing if name not in LIBRARY]
     if others:
-        ours = any(name in corpora.PARTS for name in others)
-        command = "linattn study corpora" + ("" if ours else " --add NAME=PATH")
+        has_recipe = any(name in corpora.RECIPES for name in others)
+        command = "linattn study corpora" + ("" if has_recipe else " --add NAME=PATH")
         raise ValueError(f"corpora: no {', '.join(others)} in {folder}; `{command}` makes it")
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
+    """Print a line at once, also into a pipe."""
     print(text, flush=True)
 
 
-def show(trials: Sequence[Trial], out: Path) -> int:
+def list_trials(trials: Sequence[Trial], out: Path) -> int:
+    """Print the names of trials, how far each is, and its last loss; return the exit status."""
     for trial in trials:
-        place = work.place_of(trial, out)
-        rows, status = place.rows(), place.manifest().get("status", "not begun")
+        run_dir = work.run_dir_of(trial, out)
+        rows, status = run_dir.rows(), run_dir.manifest().get("status", "not begun")
         share = rows[-1]["tokens"] / trial.tokens if rows else 0.0
         loss = f"  {rows[-1]['val_loss']:.4f}" if rows else ""
-        say(f"{trial.key}  {status}  {100 * share:.0f} %{loss}")
+        report(f"{trial.key}  {status}  {100 * share:.0f} %{loss}")
     return 0
 
 
-def worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> int:
-    """0 if no trial failed; one that diverged, or is in other hands, did not fail."""
+def run_worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) -> int:
+    """Train trials in this process.
+
+    Returns:
+        0 if no trial failed, else 1; one that diverged, or that another process has, did not fail.
+    """
     seconds = float("inf") if options.minutes is None else 60 * options.minutes
     with distributed() as world:
         device = default_device()
         if device.type == "cuda":
-            torch.backends.cuda.matmul.allow_tf32 = True  # of what autocast leaves in float32
+            torch.backends.cuda.matmul.allow_tf32 = True  # for what autocast leaves in float32
         settings = work.Settings(
-            out, options.corpora, device, backend_of(options), time.monotonic() + seconds
+            out,
+            options.corpora,
+            device,
+            resolve_backend(options),
+            deadline=time.monotonic() + seconds,
+            whole=options.whole,
         )
-        settings = replace(settings, whole=options.whole)
-        tally = work.work(trials, settings, say if world.rank == 0 else lambda text: None)
-    return 1 if tally.failed else 0
+        summary = work.work(trials, settings, report if world.rank == 0 else lambda text: None)
+    return 1 if summary.failed else 0
 
 
-def prepare(options: argparse.Namespace) -> int:
-    """Make what is not there yet: texts of ours that are given or fetched, and those of ``--add``."""
+def prepare_corpora(options: argparse.Namespace) -> int:
+    """Prepare the corpora that are not there yet: ours, or those of ``--add``; return the exit status."""
+    if options.add:
+        for addition in options.add:
+            add_corpus(addition, options.pattern, options.corpora)
+        return 0
     folder: Path = options.corpora
     readers = {
         "novels": lambda: novels.read_novels(options.novels or novels.fetch_novels(folder / "eltec-eng.zip")),
-        "code": lambda: code.read_code(options.code or code.fetch_code(folder / "archives")),
+        "code": lambda: source_code.read_code(options.code or source_code.fetch_code(folder / "archives")),
     } | LIBRARY
-    wanted = {name: part for name, part in corpora.PARTS.items() if options.only in name}
-    if options.add:
-        wanted = {}
-    for text in dict.fromkeys(part.text for part in wanted.values()):
-        names = [name for name, part in wanted.items() if part.text == text]
+    wanted = {name: recipe for name, recipe in corpora.RECIPES.items() if options.only in name}
+    for text in dict.fromkeys(recipe.text for recipe in wanted.values()):
+        names = [name for name, recipe in wanted.items() if recipe.text == text]
         missing = [name for name in names if not (folder / f"{name}.json").is_file()]
         documents = readers[text]() if missing else {}
         for name in missing:
             corpora.prepare(name, documents, folder)
         for name in names:
-            tell(name, corpora.load(name, folder))
-    for addition in options.add:
-        name, _, source = addition.partition("=")
-        if not name.replace("-", "").replace("_", "").isalnum() or not source or name in corpora.PARTS:
-            raise ValueError(f"add: got {addition!r}, expected NAME=PATH or NAME=hf:DATASET, with a new name")
-        found = (
-            ByteCorpus.from_hugging_face(source[3:])
-            if source.startswith("hf:")
-            else ByteCorpus.from_path(source, options.pattern)
-        )
-        train, validation = (bytes(side.numpy()) for side in (found.train, found.validation))
-        tell(name, corpora.write(name, train, validation, folder))
+            report_corpus(name, corpora.load(name, folder))
     return 0
 
 
-def tell(name: str, text: corpora.Text) -> None:
-    sizes = f"{len(text.train):,} bytes to train on, {len(text.validation):,} to validate on"
-    say(f"{name}: {sizes}, sha256 {text.sha256[:12]}")
+def add_corpus(addition: str, pattern: str, folder: Path) -> None:
+    """Prepare a text of the reader's own.
+
+    Args:
+        addition: NAME=PATH or NAME=hf:DATASET.
+        pattern: of the files, if PATH is a folder.
+        folder: of the prepared corpora.
+
+    Raises:
+        ValueError: another form, or a name that is taken.
+    """
+    name, _, source = addition.partition("=")
+    if not name.replace("-", "").replace("_", "").isalnum() or not source or name in corpora.RECIPES:
+        raise ValueError(f"add: got {addition!r}, expected NAME=PATH or NAME=hf:DATASET, with a new name")
+    text = read_corpus(source, pattern)
+    train, validation = (bytes(split.numpy()) for split in (text.train, text.validation))
+    report_corpus(name, corpora.write(name, train, validation, folder))
+
+
+def report_corpus(name: str, corpus: corpora.StudyCorpus) -> None:
+    """Print the sizes and the hash of a corpus."""
+    sizes = f"{len(corpus.train):,} bytes to train on, {len(corpus.validation):,} to validate on"
+    report(f"{name}: {sizes}, sha256 {corpus.sha256[:12]}")

@@ -1,4 +1,4 @@
-"""Workers started, watched and waited for.
+"""Start workers, watch them and wait for them.
 
 A launcher starts a worker for a slot; workers share nothing but the folder of the study, where each claims
 its trials. So another launcher, such as one for a cluster's queue, needs no more than a command and a folder
@@ -13,29 +13,35 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from linattn_study.place import Place
 from linattn_study.trial import Trial
-from linattn_study.work import DIVERGED, DONE, place_of, speeds
+from linattn_study.work import DIVERGED, DONE, run_dir_of, speeds
 
 
 class Worker(Protocol):
-    """What a launcher gives back; ``subprocess.Popen`` is one."""
+    """Describe what a launcher gives back; ``subprocess.Popen`` is one."""
 
-    def poll(self) -> int | None: ...
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it works."""
+        ...
 
-    def terminate(self) -> None: ...
+    def terminate(self) -> None:
+        """Stop it."""
+        ...
 
 
 class Launcher(Protocol):
+    """Describe what starts workers."""
+
     def start(self, arguments: Sequence[str], slot: int) -> Worker:
         """Run ``linattn study`` with these arguments, on the GPU (or other device) number ``slot``."""
         ...
 
 
 class LocalProcesses:
-    """One process for each GPU of this machine, or for its CPU."""
+    """Start one process for each GPU of this machine, or for its CPU."""
 
     def start(self, arguments: Sequence[str], slot: int) -> subprocess.Popen[bytes]:
+        """Run ``linattn study`` with these arguments on the visible GPU number ``slot``."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         gpus = visible.split(",") if visible else None
         gpu = gpus[slot] if gpus else str(slot)
@@ -44,44 +50,52 @@ class LocalProcesses:
 
 
 class Progress(NamedTuple):
-    """Of a study. ``seconds`` are those left, of what can be told; ``unknown`` trials had none like them."""
+    """Say how far a study is: trials, bytes, and the time that is left.
+
+    ``seconds`` is the time for the trials whose speed is known; ``unknown_speed`` counts the others.
+    """
 
     done: int
     trials: int
     tokens: int
     all_tokens: int
     seconds: float
-    unknown: int
+    unknown_speed: int
 
     def __str__(self) -> str:
         share = 100 * self.tokens / self.all_tokens
         text = f"{self.done} of {self.trials} trials, {share:.1f} % of the bytes"
         if self.done == self.trials:
             return text
-        left = f"{self.seconds / 60:.1f} minutes left"
-        if self.unknown == self.trials - self.done:
+        if self.unknown_speed == self.trials - self.done:
             return f"{text}, no telling yet how long"
-        return f"{text}, {left}" + (f" and {self.unknown} trials of unknown speed" if self.unknown else "")
+        others = f" and {self.unknown_speed} trials of unknown speed" if self.unknown_speed else ""
+        return f"{text}, {self.seconds / 60:.1f} minutes left{others}"
 
 
 def progress(trials: Sequence[Trial], out: Path, n_workers: int) -> Progress:
-    """Read off the folder. A trial's speed is the mean of those of its architecture and size."""
-    known, found = speeds(trials, out), []
+    """Read off the folder of a study how far it is.
+
+    Args:
+        trials: of the study. The speed of one is the mean of those of its architecture and size.
+        out: the folder of the study.
+        n_workers: how many share what is left.
+    """
+    known = speeds(trials, out)
+    n_done, tokens, seconds, unknown_speed = 0, 0, 0.0, 0
     for trial in trials:
-        place: Place = place_of(trial, out)
-        rows, status = place.rows(), place.manifest().get("status")
-        found.append((trial, rows[-1]["tokens"] if rows else 0, status in (DONE, DIVERGED)))
-    seconds, unknown = 0.0, 0
-    for trial, tokens, finished in found:
-        speed = known.get((trial.arch, trial.size))
-        if not finished and speed is None:
-            unknown += 1
-        elif not finished and speed is not None:
-            seconds += (trial.tokens - tokens) / speed
-    tokens = sum(trial.tokens if finished else tokens for trial, tokens, finished in found)
-    n_done = sum(finished for *_, finished in found)
+        run_dir = run_dir_of(trial, out)
+        rows = run_dir.rows()
+        finished = run_dir.manifest().get("status") in (DONE, DIVERGED)
+        seen = trial.tokens if finished else rows[-1]["tokens"] if rows else 0
+        n_done += finished
+        tokens += seen
+        if not finished:
+            speed = known.get((trial.arch, trial.size))
+            unknown_speed += speed is None
+            seconds += 0.0 if speed is None else (trial.tokens - seen) / speed
     everything = sum(trial.tokens for trial in trials)
-    return Progress(n_done, len(trials), tokens, everything, seconds / n_workers, unknown)
+    return Progress(n_done, len(trials), tokens, everything, seconds / n_workers, unknown_speed)
 
 
 def run(
@@ -90,12 +104,25 @@ def run(
     arguments: Sequence[str],
     n_workers: int,
     launcher: Launcher,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     every: float = 10.0,
 ) -> int:
-    """Start workers and wait for them, with a word now and then; 0 if all of them came to a good end."""
+    """Start workers and wait for them, with a line about their progress now and then.
+
+    Args:
+        trials: of the study.
+        out: the folder of the study.
+        arguments: of ``linattn study``, for every worker.
+        n_workers: how many to start.
+        launcher: what starts them.
+        report: called with each line.
+        every: seconds between two looks at the progress; default 10.
+
+    Returns:
+        0 if all workers ended with 0, else 1.
+    """
     workers = [launcher.start(arguments, slot) for slot in range(n_workers)]
-    told = ""
+    reported = ""
     try:
         last = 0.0
         while any(worker.poll() is None for worker in workers):
@@ -103,12 +130,12 @@ def run(
             if time.monotonic() - last > every:
                 last = time.monotonic()
                 now = str(progress(trials, out, n_workers))
-                if now != told:
-                    say(now)
-                    told = now
+                if now != reported:
+                    report(now)
+                    reported = now
     finally:  # interrupted: workers stop, too, and lose what they did since their last checkpoint
         for worker in workers:
             if worker.poll() is None:
                 worker.terminate()
-    say(str(progress(trials, out, n_workers)))
+    report(str(progress(trials, out, n_workers)))
     return 0 if all(worker.poll() == 0 for worker in workers) else 1

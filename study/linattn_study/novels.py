@@ -1,4 +1,4 @@
-"""One hundred English novels, 1840 to 1920, as a corpus of prose: ELTeC-eng 1.0.1.
+"""Read one hundred English novels, 1840 to 1920, as a corpus of prose: ELTeC-eng 1.0.1.
 
 English Novel Corpus (ELTeC-eng), edited by Lou Burnard, in: European Literary Text Collection, COST Action
 Distant Reading for European Literary History, version 1.0.1, April 2021, DOI 10.5281/zenodo.4662490. The
@@ -30,7 +30,10 @@ LINES = {TEI + name for name in ("p", "head", "l")}
 
 
 def read_novels(path: str | Path) -> Documents:
-    """File name -> text, of the release's TEI files in a folder, a ZIP archive or a TAR archive.
+    """Return the text of every novel: file name -> bytes.
+
+    Args:
+        path: the release's TEI files, in a folder, a ZIP archive or a TAR archive.
 
     Raises:
         ValueError: nothing there; novels are missing; a file has other bytes than in release 1.0.1.
@@ -38,19 +41,26 @@ def read_novels(path: str | Path) -> Documents:
     path = Path(path)
     if not path.exists():
         raise ValueError(f"path: got {path}, which does not exist, expected the ELTeC-eng release")
-    found = {name: data for name, data in _files(path) if name in known_hashes()}
-    missing = sorted(known_hashes().keys() - found.keys())
+    novels = {name: data for name, data in _files(path) if name in known_hashes()}
+    missing = sorted(known_hashes().keys() - novels.keys())
     if missing:
         named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise ValueError(f"path: {len(missing)} of {len(known_hashes())} novels are not in {path}: {named}")
-    for name, data in found.items():
+    for name, data in novels.items():
         if hashlib.sha256(data).hexdigest() != known_hashes()[name]:
             raise ValueError(f"path: {name} in {path} is not that of ELTeC-eng 1.0.1, its sha256 differs")
-    return {name: text_of(found[name]) for name in sorted(found)}
+    return {name: text_of(novels[name]) for name in sorted(novels)}
 
 
 def fetch_novels(path: str | Path, record: str = RECORD) -> Path:
-    """Download the release's ZIP archive to ``path``, unless it is there; whole, or not at all.
+    """Download the release's ZIP archive, unless it is there; whole, or not at all.
+
+    Args:
+        path: where it goes.
+        record: address of the record that lists it.
+
+    Returns:
+        The path.
 
     Raises:
         ConnectionError: the record or its archive cannot be read.
@@ -74,13 +84,18 @@ def fetch_novels(path: str | Path, record: str = RECORD) -> Path:
 
 
 def known_hashes() -> Mapping[str, str]:
-    """File name -> sha256 of its bytes, of the novels that are used."""
+    """Return the novels that are used: file name -> sha256 of its bytes."""
     lines = (resources.files(__package__) / "novels.sha256").read_text("utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
 def text_of(tei: bytes) -> bytes:
-    """What one reads in the body of a TEI file, as UTF-8; its front and back matter are left out."""
+    """Return the text in the body of a TEI file, as UTF-8; front and back matter are left out.
+
+    Example:
+        >>> text_of(b'<TEI xmlns="http://www.tei-c.org/ns/1.0"><body><p>A  novel.</p></body></TEI>')
+        b'A novel.\\n'
+    """
     body = ElementTree.fromstring(tei).find(f".//{TEI}body")
     if body is None:
         raise ValueError("tei: expected a TEI document with a body, got one without")
@@ -89,7 +104,7 @@ def text_of(tei: bytes) -> bytes:
 
 
 def _lines(element: ElementTree.Element) -> Iterator[str]:
-    """Of the outermost paragraphs, headings and lines of verse: a verse in a paragraph is a part of it."""
+    """Yield the outermost paragraphs, headings and lines of verse; a verse in a paragraph is a part of it."""
     if element.tag in LINES:
         yield _text(element)
         return
@@ -98,12 +113,13 @@ def _lines(element: ElementTree.Element) -> Iterator[str]:
 
 
 def _text(element: ElementTree.Element) -> str:
+    """Return the text of an element and all inside it."""
     inside = (element.text or "") + "".join(_text(child) + (child.tail or "") for child in element)
     return f" {inside} " if element.tag in LINES else inside
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """(name without folders, bytes) of every TEI file; an archive within an archive is not opened."""
+    """Yield (name without folders, bytes) of every TEI file; an archive within an archive is not opened."""
     if path.is_dir():
         for file in sorted(path.rglob("*.xml")):
             yield file.name, file.read_bytes()

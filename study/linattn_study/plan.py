@@ -1,4 +1,4 @@
-"""The studies: which trials each is made of."""
+"""Plan the studies: which trials each is made of."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -15,13 +15,13 @@ LARGEST_RATE = 8e-3
 
 
 def rate(arch: str, size: str) -> float:
-    """Learning rate of an architecture at a size."""
+    """Return the learning rate of an architecture at a size."""
     _, d_model = SIZES[size]
     return min(LARGEST_RATE, BEST_RATE_AT_128[arch] * 128 / d_model)
 
 
 def learning_rates() -> Sequence[Trial]:
-    """Rates for a small and a middle size, on a quarter of the tokens."""
+    """Try learning rates for a small and a middle size, on a quarter of the tokens."""
     tried = {"0.8M": (1e-3, 2e-3, 4e-3, 8e-3), "6M": (2e-3, 1e-3, 4e-3)}
     return [
         _tuning(corpus, arch, size, lr)
@@ -33,19 +33,20 @@ def learning_rates() -> Sequence[Trial]:
 
 
 def learning_rate_edges() -> Sequence[Trial]:
-    """Where the best of those was the first or the last, one more; and two that had been left out."""
-    found = [_tuning(corpus, "llama", "0.8M", 16e-3) for corpus in CORPORA]
-    found += [_tuning(corpus, arch, "6M", 5e-4) for arch in ("tnl", "cosformer2") for corpus in CORPORA]
-    found += [_tuning("code", "llama", "6M", 8e-3)]
-    return found + [_tuning("code", arch, "6M", 4e-3) for arch in ("hgrn2", "cosformer2")]
+    """Try one rate more where the best was the first or the last, and two that had been left out."""
+    trials = [_tuning(corpus, "llama", "0.8M", 16e-3) for corpus in CORPORA]
+    trials += [_tuning(corpus, arch, "6M", 5e-4) for arch in ("tnl", "cosformer2") for corpus in CORPORA]
+    trials += [_tuning("code", "llama", "6M", 8e-3)]
+    return trials + [_tuning("code", arch, "6M", 4e-3) for arch in ("hgrn2", "cosformer2")]
 
 
 def _tuning(corpus: str, arch: str, size: str, lr: float) -> Trial:
+    """Return a short trial that tests a learning rate."""
     return Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
 
 
 def scaling() -> Sequence[Trial]:
-    """The main grid: four passes through 58 MB, prose first; then second seeds of the four smallest sizes."""
+    """Train the main grid: four passes through 58 MB, prose first; then second seeds of the smaller sizes."""
     sizes = tuple(reversed(MAIN_SIZES))
     return [
         Trial(corpus, arch, size, rate(arch, size), seed)
@@ -57,7 +58,7 @@ def scaling() -> Sequence[Trial]:
 
 
 def scaling_control() -> Sequence[Trial]:
-    """One pass through 240 MB of code, of which the main grid reads 58 MB four times."""
+    """Read 240 MB of code once; the main grid reads 58 MB of them four times."""
     return [
         Trial("code-large", arch, size, rate(arch, size))
         for size in ("14M", "6M", "2M", "0.8M")
@@ -66,7 +67,7 @@ def scaling_control() -> Sequence[Trial]:
 
 
 def scaling_needles() -> Sequence[Trial]:
-    """Prose with needles to learn from."""
+    """Train on prose with needles."""
     return [
         Trial("novels-needles", arch, size, rate(arch, size))
         for size in ("6M", "2M")
@@ -75,7 +76,7 @@ def scaling_needles() -> Sequence[Trial]:
 
 
 def scaling_many_needles() -> Sequence[Trial]:
-    """Both texts with eight times as many needles: one in 2,048 bytes taught no model to look for them."""
+    """Train on both texts with eight times as many needles: one in 2,048 bytes taught no model anything."""
     return [
         Trial(f"{corpus}-many-needles", arch, size, rate(arch, size))
         for corpus in CORPORA[::-1]
@@ -85,10 +86,10 @@ def scaling_many_needles() -> Sequence[Trial]:
 
 
 def scaling_hybrid() -> Sequence[Trial]:
-    """One block of four, as far as there are four, with softmax attention."""
+    """Give one block of four, as far as there are four, softmax attention."""
     mixed = (("softmax_every", 4),)
     return [
-        Trial(corpus, arch, size, rate(arch, size), changes=mixed)
+        Trial(corpus, arch, size, rate(arch, size), overrides=mixed)
         for size in ("14M", "2M")
         for corpus in CORPORA
         for arch in ARCHITECTURES[1:]
@@ -96,13 +97,13 @@ def scaling_hybrid() -> Sequence[Trial]:
 
 
 def scaling_shape() -> Sequence[Trial]:
-    """Few wide layers against many narrow ones, with 6 million parameters."""
+    """Compare few wide layers with many narrow ones, at 6 million parameters."""
     kinds = product(("llama", "cosformer2"), SHAPES, CORPORA)
     return [Trial(corpus, arch, size, rate(arch, size)) for arch, size, corpus in kinds]
 
 
 def scaling_length() -> Sequence[Trial]:
-    """A quarter of the main grid's length, and four times it, with as many bytes in a step."""
+    """Train on a quarter of the main grid's length, and on four times it, with as many bytes in a step."""
     kinds = product(((256, 256), (4096, 16)), ARCHITECTURES, CORPORA)
     return [
         Trial(corpus, arch, "2M", rate(arch, "2M"), seq_len=T, batch_size=B) for (T, B), arch, corpus in kinds
@@ -110,18 +111,18 @@ def scaling_length() -> Sequence[Trial]:
 
 
 def scaling_decay() -> Sequence[Trial]:
-    """TNL without decay, and with one from the data; the main grid has the fixed one."""
+    """Train TNL without decay, and with one from the data; the main grid has the fixed one."""
     kinds = product(("none", "data"), ("6M", "2M"), CORPORA)
     return [
-        Trial(corpus, "tnl", size, rate("tnl", size), changes=(("tnl_decay", decay),))
+        Trial(corpus, "tnl", size, rate("tnl", size), overrides=(("tnl_decay", decay),))
         for decay, size, corpus in kinds
     ]
 
 
 def scaling_heads() -> Sequence[Trial]:
-    """More heads for the smallest models, which have one or two: TNL's decays are a range over heads."""
+    """Give more heads to the smallest models, which have one or two: TNL's decays are a range over heads."""
     return [
-        Trial(corpus, arch, size, rate(arch, size), changes=(("n_heads", n_heads),))
+        Trial(corpus, arch, size, rate(arch, size), overrides=(("n_heads", n_heads),))
         for size, n_heads in (("0.8M", 8), ("0.2M", 4))
         for corpus in CORPORA
         for arch in ARCHITECTURES
@@ -129,7 +130,7 @@ def scaling_heads() -> Sequence[Trial]:
 
 
 def scaling_recall() -> Sequence[Trial]:
-    """Multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
+    """Train multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
     kinds = product(("1.6M", "0.4M", "0.1M"), (1e-3, 3e-3), ARCHITECTURES)
     return [
         _recall(arch, size, lr, tokens=2**27, batch_size=128, n_evaluations=12) for size, lr, arch in kinds
@@ -137,25 +138,26 @@ def scaling_recall() -> Sequence[Trial]:
 
 
 def scaling_states() -> Sequence[Trial]:
-    """Multi-query recall with sixteen thousand steps, as two thousand were too few, and small states.
+    """Train multi-query recall with sixteen thousand steps, as two thousand were too few, and small states.
 
     Two layers of 256 and four of 128, with heads of 64, whose states 64 pairs fit into, and of 16.
     """
     models = (("1.6M", ()), ("0.8M", ()), ("1.6M", (("n_heads", 16),)), ("0.8M", (("n_heads", 8),)))
     return [
-        _recall(arch, size, lr, seed=seed, tokens=2**28, batch_size=32, n_evaluations=16, changes=changes)
+        _recall(arch, size, lr, seed=seed, tokens=2**28, batch_size=32, n_evaluations=16, overrides=overrides)
         for seed, lr in product((0, 1), (4e-4, 1e-3))
-        for size, changes in models
-        for arch in (ARCHITECTURES[1:] if changes else ARCHITECTURES)
+        for size, overrides in models
+        for arch in (ARCHITECTURES[1:] if overrides else ARCHITECTURES)
     ]
 
 
 def _recall(arch: str, size: str, lr: float, **options: Any) -> Trial:
+    """Return a trial of multi-query recall with 512 tokens."""
     return Trial("recall-512", arch, size, lr, seq_len=512, warmup_tokens=4_000_000, **options)
 
 
 def reduced() -> Sequence[Trial]:
-    """Three sizes and a few million bytes: minutes on one GPU."""
+    """Train three sizes on a few million bytes: minutes on one GPU."""
     return [
         Trial(corpus, arch, size, 4e-3, tokens=16_000_000, n_evaluations=20, warmup_tokens=1_000_000)
         for size in ("0.2M", "0.8M", "2M")
@@ -165,7 +167,7 @@ def reduced() -> Sequence[Trial]:
 
 
 def laptop() -> Sequence[Trial]:
-    """The same in a minute on two cores, with what a Python installation has to read."""
+    """Train three sizes in a minute on two cores, on what a Python installation has to read."""
     return [
         Trial(
             corpus,

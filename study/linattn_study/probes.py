@@ -1,10 +1,9 @@
-"""What a finished model is asked: its loss by position, on text read twice, on strings seen before; needles.
+"""Probe a finished model: its loss by position, on text read twice, on strings seen before; needles.
 
-It is asked within the run, since a model may not outlive the machine that trained it; what is kept is rows.
+A model is probed within its run, since it may not outlive the machine that trained it; what is kept is rows.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,19 +12,21 @@ from torch import Tensor
 from linattn_ref.training.tasks.recall import ANSWER_LENGTH, IGNORED, Needle, needle
 from linattn_study import corpora
 from linattn_study.loop import Loop
+from linattn_study.run_dir import ProbeRow
 
 LENGTHS = (1, 4)  # times the length trained on
-HAYSTACKS = (0.25, 0.5, 1, 2, 4)  # the same, of needles
+HAYSTACKS = (0.25, 0.5, 1, 2, 4)  # lengths of texts with needles, times the length trained on
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 NEEDLES = {"needle-easy": ("easy", 1), "needle-standard": ("standard", 1), "needle-twice": ("standard", 2)}
-PROMPTS = 32  # of each length and depth, where as much text as for 2^19 bytes of validation is allowed
+PROMPTS = 32  # for each length and depth, where 2^19 bytes of validation are allowed; with fewer, fewer
 REPEATED = 8  # bytes: a longer string seen before is one that could be looked up
-Row = dict[str, Any]
-EMPTY: Row = dict.fromkeys(("probe", "length", "first", "last", "depth", "share", "loss", "accuracy"))
+EMPTY_ROW: ProbeRow = dict.fromkeys(
+    ("probe", "length", "first", "last", "depth", "share", "loss", "accuracy")
+)
 
 
-def probe(loop: Loop) -> list[Row]:
-    """A row for each question; losses are means in nats per byte.
+def probe(loop: Loop) -> list[ProbeRow]:
+    """Return a row for each question to a trained model; losses are means in nats per byte.
 
     "text": validation text, by ranges of positions. "twice": the first half of each window, and then the same
     again, which is known to a model that can look it up. "repeated": bytes that end a string of ``REPEATED``
@@ -34,10 +35,10 @@ def probe(loop: Loop) -> list[Row]:
     text is read twice before it is asked for. A model of recall is asked for that: "recall-4" has four pairs,
     its accuracy is the share of values that are right.
     """
-    rows: list[Row] = []
+    rows: list[ProbeRow] = []
     T = loop.trial.seq_len
     if corpora.recall_length(loop.trial.corpus):
-        return [_recall(loop, n_pairs) for n_pairs in corpora.PAIRS]
+        return [_recall_row(loop, n_pairs) for n_pairs in corpora.PAIRS]
     for length in (T * times for times in LENGTHS):
         windows = _windows(loop, length)
         if windows is None:
@@ -48,18 +49,18 @@ def probe(loop: Loop) -> list[Row]:
             half = windows[:, : length // 2]
             rows += _binned("twice", length, _losses(loop, torch.cat([half, half, half[:, :1]], 1)).mean(0))
         seen = seen_before(windows, REPEATED + 1)[:, 1:]
-        for name, chosen in (("repeated", seen), ("new", ~seen)):
+        for name, mask in (("repeated", seen), ("new", ~seen)):
             row = {"probe": name, "length": length, "first": 0, "last": length - 1}
-            loss = losses[chosen].mean().item() if chosen.any() else None
-            rows.append(EMPTY | row | {"loss": loss, "share": chosen.float().mean().item()})
+            loss = losses[mask].mean().item() if mask.any() else None
+            rows.append(EMPTY_ROW | row | {"loss": loss, "share": mask.float().mean().item()})
     for name, length in ((name, round(T * times)) for name in NEEDLES for times in HAYSTACKS):
-        rows += _needles(loop, name, length)
+        rows += _needle_rows(loop, name, length)
     return rows
 
 
 def _windows(loop: Loop, length: int) -> Tensor | None:
-    """``[n, length + 1]`` of validation text, spread evenly; None if there is too little."""
-    text = loop.validation_text
+    """Return windows of validation text, [n, length + 1], spread evenly; None if there is too little."""
+    text = loop.windows.validation_text
     n = max(1, min(loop.trial.validation_tokens, len(text) - 1) // length)
     if len(text) <= length:
         return None
@@ -68,39 +69,52 @@ def _windows(loop: Loop, length: int) -> Tensor | None:
 
 
 @torch.no_grad()
-def _asked(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
-    """``[n, length]`` both: the loss at each position, and whether the likeliest byte is the right one."""
+def _losses_and_hits(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the loss at each position and whether the likeliest byte is the right one, [n, length] each."""
     loop.model.eval()
-    losses, right = [], []
+    losses, hits = [], []
     for some in windows.split(max(1, loop.trial.tokens_per_step // windows.shape[1])):
-        inputs, targets = loop.pairs(some)
+        inputs, targets = loop.windows.inputs_and_targets(some)
         with loop.autocast():
             logits, _ = loop.model(inputs)
         losses.append(F.cross_entropy(logits.float().transpose(1, 2), targets, reduction="none"))
-        right.append(logits.argmax(-1) == targets)
-    return torch.cat(losses), torch.cat(right)
+        hits.append(logits.argmax(-1) == targets)
+    return torch.cat(losses), torch.cat(hits)
 
 
-def _recall(loop: Loop, n_pairs: int) -> Row:
-    """Sequences that no model was trained on, the same for all."""
+def _recall_row(loop: Loop, n_pairs: int) -> ProbeRow:
+    """Ask for recall in sequences that no model was trained on, the same for all."""
     T = loop.trial.seq_len
     n, generator = max(1, loop.trial.validation_tokens // T), torch.Generator().manual_seed(100 + n_pairs)
     windows = corpora.recall_windows(T, n_pairs, n, generator).to(loop.device)
-    losses, right = _asked(loop, windows)
-    asked = loop.pairs(windows)[1] != IGNORED
-    found = {"loss": losses[asked].mean().item(), "accuracy": right[asked].float().mean().item()}
-    return EMPTY | {"probe": f"recall-{n_pairs}", "length": T, "first": 0, "last": T - 1} | found
+    losses, hits = _losses_and_hits(loop, windows)
+    asked = loop.windows.inputs_and_targets(windows)[1] != IGNORED
+    answers = {"loss": losses[asked].mean().item(), "accuracy": hits[asked].float().mean().item()}
+    return EMPTY_ROW | {"probe": f"recall-{n_pairs}", "length": T, "first": 0, "last": T - 1} | answers
 
 
 def _losses(loop: Loop, windows: Tensor) -> Tensor:
-    return _asked(loop, windows)[0]
+    """Return the loss at each position of windows, [n, length]."""
+    return _losses_and_hits(loop, windows)[0]
 
 
 # --- strings seen before ------------------------------------------------------------------------------------
 
 
 def seen_before(windows: Tensor, n: int) -> Tensor:
-    """``[B, L]`` bool: whether the n bytes that end here stand somewhere before in the window ``[B, L]``."""
+    """Mark where the n bytes that end here stand somewhere before in the window.
+
+    Args:
+        windows: uint8 [B, L].
+        n: length of the strings.
+
+    Returns:
+        bool [B, L].
+
+    Example:
+        >>> seen_before(torch.tensor([[1, 2, 3, 1, 2]], dtype=torch.uint8), 2)
+        tensor([[False, False, False, False,  True]])
+    """
     L = windows.shape[1]
     seen = torch.zeros(windows.shape, dtype=torch.bool, device=windows.device)
     if n > L:
@@ -119,44 +133,55 @@ def seen_before(windows: Tensor, n: int) -> Tensor:
 # --- needles ------------------------------------------------------------------------------------------------
 
 
-def _needles(loop: Loop, name: str, length: int) -> list[Row]:
-    """At every depth; the same needles for every model; none where they are too long for the haystack."""
+def _needle_rows(loop: Loop, name: str, length: int) -> list[ProbeRow]:
+    """Hide needles at every depth, the same for every model; none where they are too long for the text."""
     mode, n_passes = NEEDLES[name]
-    text = loop.validation_text.cpu()
+    text = loop.windows.validation_text.cpu()
     n = max(1, min(PROMPTS, loop.trial.validation_tokens * PROMPTS >> 19))
     generator = torch.Generator().manual_seed(length)
     try:
-        found: list[Needle] = [
+        needles: list[Needle] = [
             needle(text, length, depth, generator, mode=mode, n_passes=n_passes)  # type: ignore[arg-type]
             for depth in DEPTHS
             for _ in range(n)
         ]
     except ValueError:  # too little length, or text
         return []
-    windows = torch.stack([torch.cat([x.prompt, x.answer]) for x in found]).to(loop.device)
-    losses, right = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _asked(loop, windows))
-    at = {"probe": name, "length": length, "first": length, "last": length + ANSWER_LENGTH - 1}
+    windows = torch.stack([torch.cat([x.prompt, x.answer]) for x in needles]).to(loop.device)
+    losses, hits = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _losses_and_hits(loop, windows))
+    about = {"probe": name, "length": length, "first": length, "last": length + ANSWER_LENGTH - 1}
     return [
-        EMPTY
-        | at
+        EMPTY_ROW
+        | about
         | {"depth": d, "loss": loss.mean().item(), "accuracy": answered.all(1).float().mean().item()}
-        for d, loss, answered in zip(DEPTHS, losses, right, strict=True)
+        for d, loss, answered in zip(DEPTHS, losses, hits, strict=True)
     ]
 
 
 # --- ranges of positions ------------------------------------------------------------------------------------
 
 
-def _binned(name: str, length: int, losses: Tensor) -> list[Row]:
+def _binned(name: str, length: int, losses: Tensor) -> list[ProbeRow]:
+    """Return a row for each range of positions, from the losses by position."""
     means = losses.cpu()
     return [
-        EMPTY | {"probe": name, "length": length, "first": a, "last": b - 1, "loss": means[a:b].mean().item()}
+        EMPTY_ROW
+        | {"probe": name, "length": length, "first": a, "last": b - 1, "loss": means[a:b].mean().item()}
         for a, b in bins(length, half=name == "twice")
     ]
 
 
 def bins(length: int, half: bool = False) -> Iterator[tuple[int, int]]:
-    """Ranges [a, b) of positions: 0, 1, 2-3, 4-7, ...; with ``half``, those of each half of the sequence."""
+    """Yield ranges [a, b) of positions that double: 0, 1, 2-3, 4-7, ...
+
+    Args:
+        length: of the sequence.
+        half: whether each half of the sequence has its own ranges; default False.
+
+    Example:
+        >>> list(bins(6))
+        [(0, 1), (1, 2), (2, 4), (4, 6)]
+    """
     if half:
         yield from bins(length // 2)
         yield from ((a + length // 2, b + length // 2) for a, b in bins(length // 2))

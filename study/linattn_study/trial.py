@@ -1,4 +1,4 @@
-"""One training run as data: its name, its rates, its evaluations. Nothing here touches a device."""
+"""Describe one training run as data: its name, its rates, its evaluations. Nothing here touches a device."""
 
 import dataclasses
 import hashlib
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
+from linattn_ref.ops.validation import require
 
 ARCHITECTURES = tuple(PAPER_ARCHITECTURES)  # llama, tnl, hgrn2, cosformer2
 HEAD_DIM = 64
@@ -21,29 +22,42 @@ MAIN_SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million p
 }
 TWO_LAYERS = {"0.03M": (2, 32), "0.1M": (2, 64), "0.4M": (2, 128), "1.6M": (2, 256)}
 SHAPES = {"6M-3x384": (3, 384), "6M-12x192": (12, 192), "6M-27x128": (27, 128)}  # of as many parameters
+OPTION_NAMES = {"tnl_decay": "decay"}  # recorded when options were fields of ModelConfig -> name today
+RECORDED_NAMES = {"overrides": "changes"}  # name of a field of Trial -> the one that is recorded
 SIZES = TWO_LAYERS | MAIN_SIZES | SHAPES
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training run: everything that decides it, besides the code and the bytes of its corpus.
+    """Hold everything that decides a training run, besides the code and the bytes of its corpus.
 
     Args:
         corpus: a name that ``corpora`` knows.
         arch: a name in ``ARCHITECTURES``.
         size: a name in ``SIZES``.
-        lr: of AdamW, constant after the warm-up, so that each evaluation is that of a run of its length.
-        seed: of the first weights and of the order of the text.
-        tokens: bytes to train on, over all passes through the corpus.
-        seq_len, batch_size: T, and sequences a step.
-        warmup_tokens: of linear warm-up.
-        n_evaluations, first_evaluation: how many, and tokens before the first; even in log tokens between.
-        validation_tokens: of each evaluation, the same windows every time and for every trial.
-        weight_decay: decoupled, on matrices only.
-        changes: fields of ``ModelConfig`` that differ, as (name, value).
+        lr: learning rate of AdamW, constant after the warm-up, so that each evaluation is that of a run of
+            its length.
+        seed: of the first weights and of the order of the text; default 0.
+        tokens: bytes to train on, over all passes through the corpus; default 232 million.
+        seq_len: bytes of a sequence, T; default 1,024.
+        batch_size: sequences a step, B; default 64.
+        warmup_tokens: bytes of linear warm-up; default 8 million.
+        n_evaluations: how often it is evaluated, evenly in the logarithm of tokens; default 40.
+        first_evaluation: bytes before the first evaluation; default 2^20.
+        validation_tokens: bytes of each evaluation, the same windows every time; default 2^19.
+        weight_decay: decoupled, on weight matrices only; default 0.1.
+        overrides: fields of ``ModelConfig`` or options of its mixer that differ, as (name, value); the names
+            are those of the committed tables, see ``OPTION_NAMES``. Default: none.
 
     Raises:
-        ValueError: a name that nobody knows, or a number out of range.
+        ValueError: an unknown name, or a number out of range.
+
+    Example:
+        >>> trial = Trial("novels", "tnl", "2M", 1e-3, overrides=(("tnl_decay", "none"),))
+        >>> trial.key, trial.n_steps
+        ('novels-tnl-2M-lr0.001-seed0-a9ec4db3', 3540)
+        >>> trial.model_config().options
+        TNLOptions(decay='none')
     """
 
     corpus: str
@@ -59,49 +73,59 @@ class Trial:
     first_evaluation: int = 2**20
     validation_tokens: int = 2**19
     weight_decay: float = 0.1
-    changes: tuple[tuple[str, Any], ...] = ()
+    overrides: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        _expect("arch", self.arch, self.arch in ARCHITECTURES, f"one of {ARCHITECTURES}")
-        _expect("size", self.size, self.size in SIZES, f"one of {tuple(SIZES)}")
-        _expect("lr", self.lr, 0 < self.lr < math.inf, "a positive number")
+        require(self.arch in ARCHITECTURES, "arch", repr(self.arch), f"one of {ARCHITECTURES}")
+        require(self.size in SIZES, "size", repr(self.size), f"one of {tuple(SIZES)}")
+        require(0 < self.lr < math.inf, "lr", repr(self.lr), "a positive number")
         for name in ("seq_len", "batch_size", "n_evaluations", "validation_tokens"):
-            _expect(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+            require(getattr(self, name) >= 1, name, repr(getattr(self, name)), "at least 1")
         kind, _, length = self.corpus.partition("-")
         fits = kind != "recall" or length == str(self.seq_len)
-        _expect("seq_len", self.seq_len, fits, f"{length}, as {self.corpus} has it")
-        enough = self.tokens >= self.batch_size * self.seq_len
-        _expect("tokens", self.tokens, enough, f"a batch of {self.batch_size * self.seq_len:,} at least")
+        require(fits, "seq_len", repr(self.seq_len), f"{length}, as {self.corpus} has it")
+        enough = self.tokens >= self.tokens_per_step
+        require(enough, "tokens", repr(self.tokens), f"a batch of {self.tokens_per_step:,} at least")
 
     @property
     def tokens_per_step(self) -> int:
+        """Bytes of a step, over all ranks."""
         return self.batch_size * self.seq_len
 
     @property
     def n_steps(self) -> int:
+        """Steps of the whole run."""
         return self.tokens // self.tokens_per_step
 
     @property
     def key(self) -> str:
-        """A name for its folder: readable, and another one for every other trial."""
-        digest = hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+        """The name of its folder: readable, and another one for every other trial."""
+        digest = hashlib.sha256(json.dumps(self.recorded(), sort_keys=True).encode()).hexdigest()
         return f"{self.corpus}-{self.arch}-{self.size}-lr{self.lr:g}-seed{self.seed}-{digest[:8]}"
 
+    def recorded(self) -> dict[str, Any]:
+        """Return all fields by the names that folders, manifests and checkpoints were recorded with.
+
+        Keys are hashes of this: a field may be renamed, its recorded name may not.
+        """
+        return {RECORDED_NAMES.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+
     def rate(self, step: int) -> float:
-        """Learning rate at ``step`` (1 is the first): a line up to ``lr``, then constant."""
+        """Return the learning rate at ``step`` (1 is the first): a line up to ``lr``, then constant."""
         return self.lr * min(1.0, step * self.tokens_per_step / max(self.warmup_tokens, self.tokens_per_step))
 
     def evaluations(self) -> list[int]:
-        """Steps after which it is evaluated, rising; the last step is one of them."""
+        """Return the steps after which it is evaluated, rising; the last step is one of them."""
         first = min(max(1, self.first_evaluation // self.tokens_per_step), self.n_steps)
         ratio = (self.n_steps / first) ** (1 / max(1, self.n_evaluations - 1))
         steps = {round(first * ratio**i) for i in range(self.n_evaluations - 1)} | {self.n_steps}
         return sorted(steps)
 
     def model_config(self, backend: str = "reference") -> ModelConfig:
-        """LLaMA's MLP is SwiGLU, that of the others has no activation: as in ``paper_config``.
+        """Return the configuration of its model; ``backend`` is "reference" (default) or "triton".
 
-        Its width is 8 D / 3 up to 4, so that parameters and FLOPs are those of the closed forms within 2 %.
+        LLaMA's MLP is SwiGLU, that of the others has no activation: as in ``paper_config``. Its width is
+        8 D / 3 up to 4, so that parameters and FLOPs are those of the closed forms within 2 %.
         """
         n_layers, d_model = SIZES[self.size]
         config = ModelConfig(
@@ -113,9 +137,17 @@ class Trial:
             activation="silu" if self.arch == "llama" else "none",
             backend=backend,  # type: ignore[arg-type]
         )
-        return dataclasses.replace(config, **dict(self.changes))
+        return override(config, dict(self.overrides))
 
 
-def _expect(name: str, value: object, is_right: bool, expected: str) -> None:
-    if not is_right:
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+def override(config: ModelConfig, values: dict[str, Any]) -> ModelConfig:
+    """Return ``config`` with other values of its fields, or of its mixer's options by recorded names.
+
+    Args:
+        config: of a model.
+        values: recorded name -> value.
+    """
+    of_model = {field.name for field in dataclasses.fields(ModelConfig)}
+    fields = {name: value for name, value in values.items() if name in of_model}
+    options = {OPTION_NAMES.get(name, name): value for name, value in values.items() if name not in of_model}
+    return dataclasses.replace(config, **fields, options=dataclasses.asdict(config.options) | options)

@@ -1,4 +1,4 @@
-"""Who trains what: one trial in its place, a worker that takes one trial after the other, and their table."""
+"""Train trials: one in its run folder, or one after the other as a worker of a study."""
 
 import dataclasses
 import functools
@@ -7,45 +7,45 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import linattn_ref
 from linattn_book import results
-from linattn_ref.training.checkpoint import identity_of, load_checkpoint, save_checkpoint
+from linattn_book.provenance import code_hash
+from linattn_ref.config import PAPER_ARCHITECTURES
+from linattn_ref.mixers import MIXERS
+from linattn_ref.training.checkpoint import identity_of, save_checkpoint
 from linattn_ref.training.distributed import World, current_world
+from linattn_ref.training.trainer import Diverged
 from linattn_study import corpora
-from linattn_study.loop import Diverged, Loop
-from linattn_study.place import DiskFull, Place, Row, Taken
+from linattn_study.loop import Loop
 from linattn_study.probes import probe
+from linattn_study.run_dir import DiskFull, EvalRow, RunDir, RunLocked
 from linattn_study.trial import Trial
 
-HERE, REFERENCE = Path(__file__).parent, Path(linattn_ref.__file__).parent
-SOURCES = [  # what decides the numbers
-    *(HERE / name for name in ("trial.py", "loop.py", "probes.py", "corpora.py")),
-    *(
-        REFERENCE / name
-        for name in ("ops", "mixers", "model.py", "config.py", "training/trainer.py", "costs")
-    ),
-]
 DONE, DIVERGED, RUNNING, FAILED, STOPPED = "done", "diverged", "running", "failed", "stopped"
 BYTES_PER_PARAMETER = 12  # weights and two moments, in float32
 
 
 class Stopped(Exception):
-    """The time is over; the trial goes on from its checkpoint when the command is run again."""
+    """Say that the time is over; the trial goes on from its checkpoint when the command is run again."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a worker needs to know besides its trials.
+    """Hold what a worker needs to know besides its trials.
 
-    ``deadline`` is a time of ``time.monotonic``; with ``whole``, no trial begins that would not end before,
-    as far as trials like it tell. A checkpoint is written at the first evaluation after
-    ``checkpoint_seconds``.
+    Args:
+        out: the folder of the study; each trial has a folder in it.
+        corpora: the folder of prepared texts.
+        device: where to train.
+        backend: "reference" or "triton".
+        deadline: a time of ``time.monotonic`` to stop at; default: never.
+        checkpoint_seconds: a checkpoint is written at the first evaluation after so many; default 60.
+        whole: begin no trial that would not end before the deadline, as far as trials like it tell; default
+            False.
     """
 
     out: Path
@@ -57,41 +57,52 @@ class Settings:
     whole: bool = False
 
 
-def place_of(trial: Trial, out: Path) -> Place:
-    return Place(out / trial.key)
+def run_dir_of(trial: Trial, out: Path) -> RunDir:
+    """Return the folder of a trial in that of its study."""
+    return RunDir(out / trial.key)
 
 
 # --- one trial ----------------------------------------------------------------------------------------------
 
 
-def train_trial(trial: Trial, settings: Settings, on_row: Callable[[Row], None] = lambda row: None) -> str:
-    """Train what is left of a trial, in its place; how it ended: "done" or "diverged".
+def train_trial(
+    trial: Trial, settings: Settings, on_row: Callable[[EvalRow], None] = lambda row: None
+) -> str:
+    """Train what is left of a trial, and write what it finds into its folder.
+
+    Args:
+        trial: what to train.
+        settings: where, and for how long.
+        on_row: called with each new evaluation.
+
+    Returns:
+        "done" or "diverged".
 
     Raises:
-        Taken: another process works on it.
-        ValueError: its place holds another trial, or its corpus is not what was prepared.
+        RunLocked: another process works on it.
+        ValueError: its folder holds another trial, or its corpus is not what was prepared.
         DiskFull: there is no room for its checkpoints or rows.
         Stopped: the deadline is over; a checkpoint is written.
     """
-    place, world = place_of(trial, settings.out), current_world()
+    run_dir, world = run_dir_of(trial, settings.out), current_world()
     writes = world.rank == 0
-    with _claimed(place, world):
-        manifest = place.manifest()
+    with _locked_by_first_rank(run_dir, world):
+        manifest = run_dir.manifest()
         if manifest.get("status") in (DONE, DIVERGED):
             return str(manifest["status"])
-        text = corpora.load(trial.corpus, settings.corpora)
-        loop = Loop(trial, text, settings.device, settings.backend, world)
-        identity = identity_of(loop.model, dataclasses.asdict(trial), text.sha256)
-        if place.checkpoint_file.is_file():
-            loop.resumed(lambda state: load_checkpoint(place.checkpoint_file, state, identity))
-        manifest = _manifest(trial, loop, text.sha256, settings, manifest)
+        corpus = corpora.load(trial.corpus, settings.corpora)
+        loop = Loop(trial, corpus, settings.device, settings.backend, world)
+        identity = identity_of(loop.model, trial.recorded(), corpus.sha256)
+        if run_dir.checkpoint_file.is_file():
+            loop.resume(run_dir.checkpoint_file, identity)
+        manifest = _manifest(trial, loop, corpus.sha256, settings, manifest)
         n_weights = sum(p.numel() for p in loop.model.parameters())
-        place.require_room(BYTES_PER_PARAMETER * n_weights)
-        record = place.save_manifest if writes else _nothing
+        run_dir.require_space(BYTES_PER_PARAMETER * n_weights)
+        record = run_dir.save_manifest if writes else _write_nothing
         record(manifest)
-        end: Row = {}
+        end: dict[str, Any] = {}
         try:
-            end["status"] = _train(loop, place if writes else None, identity, settings, on_row)
+            end["status"] = _train(loop, run_dir if writes else None, identity, settings, on_row)
         except Diverged as error:
             end |= {"status": DIVERGED, "error": str(error)}
         except Stopped:
@@ -104,59 +115,59 @@ def train_trial(trial: Trial, settings: Settings, on_row: Callable[[Row], None] 
             end |= {name: loop.state.rows[-1][name] for name in ("seconds", "tokens_per_second")}
         record(manifest | end | {"peak_bytes": _peak_bytes(settings.device)})
         if writes:
-            place.checkpoint_file.unlink(missing_ok=True)
+            run_dir.checkpoint_file.unlink(missing_ok=True)
         return str(end["status"])
 
 
 @contextmanager
-def _claimed(place: Place, world: World) -> Iterator[None]:
-    """The first rank claims a place for all of them."""
+def _locked_by_first_rank(run_dir: RunDir, world: World) -> Iterator[None]:
+    """Lock a run folder for all ranks: the first rank does, and tells the others whether it could."""
     if world.rank == 0:
         try:
-            with place.claimed():
+            with run_dir.locked():
                 world.any(False)
                 yield
-        except Taken:
+        except RunLocked:
             world.any(True)
             raise
     elif world.any(False):
-        raise Taken(f"{place.folder}: another process works on this trial")
+        raise RunLocked(f"{run_dir.folder}: another process works on this trial")
     else:
         yield
 
 
-def _nothing(manifest: Any) -> None:
-    """What other ranks than the first write."""
+def _write_nothing(manifest: Any) -> None:
+    """Stand in for writing on all ranks but the first."""
 
 
 def _train(
-    loop: Loop, place: Place | None, identity: Any, settings: Settings, on_row: Callable[[Row], None]
+    loop: Loop, run_dir: RunDir | None, identity: Any, settings: Settings, on_row: Callable[[EvalRow], None]
 ) -> str:
-    """From evaluation to evaluation; ``place`` is where rows and checkpoints go, if this rank writes."""
+    """Train from evaluation to evaluation; rows and checkpoints go to ``run_dir``, if this rank writes."""
     trial, saved = loop.trial, time.monotonic()
     for step in trial.evaluations():
-        if step <= loop.done:
+        if step <= loop.steps_done:
             continue
-        loop.state.rows.append(_row(loop, step))
-        if place is not None:
-            place.save_rows(loop.state.rows)
+        loop.state.rows.append(_eval_row(loop, step))
+        if run_dir is not None:
+            run_dir.save_rows(loop.state.rows)
             on_row(loop.state.rows[-1])
         now = time.monotonic()
         over = loop.world.any(now > settings.deadline) and step < trial.n_steps
-        if place is not None and (over or now - saved > settings.checkpoint_seconds):
-            save_checkpoint(place.checkpoint_file, loop.state, identity)
+        if run_dir is not None and (over or now - saved > settings.checkpoint_seconds):
+            save_checkpoint(run_dir.checkpoint_file, loop.state, identity)
             saved = time.monotonic()
         if over:
             raise Stopped
-    found = probe(loop)
-    if place is not None:
-        place.save_probes(found)
+    answers = probe(loop)
+    if run_dir is not None:
+        run_dir.save_probes(answers)
     return DONE
 
 
-def _row(loop: Loop, step: int) -> Row:
+def _eval_row(loop: Loop, step: int) -> EvalRow:
     """Train up to ``step`` and evaluate."""
-    trial, before, start = loop.trial, loop.done, time.perf_counter()
+    trial, before, start = loop.trial, loop.steps_done, time.perf_counter()
     losses = loop.advance(step - before)
     seconds = time.perf_counter() - start
     val_loss = loop.evaluate()
@@ -179,7 +190,8 @@ def _row(loop: Loop, step: int) -> Row:
 def _manifest(
     trial: Trial, loop: Loop, corpus_sha256: str, settings: Settings, before: dict[str, Any]
 ) -> dict[str, Any]:
-    plan = dataclasses.asdict(trial)
+    """Return what is recorded of a run when it begins or goes on."""
+    plan = trial.recorded()
     return {
         "status": RUNNING,
         "trial": plan,
@@ -192,19 +204,21 @@ def _manifest(
         "d_model": loop.config.d_model,
         "device": results.device_name(),
         "versions": results.versions(),
-        "sessions": before.get("sessions", 0) + 1,  # times that a process has begun or gone on
+        "sessions": before.get("sessions", 0) + 1,  # how often a process has begun or gone on
     }
 
 
 @functools.cache
 def source_hash(backend: str) -> str:
-    """Of the code that decides the numbers."""
-    kernels = find_spec("linattn_kernels") if backend == "triton" else None
-    folders = kernels.submodule_search_locations or [] if kernels else []
-    return results.source_hash([*SOURCES, *map(Path, folders)])
+    """Return the hash of the code that decides the numbers of the four architectures on a backend."""
+    mixers = [MIXERS[name].__module__ for name in PAPER_ARCHITECTURES.values()]
+    others = ["linattn_ref.mixers"] + ["linattn_kernels"] * (backend != "triton")
+    modules = ("linattn_study.loop", "linattn_study.probes", "linattn_study.corpora", *mixers)
+    return code_hash(*modules, without=others)
 
 
 def _peak_bytes(device: torch.device) -> int | None:
+    """Return the largest memory of tensors so far; None on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
@@ -212,59 +226,79 @@ def _peak_bytes(device: torch.device) -> int | None:
 
 
 @dataclasses.dataclass
-class Tally:
-    """What a worker did itself: names of trials by how they ended."""
+class WorkSummary:
+    """Hold what a worker did itself: keys of trials by how they ended.
+
+    Args:
+        done, diverged: trials that it trained to their end.
+        failed: key -> the error.
+        locked: trials that other processes work on.
+        too_long: trials that would not have ended in time.
+        stopped: whether the deadline came before all trials were done.
+    """
 
     done: list[str] = dataclasses.field(default_factory=list)
     diverged: list[str] = dataclasses.field(default_factory=list)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
-    taken: list[str] = dataclasses.field(default_factory=list)
+    locked: list[str] = dataclasses.field(default_factory=list)
     too_long: list[str] = dataclasses.field(default_factory=list)
     stopped: bool = False
 
 
 def work(
-    trials: Sequence[Trial], settings: Settings, say: Callable[[str], None] = lambda text: None
-) -> Tally:
-    """Take each trial that nobody works on; one that fails does not stop the others, a full disk does."""
-    tally = Tally()
+    trials: Sequence[Trial], settings: Settings, report: Callable[[str], None] = lambda text: None
+) -> WorkSummary:
+    """Train each trial that nobody else works on; one that fails does not stop the others.
+
+    Args:
+        trials: what to train, in this order.
+        settings: where, and for how long.
+        report: called with a line about each trial that ended.
+
+    Returns:
+        What became of the trials.
+
+    Raises:
+        DiskFull: there is no room; this does stop the others.
+    """
+    summary = WorkSummary()
     for trial in trials:
         if time.monotonic() > settings.deadline:
-            tally.stopped = True
+            summary.stopped = True
             break
-        if place_of(trial, settings.out).manifest().get("status") in (DONE, DIVERGED):
+        if run_dir_of(trial, settings.out).manifest().get("status") in (DONE, DIVERGED):
             continue
         speed = speeds(trials, settings.out).get((trial.arch, trial.size)) if settings.whole else None
         if speed is not None and time.monotonic() + trial.tokens / speed > settings.deadline:
-            tally.too_long.append(trial.key)
-            say(f"{trial.key}: too long for the time that is left")
+            summary.too_long.append(trial.key)
+            report(f"{trial.key}: too long for the time that is left")
             continue
         if settings.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(settings.device)
         try:
             status = train_trial(trial, settings)
-        except Taken:
-            tally.taken.append(trial.key)
+        except RunLocked:
+            summary.locked.append(trial.key)
             continue
         except Stopped:
-            tally.stopped = True
+            summary.stopped = True
             break
         except DiskFull:
             raise
         except Exception as error:
-            tally.failed[trial.key] = f"{type(error).__name__}: {error}"
-            say(f"{trial.key}: {tally.failed[trial.key]}")
+            summary.failed[trial.key] = f"{type(error).__name__}: {error}"
+            report(f"{trial.key}: {summary.failed[trial.key]}")
             continue
-        (tally.done if status == DONE else tally.diverged).append(trial.key)
-        say(f"{trial.key}: {status}")
-    return tally
+        (summary.done if status == DONE else summary.diverged).append(trial.key)
+        report(f"{trial.key}: {status}")
+    return summary
 
 
 def speeds(trials: Sequence[Trial], out: Path) -> dict[tuple[str, str], float]:
-    """Bytes a second, evaluations included, mean over what was trained so far: by architecture and size."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """Return (architecture, size) -> bytes a second, evaluations included: mean over what was trained."""
+    measured: dict[tuple[str, str], list[float]] = {}
     for trial in trials:
-        rows = place_of(trial, out).rows()
+        rows = run_dir_of(trial, out).rows()
         if rows:
-            found.setdefault((trial.arch, trial.size), []).append(rows[-1]["tokens"] / rows[-1]["wall"])
-    return {kind: sum(some) / len(some) for kind, some in found.items()}
+            measured.setdefault((trial.arch, trial.size), []).append(rows[-1]["tokens"] / rows[-1]["wall"])
+    return {kind: sum(some) / len(some) for kind, some in measured.items()}

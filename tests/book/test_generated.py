@@ -29,8 +29,9 @@ def test_the_page_of_models_has_every_mixer_with_its_row_and_its_state() -> None
     for name, mixer in MIXERS.items():
         assert len(re.findall(rf"^### {name}$", text, re.MULTILINE)) == 1
         assert re.search(rf"^\| {name} \| .+ \| [\d,]+ \|$", text, re.MULTILINE)
-        if mixer.row:
-            assert f"`{mixer.row.gate}` | `{mixer.row.write}` | `{mixer.row.read}` |" in text
+        if mixer.equation:
+            gate, write, read = (mixer.equation.text(part) for part in ("gate", "write", "read"))
+            assert f"`{gate}` | `{write}` | `{read}` |" in text
 
 
 def test_every_mixer_names_its_paper() -> None:
@@ -52,9 +53,9 @@ def test_the_page_says_whether_the_kernels_have_changed_since_they_were_measured
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured = results.provenance("kernels")["source_hash"]
-    monkeypatch.setattr(results, "source_hash", lambda paths: measured)
+    monkeypatch.setattr(kernels, "code_hash", lambda *modules: measured)
     assert "have changed since" not in kernels.measured("kernels", ROOT)
-    monkeypatch.setattr(results, "source_hash", lambda paths: "0" * 64)
+    monkeypatch.setattr(kernels, "code_hash", lambda *modules: "0" * 64)
     assert kernels.measured("kernels", ROOT).endswith(
         "**The sources have changed since, to `000000000000`.**"
     )

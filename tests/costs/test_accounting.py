@@ -41,7 +41,10 @@ every_mixer = pytest.mark.parametrize("name", MIXERS)
 
 
 def config_of(name: str, overrides: dict[str, Any] | None = None) -> ModelConfig:
-    return ModelConfig(name, **BASE | (overrides or {}))
+    overrides = overrides or {}
+    sizes = {field: value for field, value in overrides.items() if field in ModelConfig.__annotations__}
+    options = {field: value for field, value in overrides.items() if field not in sizes}
+    return ModelConfig(name, **BASE | sizes, options=options)
 
 
 def counted_by_torch(config: ModelConfig, seq_len: int) -> int:

@@ -22,7 +22,7 @@ SIZE = 200
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
 Row = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.alone]
 
 
 def stub_of(question: Question) -> str:

@@ -9,56 +9,52 @@ import pytest
 import torch
 from torch import Tensor
 
-from linattn_benchmarks.agreement import layers
+from linattn_benchmarks.agreement_layers import OPTIONS, draw_mixer
 from linattn_book import results
+from linattn_ref.config import ModelConfig
 from linattn_ref.interop import fla_layers
-from linattn_ref.interop.fla_layers import LAYERS, NO_LAYER, fla_layer
+from linattn_ref.interop.fla_layers import FLA_LAYERS, WITHOUT_FLA_LAYER, to_fla_layer
 from linattn_ref.mixers import MIXERS, Mixer
 from tests.interop.fla_definitions import DEFINITIONS, SIZES, STATES, StandIn, shapes
 from tests.support.closeness import assert_close
 
-CASES = [(name, overrides) for name in LAYERS for overrides in layers.SETTINGS.get(name, [{}])]
+CASES = [(name, options) for name in FLA_LAYERS for options in OPTIONS.get(name, [{}])]
 CASES += [("linear", {"feature_map": phi, "normaliser": "norm"}) for phi in ("relu", "identity")]
 CASES += [("softmax", {"rope_base": 50.0}), ("gated_retnet", {"rope_base": 50.0})]
-every_case = pytest.mark.parametrize(("name", "overrides"), CASES, ids=str)
+every_case = pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"B": 2, "T": 70, "SIZES": SIZES}.items():
-        monkeypatch.setattr(layers, name, size)
-
-
-def drawn(name: str, overrides: dict[str, Any]) -> Mixer:
-    return layers.draw(name, STATES.get(name, {}) | overrides).double()
+def drawn(name: str, options: dict[str, Any]) -> Mixer:
+    """Draw a small mixer in float64."""
+    return draw_mixer(name, STATES.get(name, {}) | options, SIZES).double()
 
 
 def recorded(mixer: Mixer) -> str:
     """The name in ``shapes`` of the layer that has the same parameters."""
     name = mixer.config.mixer
-    return "linear, norm" if name == "linear" and mixer.config.normaliser == "norm" else name
+    return "linear, norm" if name == "linear" and mixer.config.options.normaliser == "norm" else name
 
 
 def stand_in(mixer: Mixer, path: str) -> Callable[..., StandIn]:
-    assert path == LAYERS[mixer.config.mixer].path
+    assert path == FLA_LAYERS[mixer.config.mixer].path
     return partial(StandIn, recorded(mixer))
 
 
 def test_every_mixer_has_a_layer_or_a_reason() -> None:
-    assert LAYERS.keys() | NO_LAYER.keys() == MIXERS.keys()
-    assert not LAYERS.keys() & NO_LAYER.keys()
-    assert DEFINITIONS.keys() == LAYERS.keys()
+    assert FLA_LAYERS.keys() | WITHOUT_FLA_LAYER.keys() == MIXERS.keys()
+    assert not FLA_LAYERS.keys() & WITHOUT_FLA_LAYER.keys()
+    assert DEFINITIONS.keys() == FLA_LAYERS.keys()
 
 
 def test_the_book_names_every_layer() -> None:
     page = (Path(__file__).parents[2] / "book" / "rosetta.md").read_text("utf-8")
-    for name, layer in LAYERS.items():
+    for name, layer in FLA_LAYERS.items():
         assert f"| {name} | `{layer.path}` |" in page
 
 
 def test_the_measured_rows_say_what_the_book_says_of_them() -> None:
     rows: list[dict[str, Any]] = results.load("fla_layers")
-    assert {row["mixer"] for row in rows} == LAYERS.keys()
+    assert {row["mixer"] for row in rows} == FLA_LAYERS.keys()
 
     def worst(dtype: str, modes: tuple[str | None, ...]) -> float:
         of = [row["error"] for row in rows if row["dtype"] == dtype and row["mode"] in modes]
@@ -72,9 +68,9 @@ def test_the_measured_rows_say_what_the_book_says_of_them() -> None:
 
 
 @every_case
-def test_the_weights_are_all_parameters_of_flas_layer(name: str, overrides: dict[str, Any]) -> None:
-    mixer = drawn(name, overrides)
-    weights = LAYERS[name].weights(mixer)
+def test_the_weights_are_all_parameters_of_flas_layer(name: str, options: dict[str, Any]) -> None:
+    mixer = drawn(name, options)
+    weights = FLA_LAYERS[name].weights(mixer)
     assert {parameter: tuple(x.shape) for parameter, x in weights.items()} == shapes(recorded(mixer))
 
 
@@ -82,9 +78,9 @@ def copies_back(mixer: Mixer, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters that are copied, out of FLA's."""
     ours = dict(mixer.named_parameters())
     found: dict[str, Tensor] = {}
-    for new, old in LAYERS[mixer.config.mixer].copies.items():
+    for new, old in FLA_LAYERS[mixer.config.mixer].copies.items():
         stacked = torch.cat([theirs[parameter] for parameter in new.split()])
-        rows = [len(fla_layers.as_rows(parameter, ours[parameter])) for parameter in old.split()]
+        rows = [len(fla_layers.to_conv1d_layout(parameter, ours[parameter])) for parameter in old.split()]
         for parameter, x in zip(old.split(), stacked.split(rows), strict=True):
             assert parameter not in found, f"{parameter} is copied twice"
             found[parameter] = x[:, 0].mT if parameter == "conv.weight" else x
@@ -126,10 +122,10 @@ BACK = {"linear": linear_back, "gated_retnet": gated_retnet_back, "hgrn2": hgrn2
 
 
 @every_case
-def test_there_and_back_is_the_identity(name: str, overrides: dict[str, Any]) -> None:
+def test_there_and_back_is_the_identity(name: str, options: dict[str, Any]) -> None:
     """What is copied comes back from the table alone, the rest by the inverse of what was computed."""
-    mixer = drawn(name, overrides)
-    theirs = LAYERS[name].weights(mixer)
+    mixer = drawn(name, options)
+    theirs = FLA_LAYERS[name].weights(mixer)
     back = copies_back(mixer, theirs)
     if name in BACK:
         back |= BACK[name](mixer, theirs)
@@ -141,12 +137,12 @@ def test_there_and_back_is_the_identity(name: str, overrides: dict[str, Any]) ->
 
 @every_case
 def test_by_definition_flas_layer_is_our_mixer(
-    name: str, overrides: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mixer = drawn(name, overrides)
-    monkeypatch.setattr(fla_layers, "their_class", partial(stand_in, mixer))
+    mixer = drawn(name, options)
+    monkeypatch.setattr(fla_layers, "import_layer_class", partial(stand_in, mixer))
     x = torch.randn(2, 70, 16, dtype=torch.float64)
-    y = fla_layer(mixer)(x, **LAYERS[name].arguments(mixer))[0]
+    y = to_fla_layer(mixer)(x, **FLA_LAYERS[name].arguments(mixer))[0]
     # lengths and denominators have other epsilons there
     bound = 1e-4 if "delta" in name else 1e-5 if recorded(mixer) == "linear" else 1e-12
     assert_close("y", y, mixer(x)[0], bound)
@@ -159,7 +155,6 @@ REFUSED = [
     ("retnet", {"positions": "none"}, "positions: got 'none'"),
     ("gated_retnet", {"positions": "none"}, "positions: got 'none'"),
     ("softmax", {"positions": "sinusoidal"}, "positions: got 'sinusoidal'"),
-    ("hgrn2", {"norm_eps": 1e-6}, "norm_eps: got 1e-06"),
     ("mamba", {"hold": "exact"}, "hold: got 'exact'"),
     ("delta_net", {"beta_max": 1.5}, "beta_max: got 1.5"),
     ("gated_delta_net", {"beta_max": 1.5}, "beta_max: got 1.5"),
@@ -167,12 +162,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "overrides", "message"), REFUSED)
-def test_what_the_options_cannot_say_is_refused(name: str, overrides: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_what_the_options_cannot_say_is_refused(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fla_layer(layers.draw(name, overrides))
+        to_fla_layer(draw_mixer(name, options, SIZES))
+
+
+def test_an_epsilon_that_the_layer_ignores_is_refused() -> None:
+    mixer = MIXERS["hgrn2"](ModelConfig("hgrn2", d_model=16, norm_eps=1e-6), 1)
+    with pytest.raises(ValueError, match="norm_eps: got 1e-06"):
+        to_fla_layer(mixer)
 
 
 def test_a_mode_that_the_layer_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="mode: got fused_chunk, expected one of chunk, fused_recurrent"):
-        fla_layer(drawn("gla", {}), "fused_chunk")
+        to_fla_layer(drawn("gla", {}), "fused_chunk")

@@ -14,7 +14,13 @@ from torch import Generator, Tensor
 
 from linattn_ref import ops
 from linattn_ref.interop import rosetta
-from linattn_ref.interop.rosetta import FLA, from_fla, from_result, heads_first, to_fla
+from linattn_ref.interop.rosetta import (
+    FLA_FUNCTIONS,
+    from_fla,
+    from_fla_result,
+    swap_time_and_heads,
+    to_fla,
+)
 from tests.ops.ladder_cases import Case, Tensors, normal
 from tests.ops.ladder_heads import delta_inputs, linear_inputs, rwkv6_inputs
 from tests.support.closeness import assert_close
@@ -25,10 +31,12 @@ LINEAR = (ops.chunk_linear_attention, linear_inputs)
 
 
 def op_and_inputs(function: str, dims: int, T: int = 7, start: bool = True) -> tuple[Callable, Tensors]:
-    """Our op that FLA's ``function`` translates, and what the ladder would give it."""
+    """Return our op for FLA's ``function``, and the inputs that the ladder would give it."""
+    row = FLA_FUNCTIONS[function]
     case = Case(op=function, T=T, decay=DECAYS[dims], start=start)
-    op, inputs = next((OPS[name] for name in FLA[function].names if name in OPS), LINEAR)
-    return op, inputs(case, case.generator("inputs"))
+    op, inputs = next((OPS[name] for name in row.names if name in OPS), LINEAR)
+    x = inputs(case, case.generator("inputs"))
+    return op, x | ({"log_decay": row.built_in_decay(case.H).double()} if row.built_in_decay else {})
 
 
 def assert_same(got: dict[str, Any], want: dict[str, Any]) -> None:
@@ -37,10 +45,12 @@ def assert_same(got: dict[str, Any], want: dict[str, Any]) -> None:
         assert torch.equal(torch.as_tensor(got[name]), torch.as_tensor(x)), name
 
 
-@pytest.mark.parametrize(("function", "dims"), [(name, d) for name in FLA for d in FLA[name].decay or [0]])
+@pytest.mark.parametrize(
+    ("function", "dims"), [(name, d) for name, row in FLA_FUNCTIONS.items() for d in row.decay or [0]]
+)
 def test_there_and_back_is_the_identity(function: str, dims: int) -> None:
     ours = op_and_inputs(function, dims)[1] | {"scale": torch.tensor(0.5)}
-    for turned in {False, FLA[function].state_v_first}:
+    for turned in {False, FLA_FUNCTIONS[function].state_v_first}:
         theirs = to_fla(function, state_v_first=turned, **ours)
         assert_same(from_fla(function, **theirs), ours)
         assert_same(to_fla(function, state_v_first=turned, **from_fla(function, **theirs)), theirs)
@@ -49,8 +59,8 @@ def test_there_and_back_is_the_identity(function: str, dims: int) -> None:
 
 def test_layouts_there_and_back() -> None:
     state = torch.randn(2, 3, 5, 4)
-    assert torch.equal(rosetta.from_fla_normalised(rosetta.to_fla_normalised(state)), state)
-    for turn in (rosetta.v_first, heads_first):
+    assert torch.equal(rosetta.from_fla_normalised_state(rosetta.to_fla_normalised_state(state)), state)
+    for turn in (rosetta.transpose_state, swap_time_and_heads):
         assert torch.equal(turn(turn(state)), state)
 
 
@@ -62,10 +72,12 @@ REFUSED = [
     (lambda: to_fla("chunk_delta_rule", **QKV), "beta: got nothing"),
     (lambda: to_fla("chunk_rwkv6", state_v_first=True), "state_v_first: got True, expected False"),
     (lambda: to_fla("chunk_linear_attn", **QKV, log_decay=x), "log_decay: got an argument, expected one"),
+    (lambda: to_fla("chunk_retention", **QKV), "log_decay: got other decays or none"),
+    (lambda: to_fla("chunk_lightning_attn", **QKV, log_decay=x[0, 0, :, 0]), "log_decay: got other numbers"),
     (lambda: from_fla("chunk_linear_attn", **QKV), "normalize: got nothing, expected False"),
     (lambda: from_fla("chunk_simple_gla", **QKV, g=x, g_gamma=x), "log_decay: got g and g_gamma"),
     (lambda: from_fla("chunk_kda", **QKV, g=x, beta=x, safe_gate=True), "safe_gate: got an argument"),
-    (lambda: from_result((x, None)), "final_state: got None"),
+    (lambda: from_fla_result((x, None)), "final_state: got None"),
     (lambda: rosetta.to_ssd(**QKV, log_decay=x), "log_decay: got a decay per channel"),
     (lambda: rosetta.from_ssd(x, x[..., 0], x[:, :, :2], x[:, :, :2]), "B, C: got shapes"),
     (lambda: rosetta.to_selective_scan({"u": x, "initial_state": x}), "groups: got"),
@@ -142,10 +154,11 @@ def run(row: Naive, T: int) -> tuple[ops.LinearResult, ops.LinearResult]:
     theirs = to_fla(row.function, **{name: y.float() for name, y in x.items()}, scale=scale)
     theirs = {"q" if name == "r" else name: y for name, y in theirs.items()}  # RWKV-6's say q
     if row.heads_first:
-        theirs |= {name: heads_first(theirs[name]) for name in {"q", "k", "v", "w", "beta"} & set(theirs)}
+        sequences = {"q", "k", "v", "w", "beta"} & set(theirs)
+        theirs |= {name: swap_time_and_heads(theirs[name]) for name in sequences}
     result = form(**{name: y for name, y in theirs.items() if name in taken})
     o, state = result if isinstance(result, tuple) else (result, torch.empty(0))
-    return from_result((heads_first(o) if row.heads_first else o, state)), op(**x, scale=scale)
+    return from_fla_result((swap_time_and_heads(o) if row.heads_first else o, state)), op(**x, scale=scale)
 
 
 @pytest.mark.parametrize("row", NAIVE, ids=lambda row: row.name)
@@ -161,9 +174,9 @@ def test_ours_are_flas_naive_forms(row: Naive) -> None:
 
 def test_retention_and_softmax_attention_are_flas(generator: Generator) -> None:
     q, k, v = (normal(generator, 2, 100, 3, 5) for _ in "qkv")
-    log_decay = (1 - 2.0 ** (-5 - torch.arange(3.0).double())).log()  # built into FLA's
-    o = naive("retention/naive", "naive_retention")(*map(heads_first, (q, k, v)))
-    assert_close("retention", heads_first(o), ops.chunk_linear_attention(q, k, v, log_decay).output, 5e-6)
+    want = ops.chunk_linear_attention(**from_fla("chunk_retention", q=q, k=k, v=v)).output
+    o = naive("retention/naive", "naive_retention")(*map(swap_time_and_heads, (q, k, v)))
+    assert_close("retention", swap_time_and_heads(o), want, 5e-6)
     o, _ = naive("attn/naive", "naive_parallel_attn")(q, k, v)
     assert_close("softmax", o, ops.chunk_softmax_attention(q, k, v).output, 1e-12)
 
@@ -173,22 +186,41 @@ def test_normalised_attention_and_its_state_are_flas(generator: Generator) -> No
     q, k, start = q.exp(), k.exp(), torch.rand(2, 3, 5, 6, generator=generator, dtype=torch.float64)
     want = ops.normalised(ops.chunk_linear_attention, q, k, v, eps=0, initial_state=start)
     form, x = naive("linear_attn/naive", "naive_recurrent_linear_attn"), (q.float(), k.float(), v.float())
-    o, state = form(*x, None, rosetta.to_fla_normalised(start.float()), True, normalize=True)
+    o, state = form(*x, None, rosetta.to_fla_normalised_state(start.float()), True, normalize=True)
     assert_close("output", o, want.output, 5e-6)
-    assert_close("state", rosetta.from_fla_normalised(state), want.state, 5e-6)
+    assert_close("state", rosetta.from_fla_normalised_state(state), want.state, 5e-6)
 
 
-@pytest.mark.parametrize("function", FLA)
-def test_names_are_arguments_of_flas_public_functions(function: str) -> None:
-    """Read, not imported: they need Triton. Every name exists, and nothing that is needed is missing."""
-    form = "chunk" if function.startswith("chunk_") else "fused_recurrent"
-    text = fla_file(f"{function.removeprefix(form + '_')}/{form}.py").read_text(encoding="utf-8")
+def definition_in_fla(function: str) -> ast.FunctionDef:
+    """Return the syntax tree of a public function, which is read and not imported: FLA needs Triton."""
+    module = FLA_FUNCTIONS[function].module
+    form = function.removesuffix(f"_{module}")
+    text = fla_file(f"{module}/{form}.py").read_text(encoding="utf-8")
     [found] = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == function]
+    return found
+
+
+@pytest.mark.parametrize("function", FLA_FUNCTIONS)
+def test_names_are_arguments_of_flas_public_functions(function: str) -> None:
+    """Every name exists, and nothing that is needed is missing."""
+    found = definition_in_fla(function)
     arguments = [argument.arg for argument in found.args.args]
-    for dims in FLA[function].decay or [0]:
+    for dims in FLA_FUNCTIONS[function].decay or [0]:
         names = set(to_fla(function, **op_and_inputs(function, dims)[1], scale=1.0))
         assert set(arguments[: -len(found.args.defaults)]) <= names <= set(arguments)
-    assert ("state_v_first" in arguments) == FLA[function].state_v_first
+    assert ("state_v_first" in arguments) == FLA_FUNCTIONS[function].state_v_first
+
+
+@pytest.mark.parametrize("function", [name for name, row in FLA_FUNCTIONS.items() if row.built_in_decay])
+def test_built_in_decays_are_those_that_flas_function_makes(function: str) -> None:
+    """The lines that make them, ``H, L = ...`` and ``g_gamma = ...``, are run without the rest."""
+    made: dict[str, Any] = {"torch": torch, "q": torch.zeros(1, 1, 6, 1), **FLA_FUNCTIONS[function].constants}
+    for line in definition_in_fla(function).body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in ("(H, L)", "g_gamma"):
+            exec(ast.unparse(line), made)
+    own = FLA_FUNCTIONS[function].built_in_decay
+    assert own
+    torch.testing.assert_close(own(6), made["g_gamma"])
 
 
 # --- Mamba: the definitions --------------------------------------------------------------------------------
@@ -239,7 +271,7 @@ def test_ssd_is_linear_attention_and_back(dims: int) -> None:
     for scale in (None, 1.0):
         theirs = rosetta.to_ssd(**ours, scale=scale)
         want = ops.chunk_linear_attention(**ours, scale=scale)
-        got = from_result(ssd_by_definition(**theirs), state_v_first=True)
+        got = from_fla_result(ssd_by_definition(**theirs), state_v_first=True)
         assert_close("output", got.output, want.output, 1e-12)
         assert_close("state", got.state, want.state, 1e-12)
         assert_same(rosetta.to_ssd(**rosetta.from_ssd(**theirs)), theirs)

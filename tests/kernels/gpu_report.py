@@ -5,13 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import linattn_kernels
-import linattn_ref
 from linattn_book import results
+from linattn_book.provenance import code_hash
 from tests.kernels.gpu_tasks import Record
 
 NAME = "kernels_ladder"
-SOURCES = (Path(linattn_kernels.__file__).parent, Path(linattn_ref.__file__).parent / "ops")
 COLUMNS = {
     "op": "name of the op",
     "form": "chunk, or step: one token at a time",
@@ -76,7 +74,7 @@ def save(rows: list[Row], directory: Path, device: str, command: str) -> None:
         columns=COLUMNS,
         command=command,
         seed=0,
-        source_hash=results.source_hash(SOURCES),
+        source_hash=code_hash("linattn_kernels"),
         device=device,
         directory=directory,
     )

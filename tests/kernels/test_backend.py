@@ -14,7 +14,7 @@ from tests.ops.ladder import BACKWARD, EPS
 from tests.support.closeness import err
 from tests.training.test_distributed import torchrun
 
-WITHOUT = {
+WITHOUT_KERNELS = {
     "rwkv4": "wkv",
     "rwkv6": "rwkv6",
     "s4d": "lti_ssm",
@@ -23,18 +23,19 @@ WITHOUT = {
     "delta_net": "delta_rule",
     "gated_delta_net": "delta_rule",
 }
-WITH = [name for name in MIXERS if name not in WITHOUT]
-SIZE = {"d_model": 64, "n_heads": 2, "n_layers": 2, "vocab_size": 32, "max_length": 80, "state_size": 16}
+WITH_KERNELS = [name for name in MIXERS if name not in WITHOUT_KERNELS]
+SIZE = {"d_model": 64, "n_heads": 2, "n_layers": 2, "vocab_size": 32}
+OPTIONS = {"mamba2": {"state_size": 16}, "s4d": {"state_size": 16}, "h3": {"state_size": 16}}
 
 
-def model_of(name: str, backend: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
+def make_model(name: str, backend: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
     """The same weights for every backend and dtype."""
     torch.manual_seed(0)
-    config = ModelConfig(name, **SIZE)  # type: ignore[arg-type]
+    config = ModelConfig(name, **SIZE, options=OPTIONS.get(name))
     return LanguageModel(replace(config, backend=backend)).to(dtype)  # type: ignore[arg-type]
 
 
-def trained(model: LanguageModel) -> dict[str, Tensor]:
+def logits_and_gradients(model: LanguageModel) -> dict[str, Tensor]:
     """Logits and the gradient of every parameter."""
     tokens = torch.randint(32, (1, 37), generator=torch.Generator().manual_seed(1))
     logits = model(tokens)[0]
@@ -44,22 +45,22 @@ def trained(model: LanguageModel) -> dict[str, Tensor]:
     return {"logits": logits, **dict(zip(parameters, gradients, strict=True))}
 
 
-@pytest.mark.parametrize("name", WITH)
+@pytest.mark.parametrize("name", WITH_KERNELS)
 def test_model_on_kernels_has_the_logits_and_gradients_of_the_reference(name: str) -> None:
     """Both in float32, held to float64: the kernels' error is at most BACKWARD times the reference's."""
-    exact = trained(model_of(name, "reference", torch.float64))
-    reference, ours = (trained(model_of(name, backend)) for backend in ("reference", "triton"))
+    exact = logits_and_gradients(make_model(name, "reference", torch.float64))
+    reference, ours = (logits_and_gradients(make_model(name, backend)) for backend in ("reference", "triton"))
     for part, want in exact.items():
         assert err(ours[part], want) <= BACKWARD * (err(reference[part], want) + EPS), part
 
 
-@pytest.mark.parametrize("name", WITH)
+@pytest.mark.parametrize("name", WITH_KERNELS)
 def test_model_on_kernels_generates_what_the_reference_generates(name: str) -> None:
     """A prompt at once, then token by token from the state."""
     tokens = torch.randint(32, (1, 20), generator=torch.Generator().manual_seed(1))
     logits = []
     for backend in ("reference", "triton"):
-        model, outputs, state = model_of(name, backend), [], None
+        model, outputs, state = make_model(name, backend), [], None
         with torch.no_grad():
             for part in tokens.split([17, 1, 1, 1], 1):
                 y, state = model(part, state)
@@ -68,14 +69,14 @@ def test_model_on_kernels_generates_what_the_reference_generates(name: str) -> N
     assert err(logits[1], logits[0]) < 1e-5
 
 
-@pytest.mark.parametrize("name", WITHOUT)
+@pytest.mark.parametrize("name", WITHOUT_KERNELS)
 def test_model_without_a_kernel_is_refused_when_it_is_made(name: str) -> None:
     with pytest.raises(ValueError, match=rf"backend.*{WITHOUT[name]}"):
-        model_of(name, "triton")
+        make_model(name, "triton")
 
 
 def test_every_mixer_is_known_to_have_kernels_or_not() -> None:
-    assert set(WITHOUT) <= set(MIXERS)
+    assert set(WITHOUT_KERNELS) <= set(MIXERS)
 
 
 # --- several processes -------------------------------------------------------------------------------------
@@ -111,6 +112,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(folder=str(Path(linattn_kernels.__file__).parents[1])))

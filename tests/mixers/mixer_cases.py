@@ -14,52 +14,52 @@ from linattn_ref.model import ModelConfig
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 from tests.support.closeness import assert_close
 
-BASE: dict[str, Any] = {"d_model": 12, "n_layers": 3, "n_heads": 2, "vocab_size": 16, "max_length": 160}
+BASE: dict[str, Any] = {"d_model": 12, "n_layers": 3, "n_heads": 2, "vocab_size": 16}
 B, T, EXACT = 3, 70, 1e-10  # T is more than one chunk of 64, and no multiple
 
 LINEAR = [
     {"feature_map": phi, "normaliser": normaliser, "positions": where}
-    for phi, normaliser, where in product(
-        FEATURE_MAPS, ("denominator", "norm"), ("none", "sinusoidal", "rope")
-    )
+    for phi, normaliser, where in product(FEATURE_MAPS, ("denominator", "norm"), ("none", "rope"))
 ]
 
 
-def rotates(overrides: dict[str, Any]) -> bool:
-    """A linear mixer rotates features of even width, and only where nothing divides by their sum."""
-    width = FEATURE_MAPS[overrides["feature_map"]].width(BASE["d_model"] // BASE["n_heads"])
-    return overrides["normaliser"] == "norm" and width % 2 == 0
+def rotates(options: dict[str, Any]) -> bool:
+    """Return whether a linear mixer rotates: features of even width, and nothing divides by their sum."""
+    width = FEATURE_MAPS[options["feature_map"]].width(BASE["d_model"] // BASE["n_heads"])
+    return options["normaliser"] == "norm" and width % 2 == 0
 
 
 ALLOWED = [o for o in LINEAR if o["positions"] != "rope" or rotates(o)]
 FORBIDDEN = [o for o in LINEAR if o not in ALLOWED]
 
-# Settings to try per mixer; a mixer that is not named here is tried as it comes.
+# Options to try per mixer; a mixer that is not named here is tried as it comes.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "softmax": [{"positions": where} for where in ("rope", "sinusoidal", "none")],
+    "softmax": [{"positions": where} for where in ("rope", "none")],
     "linear": ALLOWED,
-    "cosformer": [{"positions": where} for where in ("sinusoidal", "none")],
+    "cosformer": [{"max_length": 160}],
     "retnet": [{"positions": where} for where in ("rope", "none")],
     "gated_retnet": [{"positions": where} for where in ("rope", "none")],
-    "tnl": [{"tnl_decay": decay} for decay in ("code", "printed", "none", "data")],
-    "s4d": [{"ssm_init": init, "state_size": 8} for init in ("lin", "inv", "real")],
-    "h3": [{"ssm_init": init, "state_size": 8} for init in ("lin", "real")],
+    "tnl": [{"decay": decay} for decay in ("code", "printed", "none", "data")],
+    "s4d": [{"init": init, "state_size": 8} for init in ("lin", "inv", "real")],
+    "h3": [{"init": init, "state_size": 8} for init in ("lin", "real")],
 }
 
 
 def cases() -> Iterator[Any]:
     for name in MIXERS:
-        for overrides in SETTINGS.get(name, [{}]):
-            yield pytest.param(name, overrides, id="-".join([name, *map(str, overrides.values())]))
+        for options in SETTINGS.get(name, [{}]):
+            yield pytest.param(name, options, id="-".join([name, *map(str, options.values())]))
 
 
-every_case = pytest.mark.parametrize(("name", "overrides"), list(cases()))
+every_case = pytest.mark.parametrize(("name", "options"), list(cases()))
 every_mixer = pytest.mark.parametrize("name", MIXERS)
 
 
-def build(name: str, overrides: dict[str, Any], dtype: torch.dtype = torch.float64) -> Mixer:
-    """A mixer whose weights are large enough for every nonlinearity to be felt."""
-    mixer = MIXERS[name](ModelConfig(name, **BASE | overrides), 1).to(dtype)
+def build(
+    name: str, options: dict[str, Any] | None = None, dtype: torch.dtype = torch.float64, **sizes: Any
+) -> Mixer:
+    """Return a mixer whose weights are large enough for every nonlinearity to be felt."""
+    mixer = MIXERS[name](ModelConfig(name, **BASE | sizes, options=options), 1).to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in mixer.parameters():

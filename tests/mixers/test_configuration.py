@@ -1,54 +1,42 @@
-"""What the arguments of a configuration do to every mixer, and which are refused."""
+"""Options of a mixer: which there are, that each matters, and which are refused."""
 
+import pickle
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from linattn_ref.mixers import MIXERS
+from linattn_ref.mixers import MIXERS, SoftmaxOptions, TNLMixer, TNLOptions
 from linattn_ref.model import LanguageModel, ModelConfig
-from tests.mixers.mixer_cases import BASE, FORBIDDEN, build, every_mixer, in_segments, inputs
+from tests.mixers.mixer_cases import BASE, FORBIDDEN, build, every_case, every_mixer, in_segments, inputs
 from tests.support.closeness import err
 
-# Arguments that change what a mixer computes, and the setting in which each does; all others must not.
-CLAIMS: dict[str, dict[str, dict[str, Any]]] = {
-    "softmax": {"positions": {}, "rope_base": {}},
-    "linear": {
-        "feature_map": {},
-        "positions": {},
-        "normaliser": {"normaliser": "norm"},
-        "rope_base": {"normaliser": "norm", "positions": "rope"},
-    },
-    "cosformer": {"max_length": {}},
-    "cosformer2": {"rope_base": {}},
-    "retnet": {"positions": {}, "rope_base": {}},
-    "gated_retnet": {"positions": {}, "rope_base": {}},
-    "tnl": {"tnl_decay": {}},
-    "s4d": {"state_size": {}, "ssm_init": {}},
-    "h3": {"state_size": {}, "ssm_init": {}},
-    "mamba": {"state_size": {}, "hold": {}},
-    "mamba2": {"state_size": {}},
-    "delta_net": {"beta_max": {}},
-    "gated_delta_net": {"beta_max": {}},
+NORM = {"normaliser": "norm"}
+OTHER_VALUES: dict[
+    str, tuple[Any, dict[str, Any]]
+] = {  # option: another value, and a setting in which it matters
+    "linear.feature_map": ("relu", {}),
+    "linear.normaliser": ("norm", {}),
+    "linear.positions": ("rope", NORM),
+    "linear.rope_base": (100.0, NORM | {"positions": "rope"}),
+    "positions": ("none", {}),
+    "rope_base": (100.0, {}),
+    "theta_base": (100.0, {}),
+    "max_length": (1000, {}),
+    "decay": ("printed", {}),
+    "state_size": (8, {}),
+    "init": ("real", {}),
+    "hold": ("exact", {}),
+    "beta_max": (2.0, {}),
 }
-OTHER_VALUES: dict[str, Any] = {
-    "feature_map": "relu",
-    "positions": "none",
-    "normaliser": "denominator",
-    "rope_base": 100.0,
-    "max_length": 1000,
-    "tnl_decay": "printed",
-    "state_size": 8,
-    "ssm_init": "real",
-    "hold": "exact",
-    "beta_max": 2.0,
-}
+OPTIONS = [(name, field.name) for name, mixer in MIXERS.items() for field in fields(mixer.options_class)]
 
 
-def logits_of(name: str, overrides: dict[str, Any]) -> Tensor:
-    """Of a model whose weights do not depend on the argument under test."""
-    model = LanguageModel(ModelConfig(name, **BASE | overrides)).to(torch.float64)
+def logits_of(name: str, options: dict[str, Any], **sizes: Any) -> Tensor:
+    """Return the logits of a model whose weights do not depend on the option under test."""
+    model = LanguageModel(ModelConfig(name, **BASE | sizes, options=options)).to(torch.float64)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -57,69 +45,130 @@ def logits_of(name: str, overrides: dict[str, Any]) -> Tensor:
         return model(torch.arange(40)[None] * 7 % 16)[0]
 
 
-@every_mixer
-@pytest.mark.parametrize("argument", OTHER_VALUES)
-def test_an_argument_changes_the_output_exactly_where_a_mixer_claims_it(name: str, argument: str) -> None:
-    claims = CLAIMS.get(name, {})
-    setting = claims.get(argument, {})
-    change = err(logits_of(name, setting | {argument: OTHER_VALUES[argument]}), logits_of(name, setting))
-    assert change > 1e-4 if argument in claims else change < 1e-12  # threads may add in another order
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_every_option_of_a_mixer_changes_its_output(name: str, option: str) -> None:
+    value, setting = OTHER_VALUES.get(f"{name}.{option}") or OTHER_VALUES[option]
+    assert err(logits_of(name, setting | {option: value}), logits_of(name, setting)) > 1e-4
 
 
 @every_mixer
-def test_sinusoidal_positions_reach_every_mixer(name: str) -> None:
-    assert err(logits_of(name, {"positions": "sinusoidal"}), logits_of(name, {"positions": "none"})) > 1e-4
+def test_an_option_that_a_mixer_does_not_know_is_refused_with_those_that_it_knows(name: str) -> None:
+    known = [field.name for field in fields(MIXERS[name].options_class)]
+    for option in {option for _, option in OPTIONS} | {"tnl_decay"}:
+        if option not in known:
+            with pytest.raises(ValueError, match=f"options: got '{option}' for the mixer '{name}'") as error:
+                ModelConfig(name, options={option: 1})
+            assert all(repr(other) in str(error.value) for other in known)
+
+
+def test_options_of_another_mixer_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"options: got TNLOptions.* expected SoftmaxOptions, a mapping or None"
+    ):
+        ModelConfig("softmax", options=TNLOptions())
+    with pytest.raises(ValueError, match=r"options: got SoftmaxOptions"):
+        replace(ModelConfig("softmax"), mixer="tnl")
+    with pytest.raises(ValueError, match=r"config\.options: got SoftmaxOptions.* expected TNLOptions"):
+        TNLMixer(ModelConfig("softmax"), 0)
+    with pytest.raises(TypeError, match="tnl_decay"):
+        ModelConfig("softmax", tnl_decay="printed")  # type: ignore[call-arg]
+
+
+@every_case
+def test_a_configuration_is_data(name: str, options: dict[str, Any]) -> None:
+    """Hashable, comparable, picklable, replaceable; a mapping is as good as the object."""
+    config = ModelConfig(name, **BASE, options=options)
+    assert type(config.options) is MIXERS[name].options_class
+    assert config == ModelConfig(name, **BASE, options=config.options)
+    assert config == ModelConfig(**asdict(config)) == pickle.loads(pickle.dumps(config)) == replace(config)
+    assert hash(config) == hash(replace(config))
+    assert replace(config, d_model=24).options == config.options
+    assert replace(config, mixer="tnl", options=None).options == TNLOptions()
+    assert asdict(config.options).items() >= options.items()
+
+
+def test_configurations_differ_by_their_options() -> None:
+    assert ModelConfig("softmax") != ModelConfig("softmax", options=SoftmaxOptions("none"))
+    assert len({ModelConfig("tnl", options={"decay": decay}) for decay in ("code", "printed", "code")}) == 2
+
+
+def test_a_new_mixer_touches_no_central_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class OddOptions(TNLOptions):
+        oddity: int = 1
+
+    class OddTNL(TNLMixer):
+        options_class = OddOptions
+
+    monkeypatch.setitem(MIXERS, "odd", OddTNL)
+    model = LanguageModel(ModelConfig("odd", **BASE, options={"decay": "none", "oddity": 3}))
+    assert model(torch.zeros(1, 3, dtype=torch.int64))[0].shape == (1, 3, 16)
+    assert model.config.options == OddOptions("none", 3)
 
 
 @every_mixer
-@torch.no_grad()
-def test_a_mixer_by_itself_has_the_positions_it_was_published_with(name: str) -> None:
-    published = MIXERS[name].default_positions
-    assert torch.equal(build(name, {})(inputs())[0], build(name, {"positions": published})(inputs())[0])
+def test_sinusoids_reach_every_mixer_and_come_by_default_where_published(name: str) -> None:
+    none, added, default = (logits_of(name, {}, sinusoidal=choice) for choice in (False, True, None))
+    assert err(added, none) > 1e-4
+    assert torch.equal(default, added if name == "linear" else none)
 
 
-@pytest.mark.parametrize("overrides", FORBIDDEN, ids=lambda o: "-".join(o.values()))
-def test_rotation_is_refused_where_it_makes_no_sense(overrides: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", FORBIDDEN, ids=lambda o: "-".join(o.values()))
+def test_rotation_is_refused_where_it_makes_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positions: got 'rope'"):
-        build("linear", overrides)
+        build("linear", options)
 
 
-def test_rotation_of_an_odd_head_width_is_refused() -> None:
+@pytest.mark.parametrize("name", ["softmax", "retnet", "gated_retnet"])
+def test_rotation_of_an_odd_head_width_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"positions: got 'rope'.*width 3"):
-        build("softmax", {"n_heads": 4})
-
-
-def test_cosformer_refuses_positions_that_it_would_ignore() -> None:
-    with pytest.raises(ValueError, match="positions: got 'rope'"):
-        build("cosformer", {"positions": "rope"})
+        build(name, n_heads=4)
 
 
 @pytest.mark.parametrize("lengths", [[161], [160, 1], [100, 61]])
 def test_cosformer_refuses_tokens_beyond_max_length(lengths: list[int]) -> None:
-    mixer = build("cosformer", {})
+    mixer = build("cosformer", {"max_length": 160})
     in_segments(mixer, inputs(160), [160])
     with pytest.raises(ValueError, match=r"max_length: got 161 .* 160"):
         in_segments(mixer, inputs(161), lengths)
 
 
-WRONG: list[tuple[str, Any]] = [
-    ("feature_map", "square"),
-    ("normaliser", "sum"),
-    ("positions", "alibi"),
+WRONG_SIZES: list[tuple[str, Any]] = [
     ("backend", "numpy"),
     ("activation", "relu"),
     ("d_model", 13),
     ("d_model", 0),
+    ("d_model", 12.0),
     ("d_ff", -1),
     ("n_heads", 0),
-    ("max_length", 0),
+    ("softmax_every", -1),
+]
+WRONG_OPTIONS: list[tuple[str, str, Any]] = [
+    ("linear", "feature_map", "square"),
+    ("linear", "normaliser", "sum"),
+    ("softmax", "positions", "alibi"),
+    ("softmax", "positions", "sinusoidal"),
+    ("cosformer", "max_length", 0),
+    ("tnl", "decay", "learned"),
+    ("mamba", "state_size", 0),
+    ("mamba2", "state_size", "8"),
+    ("s4d", "state_size", 7),
+    ("mamba", "hold", "bilinear"),
+    ("delta_net", "beta_max", 2.5),
+    ("gated_delta_net", "beta_max", 0),
 ]
 
 
-@pytest.mark.parametrize(("argument", "value"), WRONG)
-def test_a_wrong_argument_is_named_with_its_value(argument: str, value: Any) -> None:
+@pytest.mark.parametrize(("argument", "value"), WRONG_SIZES)
+def test_a_wrong_size_is_named_with_its_value(argument: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{argument}: got {value!r}"):
-        LanguageModel(ModelConfig(**BASE | {argument: value}))
+        ModelConfig(**BASE | {argument: value})
+
+
+@pytest.mark.parametrize(("name", "option", "value"), WRONG_OPTIONS)
+def test_a_wrong_option_is_named_with_its_value(name: str, option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{option}: got {value!r}, expected"):
+        ModelConfig(name, **BASE, options={option: value})
 
 
 def test_an_unknown_mixer_is_named_with_those_that_exist() -> None:

@@ -9,7 +9,7 @@ TOKENS = torch.arange(40)[None] * 7 % 16
 
 
 def logits_of(decay: str, **changes: float) -> torch.Tensor:
-    config = ModelConfig("tnl", 24, 3, 3, vocab_size=16, tnl_decay=decay)  # type: ignore[arg-type]
+    config = ModelConfig("tnl", 24, 3, 3, vocab_size=16, options={"decay": decay})
     model = LanguageModel(config).double()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

@@ -37,7 +37,7 @@ def test_a_hybrid_decodes_what_it_computes_at_once(mixer: str) -> None:
 
 def test_a_hybrid_has_positions_in_its_softmax_blocks() -> None:
     config = config_of("linear")
-    assert [config.of_layer(layer).positions for layer in range(4)] == ["", "rope", "", "rope"]
+    assert [config.of_layer(layer).options.positions for layer in range(4)] == ["none", "rope"] * 2
 
 
 @pytest.mark.parametrize("cost", [flops_exact, flops_per_token, state_bytes])
@@ -51,5 +51,5 @@ def test_costs_are_those_of_the_blocks(mixer: str, cost: Callable[[ModelConfig, 
 
 
 def test_a_number_below_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="softmax_every: got -1, expected at least 0"):
+    with pytest.raises(ValueError, match="softmax_every: got -1, expected a whole number, at least 0"):
         config_of("tnl", -1)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from linattn_ref.mixers import MIXERS
+from linattn_ref.mixers import MIXERS, weight_matrices
 from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, generate
 from tests.support.closeness import assert_close
 
-BASE: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 32, "max_length": 128}
-OVERRIDES: dict[str, list[dict[str, Any]]] = {"linear": [{}, {"normaliser": "norm", "positions": "rope"}]}
-CASES = [(name, overrides) for name in MIXERS for overrides in OVERRIDES.get(name, [{}])]
+BASE: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 32}
+OPTIONS: dict[str, list[dict[str, Any]]] = {"linear": [{}, {"normaliser": "norm", "positions": "rope"}]}
+CASES = [(name, options) for name in MIXERS for options in OPTIONS.get(name, [{}])]
 every_case = pytest.mark.parametrize(
-    ("name", "overrides"), CASES, ids=["-".join([name, *overrides.values()]) for name, overrides in CASES]
+    ("name", "options"), CASES, ids=["-".join([name, *options.values()]) for name, options in CASES]
 )
 every_mixer = pytest.mark.parametrize("name", MIXERS)
 T = 70  # more than one chunk of 64, and no multiple
@@ -24,11 +24,11 @@ BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def build(
-    name: str, overrides: dict[str, Any] | None = None, dtype: torch.dtype = torch.float64
+    name: str, options: dict[str, Any] | None = None, dtype: torch.dtype = torch.float64
 ) -> LanguageModel:
     """With weights ten times as large as at the start, so that attention is far from uniform."""
     torch.manual_seed(1)
-    model = LanguageModel(ModelConfig(name, **BASE | (overrides or {}))).to(dtype)
+    model = LanguageModel(ModelConfig(name, **BASE, options=options)).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(10 if parameter.ndim >= 2 else 1)
@@ -60,16 +60,16 @@ def in_pieces(model: LanguageModel, tokens: Tensor, lengths: list[int]) -> Tenso
 )
 @torch.no_grad()
 def test_decoding_gives_the_logits_of_the_full_pass(
-    name: str, overrides: dict[str, Any], dtype: torch.dtype, lengths: list[int]
+    name: str, options: dict[str, Any], dtype: torch.dtype, lengths: list[int]
 ) -> None:
-    model, tokens = build(name, overrides, dtype), tokens_of()
+    model, tokens = build(name, options, dtype), tokens_of()
     assert_close("logits", in_pieces(model, tokens, lengths), model(tokens)[0], BOUNDS[dtype])
 
 
 @every_case
 @torch.no_grad()
-def test_a_sequence_resumes_at_any_split(name: str, overrides: dict[str, Any]) -> None:
-    model, tokens = build(name, overrides), tokens_of(1)
+def test_a_sequence_resumes_at_any_split(name: str, options: dict[str, Any]) -> None:
+    model, tokens = build(name, options), tokens_of(1)
     logits, _ = model(tokens)
     for t in range(1, T):
         assert_close(f"split at {t}", in_pieces(model, tokens, [t, T - t]), logits, 1e-10)
@@ -154,23 +154,22 @@ def test_generate_refuses_a_temperature_that_is_not_above_zero(temperature: floa
 @every_case
 @pytest.mark.parametrize("n_layers", [1, 3])
 def test_every_matrix_starts_with_the_spread_that_the_docstring_says(
-    name: str, overrides: dict[str, Any], n_layers: int
+    name: str, options: dict[str, Any], n_layers: int
 ) -> None:
     """Each within five standard errors; the two residual writers of each block are smaller."""
     size = {"d_model": 64, "n_layers": n_layers, "n_heads": 2, "vocab_size": 128, "tie_embeddings": False}
-    model = LanguageModel(ModelConfig(name, **size | overrides))
+    model = LanguageModel(ModelConfig(name, **size, options=options))
     writers = {f"blocks.{l}.{part}.out.weight" for l in range(n_layers) for part in ("mixer", "mlp")}
     assert writers <= {what for what, _ in model.named_parameters()}
-    for what, matrix in model.named_parameters():
-        if matrix.ndim >= 2 and not hasattr(matrix, "special"):
-            expected = 0.02 / math.sqrt(2 * n_layers) if what in writers else 0.02
-            assert abs(matrix.std().item() / expected - 1) < 5 / math.sqrt(2 * matrix.numel()), what
-            assert abs(matrix.mean().item()) < 5 * expected / math.sqrt(matrix.numel()), what
+    for what, matrix in weight_matrices(model).items():
+        expected = 0.02 / math.sqrt(2 * n_layers) if what in writers else 0.02
+        assert abs(matrix.std().item() / expected - 1) < 5 / math.sqrt(2 * matrix.numel()), what
+        assert abs(matrix.mean().item()) < 5 * expected / math.sqrt(matrix.numel()), what
 
 
 @every_case
-def test_every_norm_starts_with_gain_one(name: str, overrides: dict[str, Any]) -> None:
-    model = LanguageModel(ModelConfig(name, **BASE | overrides))
+def test_every_norm_starts_with_gain_one(name: str, options: dict[str, Any]) -> None:
+    model = LanguageModel(ModelConfig(name, **BASE, options=options))
     norms = [module for module in model.modules() if isinstance(module, torch.nn.RMSNorm)]
     assert len(norms) >= 5
     assert all(bool((norm.weight == 1).all()) and norm.eps == model.config.norm_eps for norm in norms)
@@ -224,9 +223,9 @@ def test_tokens_of_a_wrong_dtype_or_rank_are_refused(tokens: Tensor) -> None:
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_a_model_computes_in_the_dtype_of_its_weights(
-    name: str, overrides: dict[str, Any], dtype: torch.dtype
+    name: str, options: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    model = build(name, overrides, dtype)
+    model = build(name, options, dtype)
     logits, _ = model(tokens_of())
     logits.float().square().mean().backward()
     assert logits.dtype == dtype
@@ -236,10 +235,10 @@ def test_a_model_computes_in_the_dtype_of_its_weights(
 
 @every_case
 @torch.no_grad()
-def test_bfloat16_stays_near_float32(name: str, overrides: dict[str, Any]) -> None:
+def test_bfloat16_stays_near_float32(name: str, options: dict[str, Any]) -> None:
     """At the start of training, where errors are not amplified: a dozen roundings of 2^-8 in a row."""
     torch.manual_seed(1)
-    model = LanguageModel(ModelConfig(name, **BASE | overrides))
+    model = LanguageModel(ModelConfig(name, **BASE, options=options))
     want, _ = model(tokens_of())
     with torch.autocast("cpu", torch.bfloat16):
         mixed, _ = model(tokens_of())
@@ -250,10 +249,10 @@ def test_bfloat16_stays_near_float32(name: str, overrides: dict[str, Any]) -> No
 
 
 @every_case
-def test_a_model_can_be_laid_out_without_memory(name: str, overrides: dict[str, Any]) -> None:
+def test_a_model_can_be_laid_out_without_memory(name: str, options: dict[str, Any]) -> None:
     with torch.device("meta"):
-        model = LanguageModel(ModelConfig(name, **BASE | overrides))
-    real = LanguageModel(ModelConfig(name, **BASE | overrides))
+        model = LanguageModel(ModelConfig(name, **BASE, options=options))
+    real = LanguageModel(ModelConfig(name, **BASE, options=options))
     assert all(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     assert shapes == {key: value.shape for key, value in real.state_dict().items()}
@@ -263,10 +262,10 @@ def test_a_model_can_be_laid_out_without_memory(name: str, overrides: dict[str, 
 
 
 @every_case
-def test_a_tiny_model_learns_a_sequence_by_heart(name: str, overrides: dict[str, Any]) -> None:
+def test_a_tiny_model_learns_a_sequence_by_heart(name: str, options: dict[str, Any]) -> None:
     """Eight symbols in random order, about three times each: the current one alone does not tell the next."""
     torch.manual_seed(1)
-    model = LanguageModel(ModelConfig(name, **BASE | {"d_model": 32, "vocab_size": 8} | overrides))
+    model = LanguageModel(ModelConfig(name, **BASE | {"d_model": 32, "vocab_size": 8}, options=options))
     sequence = torch.randint(8, (1, 25), generator=torch.Generator().manual_seed(4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = [math.inf]

@@ -211,16 +211,26 @@ def sensitivities(case: Case) -> Moves:
 
 
 def moves_of(
-    case: Case, call: Call, leaves: Tensors, upstream: Tensors, eps: Callable[[str], float], draws: int = 4
+    case: Case,
+    call: Call,
+    leaves: Tensors,
+    upstream: Tensors,
+    eps: Callable[[str], float],
+    draws: int = 4,
+    nudge: Callable[[Tensors, float], Tensors] | None = None,
 ) -> Moves:
-    """The same for any call in float64, where the numbers x of a leaf or upstream move by eps(its name) x."""
+    """The same for any call in float64, where the numbers x of a leaf or upstream move by eps(its name) x.
+
+    ``nudge`` moves all decays of a recurrence by a rounding (None: as the op's entry does it).
+    """
+    nudge = nudge or OPS[case.op].nudge
     leaves = {name: x.double() for name, x in leaves.items()}
     exact = run(call, leaves, upstream)
     generator, moves = case.generator("rounding"), dict[str, float]()
     for _ in range(draws):
         moved = {name: _rounded(x, eps(name), generator) for name, x in leaves.items()}
         weights = {name: _rounded(x, eps(name), generator) for name, x in upstream.items()}
-        for name, got, want in pairs(run(call, OPS[case.op].nudge(moved, EPS), weights), exact):
+        for name, got, want in pairs(run(call, nudge(moved, EPS), weights), exact):
             moves[name] = max(moves.get(name, 0.0), err(got, want))
     return *exact, moves
 

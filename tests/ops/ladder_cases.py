@@ -19,9 +19,9 @@ class Case:
     """One point of the ladder.
 
     ``decay`` is None, "head" [H], "token" [B, T, H] or "channel" [B, T, H, K]; ``strength`` is of the decays
-    ("mild", "hard", "all -50", "zero", or "cliff": -50 for half of the time, then -1e-4) or of softmax's
-    scores ("mild", "large"). State space models name their variants in the same two fields; they have K
-    channels and V numbers of state in each.
+    ("mild", "hard", "all -50", "zero"; "cliff": -50 for half of the time, then -1e-4; "drift": from -1e-4 to
+    -50 and back) or of softmax's scores ("mild", "large", "drift"). State space models name their variants in
+    the same two fields; they have K channels and V numbers of state in each.
     """
 
     op: str
@@ -86,6 +86,12 @@ def _met(pairs: Mapping[frozenset, Any], row: dict[str, int], name: str, level: 
 
 def normal(generator: Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def drift(T: int, low: float, high: float, *trailing: int) -> Tensor:
+    """Numbers that go from ``low`` to ``high`` and back over T tokens, smoothly in their logarithm."""
+    way = torch.sin(torch.linspace(0, torch.pi, T, dtype=torch.float64)) ** 2
+    return (low * (high / low) ** way).view(T, *[1] * len(trailing)).expand(T, *trailing)
 
 
 def qkv(case: Case, generator: Generator) -> Tensors:

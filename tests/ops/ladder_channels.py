@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from linattn_ref import oracle
 from linattn_ref.ops import WKVState, step_lti_ssm, step_selective_scan, step_wkv
 from tests.ops.dual import imaginary_part, real_part
-from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, normal
+from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, drift, normal
 
 
 def channels(case: Case, generator: Generator) -> Tensor:
@@ -36,6 +36,8 @@ def lti_inputs(case: Case, generator: Generator) -> Tensors:
     x["A.re"] = -(0.1 + torch.rand(D, N, generator=generator).double())
     if case.strength == "hard":
         x["A.re"] = choice([-1e-3, -1.0, -50.0], generator, D, N) / x["delta"][:, None]
+    if case.strength == "drift":  # nothing drifts in a time-invariant system: rates of all speeds instead
+        x["A.re"] = -torch.logspace(-4, 1.7, D * N).double().view(D, N) / x["delta"][:, None]
     x |= {f"{name}.re": normal(generator, D, N) for name in "BC"}
     x["D"] = normal(generator, D)
     if case.start:
@@ -51,7 +53,7 @@ def lti_arguments(case: Case, x: Tensors) -> dict[str, Any]:
         if name.endswith(".re"):
             base, imaginary = name.removesuffix(".re"), x.get(name.replace(".re", ".im"))
             arguments[base] = x[name] if imaginary is None else torch.complex(x[name], imaginary)
-    method = "zoh" if case.strength == "hard" else case.strength
+    method = "zoh" if case.strength in ("hard", "drift") else case.strength
     return {**arguments, "method": method}
 
 
@@ -71,7 +73,7 @@ def lti_oracle(case: Case, x: Arrays) -> Arrays:
     h0 = paired(start, case.decay == "complex")
     y, h = np.empty((2, case.B, case.K), dtype=object)
     for b, d in np.ndindex(case.B, case.K):
-        method = "zoh" if case.strength == "hard" else case.strength
+        method = "zoh" if case.strength in ("hard", "drift") else case.strength
         A_bar, factor = oracle.discretise(x["delta"][d], full["A"][d], method)
         u = x["u"][b, :, d]
         y[b, d], h[b, d] = oracle.lti_ssm(u, A_bar, factor * full["B"][d], full["C"][d], x["D"][d], h0[b, d])
@@ -99,6 +101,8 @@ def scan_inputs(case: Case, generator: Generator) -> Tensors:
     x["A"] = -normal(generator, D, N).mul(0.5).exp()
     if case.strength == "hard":
         x["delta"] = choice([1e-3, 1.0, 50.0], generator, B, T, D)
+    if case.strength == "drift":
+        x["delta"] = drift(T, 1e-4, 50.0, D) * (0.5 + torch.rand(B, T, D, generator=generator).double())
     if case.strength in ("all -50", "slow"):
         x["A"] = torch.full((D, N), -50.0 if case.strength == "all -50" else -0.02, dtype=torch.float64)
         x["delta"] = torch.ones(B, T, D, dtype=torch.float64)
@@ -150,6 +154,9 @@ def wkv_inputs(case: Case, generator: Generator) -> Tensors:
     x["u"] = normal(generator, case.K)
     if case.strength == "large":
         x["k"] = 300 * x["k"]  # exp of them overflows float64 but for a running maximum
+    if case.strength == "drift":
+        x["k"] = x["k"] + 100 * drift(case.T, 1e-2, 1.0, 1)  # up by e^100, and down again
+        x["w"] = 1e-3 * x["w"]
     if case.strength == "hard":
         x["w"] = choice([0.0, 1e-3, 1.0, 50.0], generator, case.K)
     if case.start:

@@ -17,7 +17,7 @@ from linattn_ref.ops import (
     step_rwkv6,
     step_softmax_attention,
 )
-from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, normal, qkv
+from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, drift, normal, qkv
 
 CACHED = 9  # tokens in a start cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")
@@ -42,6 +42,9 @@ def log_decays(case: Case, generator: Generator) -> Tensor:
         late = torch.arange(case.T) >= case.T // 2
         g = torch.where(late, -1e-4, -50.0).double()
         return g.view(1, -1, 1, *[1] * (len(shape) - 3)).expand(shape).clone()
+    if case.strength == "drift":
+        around = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)
+        return -around * drift(case.T, 1e-4, 50.0, *shape[2:])
     levels = {"hard": [0.0, -1e-3, -1.0, -50.0], "all -50": [-50.0], "zero": [0.0]}[case.strength]
     choice = torch.randint(len(levels), shape, generator=generator)
     return torch.tensor(levels, dtype=torch.float64)[choice]
@@ -60,6 +63,8 @@ def softmax_inputs(case: Case, generator: Generator) -> Tensors:
     x = qkv(case, generator)
     if case.strength == "large":
         x["q"] = 40 * x["q"]  # scores in the hundreds: exp of them overflows float32
+    if case.strength == "drift":
+        x["k"] = x["k"] * drift(case.T, 0.1, 40.0, 1, 1)
     if case.start:
         x["initial_state.k"] = normal(generator, case.B, CACHED, case.H, case.K)
         x["initial_state.v"] = normal(generator, case.B, CACHED, case.H, case.V)

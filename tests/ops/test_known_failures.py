@@ -226,6 +226,7 @@ def test_autocast_does_not_change_the_normalised_op(form: Form) -> None:
 # --- torch.compile: fla#52 -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "case"), rows(AT_ONCE, T=20, start=True, chunk_size=7))
 def test_compiled_form_equals_eager(form: Form, case: Case) -> None:
     """One graph, no break; results and gradients."""

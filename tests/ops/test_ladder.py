@@ -112,6 +112,7 @@ def any_case(draw: st.DrawFn, op: str) -> Case:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [pytest.param(op, marks=THEOREMS.get(op, [])) for op in OPS])
 @settings(derandomize=True, deadline=None, max_examples=60, database=None)
 @given(data=st.data())

@@ -13,12 +13,12 @@ import torch
 from linattn_ref import cli  # noqa: F401
 from linattn_ref.training.distributed import distributed  # noqa: F401
 from linattn_study import STUDIES, corpora  # noqa: F401
-from linattn_study.place import Row
+from linattn_study.run_dir import EvalRow
 from linattn_study.trial import Trial
-from linattn_study.work import Settings, place_of, train_trial
+from linattn_study.work import Settings, run_dir_of, train_trial
 
 WORDS = {f"{i}.txt": b"%d words of linear attention, and %d more\n" % (i, i * i) * 20 for i in range(40)}
-PART = corpora.Part("words", 20_000, 3_000, 0.2)
+RECIPE = corpora.Recipe("words", 20_000, 3_000, 0.2)
 TINY = Trial(
     "words",
     "llama",
@@ -39,21 +39,21 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 def settings(folder: Path, **changes: Any) -> Settings:
     """Runs in ``folder/runs``, text in ``folder/text``, which is made if it is not there."""
     if not (folder / "text" / "words.json").exists():
-        corpora.prepare("words", WORDS, folder / "text", PART)
+        corpora.prepare("words", WORDS, folder / "text", RECIPE)
     plain = Settings(folder / "runs", folder / "text", torch.device("cpu"), "reference")
     return dataclasses.replace(plain, **changes)
 
 
-def trained(trial: Trial, folder: Path) -> list[Row]:
+def trained(trial: Trial, folder: Path) -> list[EvalRow]:
     """The rows of a whole run, without the clock."""
     assert train_trial(trial, settings(folder)) == "done"
-    return timeless(place_of(trial, folder / "runs").rows())
+    return timeless(run_dir_of(trial, folder / "runs").rows())
 
 
 CLOCK = ("seconds", "wall", "tokens_per_second")
 
 
-def timeless(rows: list[Row]) -> list[Row]:
+def timeless(rows: list[EvalRow]) -> list[EvalRow]:
     return [{name: x for name, x in row.items() if name not in CLOCK} for row in rows]
 
 

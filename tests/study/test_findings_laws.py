@@ -26,11 +26,13 @@ def test_the_way_to_fit_moves_exponents_more_than_three_architectures_differ() -
     for law in ("loss", "parameters", "tokens"):
         for corpus in CORPORA:
             of = {
-                arch: [one.value for way in laws.ways(law) if (one := laws.fit(corpus, arch, way, law))]
+                arch: [
+                    one.value for way in laws.fit_methods(law) if (one := laws.fit(corpus, arch, way, law))
+                ]
                 for arch in ARCHITECTURES
             }
             papers = [of[arch][0] for arch in ARCHITECTURES if arch != "tnl"]
-            assert laws.ways(law)[0] == "paper's"
+            assert laws.fit_methods(law)[0] == "paper's"
             assert all(max(found) - min(found) > max(papers) - min(papers) for found in of.values())
             heads = laws.fit(corpus, "tnl", "more heads", law)
             assert heads is not None
@@ -65,6 +67,6 @@ def test_what_is_said_of_fits_that_fail_is_so() -> None:
 def test_parameters_grow_faster_in_all_fits_of_llama_and_hgrn2() -> None:
     for corpus in CORPORA:
         for arch in ("llama", "hgrn2"):
-            for way in laws.ways("parameters"):
+            for way in laws.fit_methods("parameters"):
                 a, b = (laws.fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
                 assert a is None or a.value > (1 - a.value if b is None else b.value)

@@ -9,7 +9,8 @@ import torch
 
 from linattn_ref.training.tasks import with_needles
 from linattn_study.corpora import PAIRS
-from linattn_study.findings import pairs, recall, recall_figures, variants
+from linattn_study.findings import multi_query_recall as mqr
+from linattn_study.findings import recall, recall_figures, variants
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import ends as rows
 from linattn_study.plan import CORPORA
@@ -42,7 +43,7 @@ def test_what_is_said_of_many_needles_is_so() -> None:
         for mode in ("easy", "standard"):
             asked = [
                 (one["length"], one["accuracy"])
-                for one in variants.asked("scaling_many_needles", row, f"needle-{mode}")
+                for one in variants.probe_rows("scaling_many_needles", row, f"needle-{mode}")
             ]
             found = row["corpus"] == "code-many-needles" and row["arch"] == "llama"
             assert all((share > 0.9) == (found and length <= 1024) for length, share in asked)
@@ -61,32 +62,32 @@ def test_zero_shot_frame_is_as_described() -> None:
     assert min(found[-1, 2], standard[-1, 2]) > 0.6
 
 
-def share(arch: str, model: pairs.Model, n: int, table: str = pairs.TABLE) -> float:
-    return pairs.found(arch, model, n, table).value
+def share(arch: str, model: mqr.Model, n: int, table: str = mqr.TABLE) -> float:
+    return mqr.accuracy(arch, model, n, table).value
 
 
-WIDE, NARROW = pairs.Model("1.6M"), pairs.Model("1.6M", 16)
-DEEP, DEEP_NARROW = pairs.Model("0.8M"), pairs.Model("0.8M", 8)
+WIDE, NARROW = mqr.Model("1.6M"), mqr.Model("1.6M", 16)
+DEEP, DEEP_NARROW = mqr.Model("0.8M"), mqr.Model("0.8M", 8)
 
 
 def test_what_is_said_of_pairs_is_so_of_both_seeds() -> None:
     for arch, model in (("llama", WIDE), ("tnl", NARROW), ("cosformer2", WIDE)):
-        assert all(pairs.found(arch, model, n).low > 0.965 for n in PAIRS)
-    assert pairs.found("tnl", WIDE, 64).high < 0.03
-    assert pairs.held("tnl", WIDE) == 4 * pairs.held("tnl", NARROW)
+        assert all(mqr.accuracy(arch, model, n).low > 0.965 for n in PAIRS)
+    assert mqr.accuracy("tnl", WIDE, 64).high < 0.03
+    assert mqr.state_size("tnl", WIDE) == 4 * mqr.state_size("tnl", NARROW)
     for best, worst, model in (
         ("tnl", "hgrn2", NARROW),
         ("tnl", "cosformer2", NARROW),
         ("cosformer2", "hgrn2", WIDE),
         ("hgrn2", "tnl", WIDE),
     ):
-        assert pairs.found(best, model, 64).low > pairs.found(worst, model, 64).high
+        assert mqr.accuracy(best, model, 64).low > mqr.accuracy(worst, model, 64).high
     for arch in ARCHITECTURES:
-        for model in (one for one in pairs.models(arch) if one.size == "0.8M"):
-            assert pairs.found(arch, model, 64).high < 0.1
+        for model in (one for one in mqr.models(arch) if one.size == "0.8M"):
+            assert mqr.accuracy(arch, model, 64).high < 0.1
             more = arch in ("tnl", "cosformer2") and model == DEEP_NARROW
-            assert (pairs.found(arch, model, 4).high > 0.26) == more
-            assert any(map(any, pairs.learned(arch, model).values())) == more
+            assert (mqr.accuracy(arch, model, 4).high > 0.26) == more
+            assert any(map(any, mqr.has_learned(arch, model).values())) == more
 
 
 def test_shares_in_alternative_texts_are_so() -> None:
@@ -97,33 +98,33 @@ def test_shares_in_alternative_texts_are_so() -> None:
     for (arch, model), percents in said.items():
         assert tuple(round(100 * share(arch, model, n)) for n in (4, 64)) == percents
     for arch in ARCHITECTURES:
-        for model in (one for one in pairs.models(arch) if one.size == "0.8M" and (arch, one) not in said):
+        for model in (one for one in mqr.models(arch) if one.size == "0.8M" and (arch, one) not in said):
             assert share(arch, model, 4) < 0.25
 
 
 def test_who_falls_still_is_said() -> None:
     """Of the models that have learned, those that are far from the bottom, with each seed."""
-    assert pairs.crossed("llama", WIDE) == [pytest.approx((0.11, 0.16), abs=0.005)] * 2
+    assert mqr.learning_spans("llama", WIDE) == [pytest.approx((0.11, 0.16), abs=0.005)] * 2
     falling = {("hgrn2", WIDE), ("hgrn2", NARROW), ("cosformer2", NARROW)}
     for arch in ARCHITECTURES:
-        for model in (one for one in pairs.models(arch) if one.size == "1.6M"):
+        for model in (one for one in mqr.models(arch) if one.size == "1.6M"):
             for (_, before), (_, end) in pairs_of_ends(arch, model):
                 assert (before - end > 0.1) == ((arch, model) in falling)
-    assert {one["lr"] for one in rows(pairs.TABLE)} == {1e-3, 4e-4}
+    assert {one["lr"] for one in rows(mqr.TABLE)} == {1e-3, 4e-4}
 
 
-def pairs_of_ends(arch: str, model: pairs.Model) -> list[list[tuple[int, float]]]:
+def pairs_of_ends(arch: str, model: mqr.Model) -> list[list[tuple[int, float]]]:
     """The last two evaluations of each seed at the best rate."""
-    return [points[-2:] for points in pairs.curves(arch, model, pairs.best_rate(arch, model)).values()]
+    return [points[-2:] for points in mqr.curves(arch, model, mqr.best_rate(arch, model)).values()]
 
 
 def test_who_learns_and_when_is_as_described() -> None:
     """Title and alternative text of the figure: millions of tokens before the first loss that counts."""
     before = {
-        (arch, model): [start * 2**28 / 1e6 for start, _ in pairs.crossed(arch, model)]
+        (arch, model): [start * 2**28 / 1e6 for start, _ in mqr.learning_spans(arch, model)]
         for arch in ARCHITECTURES
-        for model in pairs.models(arch)
-        if any(map(any, pairs.learned(arch, model).values()))
+        for model in mqr.models(arch)
+        if any(map(any, mqr.has_learned(arch, model).values()))
     }
     said = {
         ("llama", WIDE): [29, 29], ("tnl", NARROW): [42, 61], ("cosformer2", NARROW): [89, 89],
@@ -131,40 +132,40 @@ def test_who_learns_and_when_is_as_described() -> None:
         ("cosformer2", DEEP_NARROW): [185], ("tnl", DEEP_NARROW): [185],
     }  # fmt: skip
     assert before == {one: pytest.approx(starts, rel=0.02) for one, starts in said.items()}
-    assert sum(len(pairs.models(arch)) for arch in ARCHITECTURES) == 14
-    once = [one for one in before if sum(map(any, pairs.learned(*one).values())) == 1]
+    assert sum(len(mqr.models(arch)) for arch in ARCHITECTURES) == 14
+    once = [one for one in before if sum(map(any, mqr.has_learned(*one).values())) == 1]
     assert len(once) == 5
     late = [start for starts in before.values() for start in starts if start > 180]
     assert len(late) == 3  # the last three
-    ends = [points[-1][1] for points in pairs.curves("tnl", DEEP_NARROW, 4e-4).values()]
-    assert ends[1] < pairs.LEARNED < ends[0]  # one seed of the two
+    ends = [points[-1][1] for points in mqr.curves("tnl", DEEP_NARROW, 4e-4).values()]
+    assert ends[1] < mqr.LEARNED < ends[0]  # one seed of the two
 
 
 def test_where_seeds_are_missing_is_said() -> None:
     for arch in ARCHITECTURES:
-        for model in pairs.models(arch):
-            for lr, seeds in pairs.learned(arch, model).items():
+        for model in mqr.models(arch):
+            for lr, seeds in mqr.has_learned(arch, model).items():
                 single = arch in ("hgrn2", "cosformer2") and model == DEEP_NARROW and lr == 1e-3
                 assert len(seeds) == (1 if single else 2)
 
 
 def test_any_pair_is_a_level_that_linear_models_of_256_come_to() -> None:
     for arch in ARCHITECTURES:
-        for model in (one for one in pairs.models(arch) if one.size == "1.6M"):
-            for points in pairs.curves(arch, model, pairs.best_rate(arch, model)).values():
-                near = any(abs(loss - pairs.ANY_PAIR) < 0.25 for _, loss in points)
+        for model in (one for one in mqr.models(arch) if one.size == "1.6M"):
+            for points in mqr.curves(arch, model, mqr.best_rate(arch, model)).values():
+                near = any(abs(loss - mqr.ANY_PAIR) < 0.25 for _, loss in points)
                 assert arch == "llama" or near
 
 
 def test_what_is_said_of_the_short_training_is_so() -> None:
     for arch, least in (("llama", 0.85), ("cosformer2", 0.85)):
         for size in ("0.4M", "1.6M"):
-            assert share(arch, pairs.Model(size), 64, pairs.SHORT) > least
+            assert share(arch, mqr.Model(size), 64, mqr.SHORT) > least
     for size in ("0.4M", "1.6M"):
-        assert all(0.7 < n * share("tnl", pairs.Model(size), n, pairs.SHORT) < 1.4 for n in PAIRS)
-    assert share("tnl", pairs.Model("0.1M"), 4, pairs.SHORT) < 0.02
-    assert all(abs(row["val_loss"] - pairs.GUESS) < 5e-3 for row in rows(pairs.SHORT, arch="hgrn2"))
-    (tokens,) = {row["tokens"] for row in rows(pairs.SHORT)}
+        assert all(0.7 < n * share("tnl", mqr.Model(size), n, mqr.SHORT) < 1.4 for n in PAIRS)
+    assert share("tnl", mqr.Model("0.1M"), 4, mqr.SHORT) < 0.02
+    assert all(abs(row["val_loss"] - mqr.GUESS) < 5e-3 for row in rows(mqr.SHORT, arch="hgrn2"))
+    (tokens,) = {row["tokens"] for row in rows(mqr.SHORT)}
     assert (tokens, 8 * tokens // (128 * 512)) == (2**27, 2**28 // (32 * 512))  # an eighth of the steps
 
 

@@ -10,15 +10,17 @@ from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import by_training_length
 from linattn_study.findings.variants import ends as rows
 from linattn_study.plan import CORPORA
+from linattn_study.scaling.noise import student_t
 from tests.study.findings_helpers import holds
 
 LINEAR = ARCHITECTURES[1:]
 
 
+@pytest.mark.slow
 def test_what_is_said_of_shapes_is_so() -> None:
     off = {
         (row["corpus"], row["arch"], row["size"]): variants.above(
-            row, losses.last(row["corpus"], row["arch"], "6M")
+            row, losses.final_losses(row["corpus"], row["arch"], "6M")
         )
         for row in rows("scaling_shape")
     }
@@ -33,7 +35,7 @@ def test_what_is_said_of_shapes_is_so() -> None:
             extra = math.log1p(off[corpus, more, shape].value / 100)
             extra -= math.log1p(off[corpus, less, shape].value / 100)
             spread = losses.noise(corpus, "6M", "llama")
-            half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(2 * (1 + 1 / 2))
+            half = student_t(spread.freedom) * spread.sd * math.sqrt(2 * (1 + 1 / 2))
             assert (extra > half) == (corpus == "novels")
     reads = {
         row["size"]: variants.second_reading("scaling_shape", row)
@@ -72,6 +74,7 @@ def test_loss_in_windows_is_the_mean_over_their_positions() -> None:
     assert by_training_length("code", "llama", 1024, 1024) == pytest.approx(np.mean(seeds))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_said_of_lengths_is_so() -> None:
     for corpus in CORPORA:
         gaps = {}
@@ -100,7 +103,7 @@ def test_what_is_said_of_lengths_is_so() -> None:
                 by_training_length(corpus, arch, 1024, 4096) / by_training_length(corpus, arch, 4096, 4096)
             )
             spread = losses.noise(corpus, "2M", arch)
-            half = losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / 2)  # two seeds against one
+            half = student_t(spread.freedom) * spread.sd * math.sqrt(1 + 1 / 2)  # two seeds against one
             if arch == "cosformer2":
                 assert gain > half
             else:
@@ -111,7 +114,7 @@ def test_what_is_said_of_lengths_is_so() -> None:
             by_training_length(corpus, "hgrn2", 256, 1024, 512)
             / by_training_length(corpus, "hgrn2", 1024, 1024, 512)
         )
-        assert abs(off) < losses.T_975[spread.freedom] * spread.sd * math.sqrt(1 + 1 / 2)
+        assert abs(off) < student_t(spread.freedom) * spread.sd * math.sqrt(1 + 1 / 2)
         excess = {
             a: by_training_length(corpus, a, 256, 1024, 512) / by_training_length(corpus, a, 1024, 1024, 512)
             for a in ARCHITECTURES

@@ -12,6 +12,7 @@ from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import ends as rows
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
+from linattn_study.scaling.noise import student_t
 from tests.study.findings_helpers import holds
 
 LINEAR = ARCHITECTURES[1:]
@@ -24,20 +25,20 @@ def test_a_variant_is_compared_with_what_it_differs_from_in_one_thing() -> None:
     assert found is not None
     assert found.value == pytest.approx(100 * (row["val_loss"] / base["val_loss"] - 1))
     spread = losses.noise("code", "2M", "tnl")
-    wide = losses.T_975[spread.freedom] * spread.sd * math.sqrt(2)  # one seed against one
+    wide = student_t(spread.freedom) * spread.sd * math.sqrt(2)  # one seed against one
     assert math.log1p(found.high / 100) - math.log1p(found.value / 100) == pytest.approx(wide)
 
     (row,) = rows("scaling_hybrid", arch="tnl", size="2M", corpus="code")
     found = variants.above_llama("scaling_hybrid", row)
-    mean = math.exp(np.log(losses.last("code", "llama", "2M")).mean())
+    mean = math.exp(np.log(losses.final_losses("code", "llama", "2M")).mean())
     assert found is not None
     assert found.value == pytest.approx(100 * (row["val_loss"] / mean - 1))
     assert variants.above_llama("scaling_hybrid", {**row, "seq_len": 77}) is None
     value, low, high = variants.loss(row)
     assert value == pytest.approx(row["val_loss"])
     assert low < value < high
-    assert variants.of_the_grid("6M-3x384") == "6M"
-    assert [variants.plain(name) for name in ("code-large", "code-many-needles", "novels")] == [
+    assert variants.grid_size("6M-3x384") == "6M"
+    assert [variants.grid_corpus(name) for name in ("code-large", "code-many-needles", "novels")] == [
         "code", "code", "novels",
     ]  # fmt: skip
 
@@ -99,7 +100,7 @@ def test_deficits_remain_on_fresh_code() -> None:
 
 def test_more_heads_bring_tnl_back() -> None:
     for arch, lost in (("tnl", 0.1), ("hgrn2", 0.0)):
-        few = losses.chosen(losses.evaluations(), arch=arch, size="0.2M")[0]["n_params"]
+        few = losses.select(losses.evaluations(), arch=arch, size="0.2M")[0]["n_params"]
         (row, _) = rows("scaling_heads", arch=arch, size="0.2M")
         assert 1 - row["n_params"] / few == pytest.approx(lost, abs=0.015)
     assert all(changed(row).high < 0 for row in rows("scaling_heads", arch="tnl"))
@@ -163,15 +164,15 @@ def test_what_is_said_of_decay_is_so() -> None:
             assert change.low > 19
             continue
         if row["corpus"] == "code":
-            assert (variants.above(row, losses.last("code", "hgrn2", row["size"])).high < 0) == (
+            assert (variants.above(row, losses.final_losses("code", "hgrn2", row["size"])).high < 0) == (
                 row["size"] == "2M"
             )
         assert change.high < 0
-        theirs = losses.last(row["corpus"], "hgrn2", row["size"])
+        theirs = losses.final_losses(row["corpus"], "hgrn2", row["size"])
         against = variants.above(row, theirs)
         assert against.value < 0 if row["corpus"] == "code" else holds(against)
         extra = (
-            row["n_params"] / losses.chosen(losses.evaluations(), arch="tnl", size=row["size"])[0]["n_params"]
+            row["n_params"] / losses.select(losses.evaluations(), arch="tnl", size=row["size"])[0]["n_params"]
         )
         assert extra == pytest.approx(1.001, abs=5e-4)
     for size in losses.SIZES[2:]:
@@ -179,6 +180,7 @@ def test_what_is_said_of_decay_is_so() -> None:
         assert holds(losses.gap("code", "cosformer2", size, base="tnl"))
 
 
+@pytest.mark.slow
 def test_what_the_opening_says_is_so() -> None:
     for arch in LINEAR:
         (short,) = rows("scaling_length", corpus="code", arch=arch, seq_len=256)

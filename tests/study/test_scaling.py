@@ -70,6 +70,7 @@ def test_all_points_of_the_envelope_are_off_by_their_cut_steps() -> None:
 # --- with noise --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["corners", "iso_flop"])
 def test_intervals_of_95_percent_hold_the_truth_in_88_of_100_trials(method: str) -> None:
     held = dict.fromkeys(EXPONENTS, 0)
@@ -143,7 +144,7 @@ def test_rows_that_are_no_runs_are_refused(rows: list[dict[str, Any]], message: 
 def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match=r"within a factor of 1\.2, expected a wider span"):
         fit_power_law(np.ones(3), np.ones(3))
-    with pytest.raises(ValueError, match="not positive"):
+    with pytest.raises(ValueError, match="expected positive finite numbers"):
         fit_power_law(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match="got 2 sizes, expected at least 3"):
         lower_envelope(runs(0.0)[:4])

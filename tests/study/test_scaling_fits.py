@@ -8,8 +8,8 @@ import pytest
 
 from linattn_book import results
 from linattn_study.scaling import fit_laws
-from linattn_study.scaling.fits import COLUMNS, WAYS, Way, fit_rows, save_fits
-from linattn_study.scaling.noise import Noise, by_size
+from linattn_study.scaling.fits import COLUMNS, FIT_METHODS, FitMethod, fit_rows, save_fits
+from linattn_study.scaling.noise import Noise, by_size, student_t
 from linattn_study.scaling.synthetic import PURE, exponents, synthetic_runs
 
 
@@ -33,7 +33,7 @@ def test_the_committed_fits_are_those_of_the_committed_runs() -> None:
         for row in results.load("scaling_fits")
         if row["corpus"] == "novels"
     }
-    some = [way for way in WAYS if way.name in ("paper's", "more heads", "without the smallest size")]
+    some = [way for way in FIT_METHODS if way.name in ("paper's", "more heads", "without the smallest size")]
     heads = {"scaling_heads": results.load("scaling_heads")}
     for row in fit_rows(prose, some, heads):
         theirs = committed[row["arch"], row["way"], row["law"], row["part"]]
@@ -50,17 +50,17 @@ def test_every_way_is_in_the_table_for_every_architecture_and_text() -> None:
         found.setdefault((row["corpus"], row["arch"]), set()).add(row["way"])
     assert len(found) == 8
     for ways in found.values():
-        assert ways == {way.name for way in WAYS}
+        assert ways == {way.name for way in FIT_METHODS}
 
 
-def fitted(rows: list[dict[str, Any]], way: Way, part: str) -> dict[str, dict[str, Any]]:
+def fitted(rows: list[dict[str, Any]], way: FitMethod, part: str) -> dict[str, dict[str, Any]]:
     return {row["law"]: row for row in fit_rows(rows, [way]) if row["part"] == part}
 
 
 def test_known_exponents_are_in_their_intervals() -> None:
     found = {
         row["law"]: row
-        for row in fit_rows(rows_of(), [Way("corners", "corners")])
+        for row in fit_rows(rows_of(), [FitMethod("corners", "corners")])
         if row["part"] == "exponent"
     }
     for law, truth in exponents(PURE).items():
@@ -70,16 +70,16 @@ def test_known_exponents_are_in_their_intervals() -> None:
 
 def test_a_way_takes_its_evaluations_only() -> None:
     rows = rows_of()
-    double = fitted(rows, Way("x", loss="val_loss"), "coefficient")["loss"]["value"]
-    assert double == pytest.approx(2 * fitted(rows, Way("x"), "coefficient")["loss"]["value"])
+    double = fitted(rows, FitMethod("x", loss="val_loss"), "coefficient")["loss"]["value"]
+    assert double == pytest.approx(2 * fitted(rows, FitMethod("x"), "coefficient")["loss"]["value"])
     late = [row for row in rows if row["tokens"] > 2e7 and row["n_params"] > 3e5]
-    narrow, plain = Way("x", first=2e7, smallest=3e5), Way("x", first=0)
+    narrow, plain = FitMethod("x", first=2e7, smallest=3e5), FitMethod("x", first=0)
     assert list(fit_rows(rows, [narrow])) == list(fit_rows(late, [plain]))
 
 
 def test_what_cannot_be_fitted_says_why() -> None:
     first = [row for row in rows_of() if row["seed"] == 0]
-    (row,) = fit_rows(first, [Way("x")])
+    (row,) = fit_rows(first, [FitMethod("x")])
     assert row["value"] is None
     assert "one seed of each size" in row["failure"]
 
@@ -92,7 +92,7 @@ def test_fits_are_saved_beside_the_runs(tmp_path: Path) -> None:
     loaded = results.load("mine_fits", directory=tmp_path)
     assert len(loaded) == n
     assert list(loaded[0]) == list(COLUMNS)
-    assert {row["way"] for row in loaded} == {way.name for way in WAYS}
+    assert {row["way"] for row in loaded} == {way.name for way in FIT_METHODS}
 
 
 def noisy(arch: str, size: str, offsets: tuple[float, ...]) -> list[dict[str, Any]]:
@@ -134,3 +134,13 @@ def test_an_interval_knows_which_size_is_noisy() -> None:
     first = width(quiet | {sizes[0]: Noise(0.02, 4)})
     assert first > 100 * width(quiet)
     assert first > 1.5 * width(quiet | {sizes[2]: Noise(0.02, 4)})
+
+
+@pytest.mark.parametrize(
+    ("freedom", "wide"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (8, 2.306), (9, 2.262), (12, 2.179), (30, 2.042), (120, 1.980)],
+)
+def test_students_t_is_that_of_printed_tables(freedom: int, wide: float) -> None:
+    """A third seed of every size gives nine degrees of freedom and more."""
+    assert student_t(freedom) == pytest.approx(wide, abs=5e-4)
+    assert student_t(freedom, 0.5) < wide

@@ -46,6 +46,7 @@ def test_an_outer_search_finds_no_better_exponents() -> None:
         assert squares(other) >= squares(found) * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_intervals_of_95_percent_hold_the_surface_in_88_of_100_trials() -> None:
     truth = (TRUTH.irreducible, TRUTH.alpha, TRUTH.beta, TRUTH.parameters)
     held = np.zeros(4, int)

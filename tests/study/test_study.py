@@ -37,7 +37,7 @@ def test_no_two_trials_of_a_study_have_one_place(name: str) -> None:
 
 
 def test_every_field_makes_another_trial() -> None:
-    other: dict[str, Any] = {"corpus": "code", "arch": "tnl", "size": "2M", "changes": (("d_ff", 96),)}
+    other: dict[str, Any] = {"corpus": "code", "arch": "tnl", "size": "2M", "overrides": (("d_ff", 96),)}
     for field in dataclasses.fields(Trial):
         value = getattr(s.TINY, field.name)
         twice = (value and 2 * value) or 1
@@ -48,11 +48,11 @@ def test_every_field_makes_another_trial() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arch": "gpt"}, "arch: expected one of"),
-        ({"size": "7B"}, "size: expected one of"),
-        ({"lr": 0.0}, "lr: expected a positive number"),
-        ({"seq_len": 0}, "seq_len: expected at least 1"),
-        ({"tokens": 5}, "tokens: expected a batch of 128 at least, got 5"),
+        ({"arch": "gpt"}, "arch: got 'gpt', expected one of"),
+        ({"size": "7B"}, "size: got '7B', expected one of"),
+        ({"lr": 0.0}, "lr: got 0.0, expected a positive number"),
+        ({"seq_len": 0}, "seq_len: got 0, expected at least 1"),
+        ({"tokens": 5}, "tokens: got 5, expected a batch of 128 at least"),
     ],
 )
 def test_a_trial_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -125,11 +125,11 @@ def test_a_run_learns_and_leaves_rows_and_a_manifest(arch: str, tmp_path: Path) 
     assert rows[-1]["tokens"] == trial.tokens
     config = trial.model_config()
     assert rows[-1]["flops"] == pytest.approx(trial.tokens * loop.costs.flops_per_token(config, 32))
-    manifest = work.place_of(trial, tmp_path / "runs").manifest()
+    manifest = work.run_dir_of(trial, tmp_path / "runs").manifest()
     assert (manifest["status"], manifest["sessions"]) == ("done", 1)
     assert manifest["trial"]["arch"] == arch
     assert manifest["corpus_sha256"] == corpora.load("words", tmp_path / "text").sha256
-    assert not work.place_of(trial, tmp_path / "runs").checkpoint_file.exists()
+    assert not work.run_dir_of(trial, tmp_path / "runs").checkpoint_file.exists()
 
 
 def test_the_loop_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
@@ -161,10 +161,10 @@ def test_the_loop_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
 
 def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     rows = s.trained(s.TINY, tmp_path)
-    made: list[place.Row] = []
+    made: list[run_dir.EvalRow] = []
     assert work.train_trial(s.TINY, s.settings(tmp_path), made.append) == "done"
     assert made == []
-    assert s.timeless(work.place_of(s.TINY, tmp_path / "runs").rows()) == rows
+    assert s.timeless(work.run_dir_of(s.TINY, tmp_path / "runs").rows()) == rows
 
 
 # --- capture ------------------------------------------------------------------------------------------------
@@ -184,6 +184,6 @@ def test_a_step_asks_the_host_for_nothing(arch: str) -> None:
     model = LanguageModel(Trial("novels", arch, "0.1M", 1e-3).model_config())
     tokens = torch.randint(256, (2, 33))
     # decays are looked at on a CPU alone, see ``linattn_kernels.door``
-    with mock.patch("linattn_ref.ops.inputs.require_values"), Asked():
+    with mock.patch("linattn_ref.ops.validation.require_values"), Asked():
         next_byte_loss(model, tokens[:, :-1], tokens[:, 1:]).backward()
     assert asked == []

@@ -47,13 +47,13 @@ def test_one_that_fails_or_diverges_does_not_stop_the_others(
 
     monkeypatch.setattr(Trial, "model_config", model_config)
     said: list[str] = []
-    tally = work.work([wild, broken, s.TINY], s.settings(tmp_path), said.append)
-    assert (tally.diverged, tally.done) == ([wild.key], [s.TINY.key])
-    assert tally.failed == {broken.key: "RuntimeError: no such thing"}
+    summary = work.work([wild, broken, s.TINY], s.settings(tmp_path), said.append)
+    assert (summary.diverged, summary.done) == ([wild.key], [s.TINY.key])
+    assert summary.failed == {broken.key: "RuntimeError: no such thing"}
     assert [line.split(": ")[1] for line in said] == ["diverged", "RuntimeError", "done"]
-    manifest = work.place_of(wild, tmp_path / "runs").manifest()
+    manifest = work.run_dir_of(wild, tmp_path / "runs").manifest()
     assert manifest["status"] == "diverged"
-    assert "up to step" in manifest["error"]
+    assert "by step" in manifest["error"]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, stud
     assert launcher.slots == [0, 1]
     assert said[-1] == "3 of 3 trials, 100.0 % of the bytes"
     alone = s.trained(s.STUDY[1], tmp_path / "alone")
-    assert s.timeless(work.place_of(s.STUDY[1], where.out).rows()) == alone
+    assert s.timeless(work.run_dir_of(s.STUDY[1], where.out).rows()) == alone
 
     assert cli.main(["study", "words", "--out", str(where.out), "--collect", str(tmp_path / "made")]) == 0
     rows = results.load("words", directory=tmp_path / "made")
@@ -111,7 +111,7 @@ def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
     where = s.settings(tmp_path)
     for trial in s.STUDY[:2]:
         work.train_trial(trial, where)
-    there = work.place_of(s.STUDY[0], where.out)
+    there = work.run_dir_of(s.STUDY[0], where.out)
     there.save_manifest(there.manifest() | {"source_hash": "another"})
     with pytest.raises(ValueError, match="have several source_hash"):
         collect.collect("words", s.STUDY, where.out, tmp_path / "made")
@@ -127,7 +127,7 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     first = {name: results.load(name, directory=made) for name in ("words", "words_probes")}
 
     elsewhere = dataclasses.replace(where, out=tmp_path / "elsewhere")
-    known = ["study", "words", "--known", str(made), "--out", str(elsewhere.out), "--list"]
+    known = ["study", "words", "--skip-existing", str(made), "--out", str(elsewhere.out), "--list"]
     assert cli.main([*known, "--backend", "reference"]) == 0
     said, *left = capsys.readouterr().out.splitlines()
     assert said == f"2 of 3 trials are in {made}"
@@ -140,7 +140,9 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     for name, rows in first.items():
         assert results.load(name, directory=made)[: len(rows)] == rows
     again = ["study", "words", "--only", "seed1", "--out", str(where.out), "--collect", str(made)]
-    assert cli.main([*again, "--as", "words_again", "--known", str(made)]) == 0  # which is about training
+    assert (
+        cli.main([*again, "--as", "words_again", "--skip-existing", str(made)]) == 0
+    )  # which is about training
     for name, rows in first.items():
         assert results.load(name.replace("words", "words_again"), directory=made) == rows  # not seed 1 alone
     made_by = results.provenance("words_again", directory=made)["command"]
@@ -148,7 +150,7 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     seeds = {name: [row["seed"] for row in results.load(name, directory=made)] for name in first}
     assert all(list(dict.fromkeys(found)) == [0, 1, 2] for found in seeds.values())
 
-    there = work.place_of(s.STUDY[2], elsewhere.out)
+    there = work.run_dir_of(s.STUDY[2], elsewhere.out)
     there.save_manifest(there.manifest() | {"source_hash": "another"})
     assert collect.collect("words", s.STUDY, elsewhere.out, made) == "1 of 3 trials are done; 0 diverged"
     assert {row["seed"] for row in results.load("words", directory=made)} == {2}
@@ -162,14 +164,14 @@ def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
     row = {"step": 12, "tokens": small.tokens, "wall": 60.0}
     out = tmp_path
     assert "no telling yet" in str(launch.progress(trials, out, 1))
-    there = work.place_of(small, out)
+    there = work.run_dir_of(small, out)
     there.save_rows([row])
     there.save_manifest({"status": "done"})
-    halfway = work.place_of(trials[1], out)
+    halfway = work.run_dir_of(trials[1], out)
     halfway.save_rows([row | {"step": 6, "tokens": small.tokens // 2, "wall": 30.0}])
     halfway.save_manifest({"status": "running"})
     now = launch.progress(trials, out, 1)
-    assert (now.done, now.unknown) == (1, 1)
+    assert (now.done, now.unknown_speed) == (1, 1)
     assert now.seconds == pytest.approx(30.0)
     assert str(now) == "1 of 3 trials, 50.0 % of the bytes, 0.5 minutes left and 1 trials of unknown speed"
 
@@ -208,9 +210,9 @@ def test_the_list_says_how_far_each_is(
 def test_corpora_are_prepared_once_from_what_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from linattn_study import code, novels
+    from linattn_study import novels, source_code
 
-    monkeypatch.setattr(corpora, "PARTS", {"novels": dataclasses.replace(s.PART, text="novels")})
+    monkeypatch.setattr(corpora, "RECIPES", {"novels": dataclasses.replace(s.RECIPE, text="novels")})
     reads: list[Path] = []
 
     def read(path: Path) -> dict[str, bytes]:
@@ -218,7 +220,7 @@ def test_corpora_are_prepared_once_from_what_is_given(
         return s.WORDS
 
     monkeypatch.setattr(novels, "read_novels", read)
-    monkeypatch.setattr(code, "read_code", lambda path: pytest.fail("nothing of code is wanted"))
+    monkeypatch.setattr(source_code, "read_code", lambda path: pytest.fail("nothing of code is wanted"))
     for _ in range(2):
         assert cli.main(["study", "corpora", "--novels", "eltec", "--corpora", str(tmp_path)]) == 0
     assert reads == [Path("eltec")]
@@ -243,6 +245,7 @@ def test_your_own_text_is_added_and_trained_on(
         assert "expected NAME=PATH" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sizes, four architectures, two corpora: every run ends, below where it began, above nothing."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -270,12 +273,12 @@ def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.M
 def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
     where = s.settings(tmp_path, whole=True)
     assert work.train_trial(s.STUDY[0], where) == "done"
-    there = work.place_of(s.STUDY[0], where.out)
+    there = work.run_dir_of(s.STUDY[0], where.out)
     there.save_rows([row | {"wall": 3600.0} for row in there.rows()])
     said: list[str] = []
     soon = dataclasses.replace(where, deadline=time.monotonic() + 600)
-    tally = work.work(s.STUDY, soon, said.append)
-    assert tally.too_long == [trial.key for trial in s.STUDY[1:]]
+    summary = work.work(s.STUDY, soon, said.append)
+    assert summary.too_long == [trial.key for trial in s.STUDY[1:]]
     assert said[0].endswith("too long for the time that is left")
     later = dataclasses.replace(where, deadline=time.monotonic() + 5000)
     assert work.work(s.STUDY, later).done == [trial.key for trial in s.STUDY[1:]]
@@ -287,9 +290,9 @@ def test_a_study_says_at_once_which_text_it_lacks(tmp_path: Path) -> None:
         dataclasses.replace(s.TINY, corpus=corpus) for corpus in ("library-code", "code", "novels-needles")
     ]
     with pytest.raises(ValueError, match=r"no code, novels in .*; `linattn study corpora` makes it"):
-        command.provide(trials, tmp_path)
-    assert corpora.load("library-code", tmp_path).train.numel() == corpora.PARTS["library-code"].train
+        command.prepare_missing_corpora(trials, tmp_path)
+    assert corpora.load("library-code", tmp_path).train.numel() == corpora.RECIPES["library-code"].train
     with pytest.raises(ValueError, match=r"no mine in .*; `linattn study corpora --add NAME=PATH` makes it"):
-        command.provide([dataclasses.replace(s.TINY, corpus="mine")], tmp_path)
+        command.prepare_missing_corpora([dataclasses.replace(s.TINY, corpus="mine")], tmp_path)
     recall = dataclasses.replace(s.TINY, corpus="recall-32")
-    command.provide([recall, dataclasses.replace(s.TINY, corpus="library-code")], tmp_path)
+    command.prepare_missing_corpora([recall, dataclasses.replace(s.TINY, corpus="library-code")], tmp_path)

@@ -50,10 +50,12 @@ class LooksUp(torch.nn.Module):
 
 def test_every_pass_has_every_sequence_once_and_whole(tmp_path: Path) -> None:
     asked = loop_of(tmp_path)
-    starts = asked.starts.flatten()
+    starts = asked.windows.starts.flatten()
     assert (starts % (2 * T) == 0).all()
     assert sorted((starts[:20] // (2 * T)).tolist()) == list(range(20))
-    inputs, targets = asked.pairs(asked.bytes[starts[:20, None] + asked.offsets])
+    inputs, targets = asked.windows.inputs_and_targets(
+        asked.windows.training_text[starts[:20, None] + asked.windows.offsets]
+    )
     counts = (targets != IGNORED).sum(1)
     assert sorted(counts.tolist()) == sorted(4 * list(corpora.PAIRS))
     assert targets[targets != IGNORED].min() >= corpora.RECALL_VOCAB // 2
@@ -73,11 +75,11 @@ def test_a_model_that_looks_up_is_right(tmp_path: Path) -> None:
 def test_a_trial_of_recall_is_trained(tmp_path: Path) -> None:
     where = s.settings(tmp_path)
     assert work.train_trial(TRIAL, where) == "done"
-    place = work.place_of(TRIAL, where.out)
+    place = work.run_dir_of(TRIAL, where.out)
     assert place.rows()[-1]["val_loss"] < place.rows()[0]["val_loss"]
     assert all(0 <= row["accuracy"] < 0.5 for row in place.probes())
 
 
 def test_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="seq_len: expected 512, as recall-512 has it, got 1024"):
+    with pytest.raises(ValueError, match="seq_len: got 1024, expected 512, as recall-512 has it"):
         Trial("recall-512", "tnl", "0.1M", 1e-3)

@@ -16,7 +16,7 @@ import torch
 
 import tests.study.study_helpers as s
 from linattn_ref.training.distributed import World
-from linattn_study import corpora, place, work
+from linattn_study import corpora, run_dir, work
 from tests.training.test_distributed import torchrun
 
 
@@ -38,18 +38,19 @@ def test_stopped_at_every_evaluation_it_finds_the_same(tmp_path: Path) -> None:
     for _ in s.TINY.evaluations()[:-1]:
         with pytest.raises(work.Stopped):
             work.train_trial(s.TINY, where)
-    assert work.place_of(s.TINY, where.out).manifest()["status"] == "stopped"
+    assert work.run_dir_of(s.TINY, where.out).manifest()["status"] == "stopped"
     assert work.train_trial(s.TINY, where) == "done"
-    where_it_is = work.place_of(s.TINY, where.out)
+    where_it_is = work.run_dir_of(s.TINY, where.out)
     assert s.timeless(where_it_is.rows()) == whole
     assert where_it_is.manifest()["sessions"] == len(s.TINY.evaluations())
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
     """kill -9 three times, each time a little later; then the run is finished, and is that of no kill."""
     whole = s.trained(s.TINY, tmp_path / "whole")
     s.settings(tmp_path)
-    there = work.place_of(s.TINY, tmp_path / "runs")
+    there = work.run_dir_of(s.TINY, tmp_path / "runs")
     for rows_wanted in (1, 2, 3):
         process = subprocess.Popen(s.run_of(tmp_path, pause=0.3), env=s.ENVIRONMENT)
         end = time.monotonic() + 60
@@ -68,6 +69,7 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
 # --- several ranks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_ranks_train_a_trial_together_and_go_on_where_one_has_stopped(tmp_path: Path) -> None:
     whole = s.trained(s.TINY, tmp_path / "whole")
     where = s.settings(tmp_path, deadline=0.0)
@@ -85,7 +87,7 @@ with s.distributed() as world:
     torchrun(str(script))
     assert (tmp_path / "rank0").exists()
     assert (tmp_path / "rank1").exists()
-    rows = s.timeless(work.place_of(s.TINY, where.out).rows())
+    rows = s.timeless(work.run_dir_of(s.TINY, where.out).rows())
     assert rows[0] == whole[0]
     for row, alone in zip(rows, whole, strict=True):
         assert row == pytest.approx(alone, rel=1e-4)
@@ -99,7 +101,7 @@ def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.M
         work.train_trial(s.TINY, where)
     monkeypatch.setattr(work, "current_world", lambda: World(1, 2))
     monkeypatch.setattr(World, "any", lambda self, flag: True)
-    with pytest.raises(place.Taken, match="another process works on this trial"):
+    with pytest.raises(run_dir.RunLocked, match="another process works on this trial"):
         work.train_trial(s.TINY, where)
 
 
@@ -109,8 +111,8 @@ def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.M
 def test_two_processes_cannot_have_one_place(tmp_path: Path) -> None:
     where = s.settings(tmp_path)
     with (
-        work.place_of(s.TINY, where.out).claimed(),
-        pytest.raises(place.Taken, match="another process works on this trial"),
+        work.run_dir_of(s.TINY, where.out).locked(),
+        pytest.raises(run_dir.RunLocked, match="another process works on this trial"),
     ):
         work.train_trial(s.TINY, where)
     assert work.train_trial(s.TINY, where) == "done"
@@ -130,14 +132,14 @@ def test_other_text_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     where = s.settings(tmp_path, deadline=0.0)
     with pytest.raises(work.Stopped):
         work.train_trial(s.TINY, where)
-    corpora.prepare("words", s.WORDS | {"more.txt": b"more\n" * 99}, where.corpora, s.PART)
+    corpora.prepare("words", s.WORDS | {"more.txt": b"more\n" * 99}, where.corpora, s.RECIPE)
     with pytest.raises(ValueError, match=r"is of another run; corpus.sha256"):
         work.train_trial(s.TINY, where)
 
 
 def test_a_named_corpus_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned = dataclasses.replace(s.PART, sha256="0" * 64)
-    monkeypatch.setitem(corpora.PARTS, "novels", pinned)
+    pinned = dataclasses.replace(s.RECIPE, sha256="0" * 64)
+    monkeypatch.setitem(corpora.RECIPES, "novels", pinned)
     with pytest.raises(ValueError, match="is not that of novels, 000000000000"):
         corpora.prepare("novels", s.WORDS, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -150,10 +152,10 @@ def test_a_full_disk_is_named_before_and_during_a_run(
     usage = shutil.disk_usage(tmp_path)._replace(free=10**6)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: usage)
-        with pytest.raises(place.DiskFull, match=r"1 MB are free, a trial's checkpoints need \d+"):
+        with pytest.raises(run_dir.DiskFull, match=r"1 MB are free, a trial's checkpoints need \d+"):
             work.work([s.TINY], where)
 
-    rows = work.place_of(s.TINY, where.out).rows_file
+    rows = work.run_dir_of(s.TINY, where.out).rows_file
     replace, written = os.replace, []
 
     def full(source: Any, target: Any) -> None:
@@ -165,7 +167,7 @@ def test_a_full_disk_is_named_before_and_during_a_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.raises(place.DiskFull, match="what was there before is unharmed"):
+        with pytest.raises(run_dir.DiskFull, match="what was there before is unharmed"):
             work.work([s.TINY], where)
-    assert len(work.place_of(s.TINY, where.out).rows()) == 2
+    assert len(work.run_dir_of(s.TINY, where.out).rows()) == 2
     assert work.train_trial(s.TINY, where) == "done"

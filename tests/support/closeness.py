@@ -4,13 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from linattn_benchmarks.compare import max_error
+
 Numbers = Tensor | np.ndarray | float
 
 
 def err(got: Numbers, want: Numbers) -> float:
     """``max|got - want| / max(1, max|want|)``: absolute below 1, relative to the largest entry above."""
-    a, b = _float64(got), _float64(want)
-    return ((a - b).abs().max() / b.abs().max().clamp(min=1)).item()
+    return max_error(_float64(got), _float64(want))
 
 
 def assert_close(name: str, got: Numbers, want: Numbers, bound: float) -> None:

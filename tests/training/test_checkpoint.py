@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import linattn_ref.training.checkpoint as checkpoint_module
-from linattn_ref.training.checkpoint import Row, write_rows
+from linattn_ref.training.checkpoint import TrainRow, write_rows
 from linattn_ref.training.files import write_atomically
 from linattn_ref.training.trainer import train
 from tests.training.tiny_training import (
@@ -39,7 +39,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path: Path) -> 
     path = tmp_path / "new folder" / "run.pt"
     with pytest.raises(Stop):
         run(bigram(), checkpoint=path, on_row=stop_after(8))  # the checkpoint is of step 5
-    resumed, new = bigram(seed=99), list[Row]()  # other weights: all must come from the file
+    resumed, new = bigram(seed=99), list[TrainRow]()  # other weights: all must come from the file
     rows = run(resumed, checkpoint=path, on_row=new.append)
     assert timeless(rows) == timeless(expected)
     assert [row["step"] for row in new] == [6, 7, 8, 9, 10, 11, 12]
@@ -48,7 +48,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path: Path) -> 
 
 
 def test_finished_run_gives_its_rows_and_weights_again_without_training(tmp_path: Path) -> None:
-    model, again, new = bigram(), bigram(seed=99), list[Row]()
+    model, again, new = bigram(), bigram(seed=99), list[TrainRow]()
     rows = run(model, checkpoint=tmp_path / "run.pt")
     assert run(again, checkpoint=tmp_path / "run.pt", on_row=new.append) == rows
     assert digest(again) == digest(model)
@@ -163,7 +163,7 @@ def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    resumed, whole, new = bigram(seed=99), bigram(), list[Row]()
+    resumed, whole, new = bigram(seed=99), bigram(), list[TrainRow]()
     rows = run(resumed, LONG, checkpoint, on_row=new.append)
     assert 0 < len(new) < len(rows) == 60
     assert timeless(rows) == timeless(run(whole, LONG))

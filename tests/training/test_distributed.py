@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from linattn_ref.training.checkpoint import Row
+from linattn_ref.training.checkpoint import TrainRow
 from linattn_ref.training.distributed import World
 from tests.training.tiny_training import ENVIRONMENT, Stop, bigram, run, script, stop_after
 
@@ -33,7 +33,7 @@ def test_two_ranks_train_as_one_process_does_and_resume_its_checkpoint(tmp_path:
     whole = bigram()
     expected = run(whole)
     for rank in (0, 1):
-        rows: list[Row] = json.loads(Path(f"{out}{rank}").read_text())
+        rows: list[TrainRow] = json.loads(Path(f"{out}{rank}").read_text())
         assert len(rows) == 12
         for got, want in zip(rows, expected, strict=True):
             assert (got["step"], got["tokens"], got["lr"]) == (want["step"], want["tokens"], want["lr"])
@@ -56,5 +56,5 @@ def test_ranks_that_were_not_joined_are_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_batch_that_does_not_divide_by_the_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("linattn_ref.training.trainer.current_world", lambda: World(0, 3))
-    with pytest.raises(ValueError, match="batch_size: expected a multiple of 3 ranks, got 4"):
+    with pytest.raises(ValueError, match="batch_size: got 4, expected a multiple of 3 ranks"):
         run(bigram())

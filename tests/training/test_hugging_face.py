@@ -58,9 +58,9 @@ def test_hugging_face_rows_become_documents(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_hugging_face_errors_name_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", FakeHub([{"text": "a", "n": 1}]))
-    with pytest.raises(ValueError, match=r"column: expected one of \['n', 'text'\], got 'body'"):
+    with pytest.raises(ValueError, match=r"column: got 'body', expected one of \['n', 'text'\]"):
         ByteCorpus.from_hugging_face("some/text", column="body")
-    with pytest.raises(ValueError, match="column: expected text in 'n', got int in row 0"):
+    with pytest.raises(ValueError, match="column: got int in row 0, expected text in 'n'"):
         ByteCorpus.from_hugging_face("some/text", column="n")
     monkeypatch.setitem(sys.modules, "datasets", FakeHub([], error=FileNotFoundError("no such host")))
     with pytest.raises(ConnectionError, match=r"'some/text' could not be read .*offline.*no such host"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from linattn_ref.training.checkpoint import Row
+from linattn_ref.training.checkpoint import TrainRow
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import TrainConfig, train
 
@@ -56,8 +56,8 @@ def run(
     model: nn.Module,
     config: TrainConfig = TINY,
     checkpoint: Path | None = None,
-    on_row: Callable[[Row], None] | None = None,
-) -> list[Row]:
+    on_row: Callable[[TrainRow], None] | None = None,
+) -> list[TrainRow]:
     """Train on the CPU, in silence and on one thread, so that every process adds in the same order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -77,7 +77,7 @@ def digest(model: nn.Module) -> str:
     return total.hexdigest()
 
 
-def timeless(rows: list[Row]) -> list[tuple[object, ...]]:
+def timeless(rows: list[TrainRow]) -> list[tuple[object, ...]]:
     """What two equal runs share: everything but the clock."""
     return [(r["step"], r["tokens"], r["train_loss"], r["val_loss"], r["lr"]) for r in rows]
 
@@ -86,8 +86,8 @@ class Stop(Exception):
     """Raised in the middle of a run."""
 
 
-def stop_after(step: int) -> Callable[[Row], None]:
-    def on_row(row: Row) -> None:
+def stop_after(step: int) -> Callable[[TrainRow], None]:
+    def on_row(row: TrainRow) -> None:
         if row["step"] == step:
             raise Stop
 
@@ -99,7 +99,7 @@ import json, sys, time
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 import tests.training.tiny_training as t
-from linattn_ref.distributed import distributed
+from linattn_ref.training.distributed import distributed
 
 with distributed() as world:
     model = t.bigram(seed=world.rank)  # other weights on the other ranks: rank 0's must win

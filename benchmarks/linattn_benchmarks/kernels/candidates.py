@@ -1,13 +1,13 @@
-"""Who is timed: our kernel, every function of FLA 0.6 that computes the same, and torch's softmax attention.
+"""Name who is timed: our kernel, every function of FLA 0.6 that computes the same, and torch's attention.
 
-Ours always returns the state, so FLA is asked for it too (``output_final_state``). All start from the same
-tensors; what a candidate wants laid out otherwise is laid out before the clock starts. Left out are FLA's
-``parallel_*`` forms of linear attention (no state, T^2 work), ``fused_recurrent_*`` for whole sequences (a
-token at a time) and ``fused_chunk_gla`` (FLA 0.6 has the name and refuses the call).
+Our kernels always return the state, so FLA is asked for it too (``output_final_state``). All start from the
+same tensors; what a candidate wants laid out otherwise is laid out before the clock starts. Left out are
+FLA's ``parallel_*`` forms of linear attention (no state, T^2 work), ``fused_recurrent_*`` for whole sequences
+(a token at a time) and ``fused_chunk_gla`` (FLA 0.6 has the name and refuses the call).
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,13 +15,21 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from linattn_benchmarks.kernels.cases import Case, Inputs
+from linattn_benchmarks.kernels.settings import Inputs, KernelSetting
+from linattn_ref.interop import FLA_FUNCTIONS, import_fla_function
 
 Result = tuple[Tensor, Any]  # output, and the state or None
 
 
 class Candidate(NamedTuple):
-    """``call`` is timed; ``arrange`` is not. ``decay`` gives the decays of a function that has its own."""
+    """Describe a function that is timed.
+
+    Attributes:
+        name: in the table.
+        call: inputs -> output and state; it is timed.
+        arrange: inputs -> inputs in the layout that ``call`` takes; it is not timed.
+        decay: H -> the decays ``[H]`` of a function that has its own. Default None, those it is given.
+    """
 
     name: str
     call: Callable[[Inputs], Result]
@@ -29,87 +37,84 @@ class Candidate(NamedTuple):
     decay: Callable[[int], Tensor] | None = None
 
 
+def candidates_for(setting: KernelSetting, fla: bool) -> list[Candidate]:
+    """Return who is timed: ours first, torch's last, FLA's in between unless ``fla`` is False."""
+    torch_sdpa = sdpa(setting)
+    return [ours(setting), *(theirs(setting) if fla else []), *([torch_sdpa] if torch_sdpa else [])]
+
+
 # --- ours ---------------------------------------------------------------------------------------------------
 
 
-def ours(case: Case) -> Candidate:
+def ours(setting: KernelSetting) -> Candidate:
+    """Return our kernel."""
+
     def call(x: Inputs) -> Result:
-        op = getattr(importlib.import_module("linattn_kernels"), case.function)
+        op = getattr(importlib.import_module("linattn_kernels"), setting.function)
         return op(**{name: y for name, y in x.items() if name != "do"})
 
-    return Candidate("ours", call, own_state)
+    return Candidate("ours", call, with_own_state)
 
 
-def own_state(x: Inputs) -> Inputs:
-    """A linear state is overwritten by our step, so each candidate has its own."""
+def with_own_state(x: Inputs) -> Inputs:
+    """Copy a linear state, which our step overwrites, so that each candidate has its own."""
     return x | {"state": x["state"].clone()} if isinstance(x.get("state"), Tensor) else dict(x)
 
 
 # --- FLA ----------------------------------------------------------------------------------------------------
 
-
-class FLAFunction(NamedTuple):
-    """``fla.ops.MODULE.NAME``: what it calls log_decay (None: it takes none), and what else must be said."""
-
-    module: str
-    name: str
-    gate: str | None = None
-    besides: Mapping[str, Any] = {}
-    decay: Callable[[int], Tensor] | None = None
-
-
-def lightning_decays(H: int) -> Tensor:
-    """What FLA's lightning attention has in layer 0 of 1, a linear ramp; it cannot be given others."""
-    return -(8 / H) * torch.arange(H, dtype=torch.float32)
-
-
-_LINEAR = {"normalize": False}
-_LAYER = {"layer_idx": 0, "num_layers": 1}
-FLA: dict[str, tuple[FLAFunction, ...]] = {
-    "chunk_linear_attention/none": (
-        FLAFunction("linear_attn", "chunk_linear_attn", besides=_LINEAR),
-        FLAFunction("linear_attn", "fused_chunk_linear_attn", besides=_LINEAR),
-    ),
+FLA_CANDIDATES: dict[str, tuple[str, ...]] = {  # functions of FLA that compute what the op computes
+    "chunk_linear_attention/none": ("chunk_linear_attn", "fused_chunk_linear_attn"),
     "chunk_linear_attention/H": (
-        FLAFunction("retention", "chunk_retention"),
-        FLAFunction("retention", "fused_chunk_retention"),
-        FLAFunction("simple_gla", "chunk_simple_gla", "g_gamma"),
-        FLAFunction("simple_gla", "fused_chunk_simple_gla", "g_gamma"),
-        FLAFunction("lightning_attn", "chunk_lightning_attn", besides=_LAYER, decay=lightning_decays),
+        "chunk_retention",
+        "fused_chunk_retention",
+        "chunk_simple_gla",
+        "fused_chunk_simple_gla",
+        "chunk_lightning_attn",
     ),
-    "chunk_linear_attention/BTH": (
-        FLAFunction("simple_gla", "chunk_simple_gla", "g"),
-        FLAFunction("simple_gla", "fused_chunk_simple_gla", "g"),
-    ),
-    "chunk_linear_attention/BTHK": (FLAFunction("gla", "chunk_gla", "g"),),
-    "step_linear_attention/none": (
-        FLAFunction("linear_attn", "fused_recurrent_linear_attn", besides=_LINEAR),
-    ),
+    "chunk_linear_attention/BTH": ("chunk_simple_gla", "fused_chunk_simple_gla"),
+    "chunk_linear_attention/BTHK": ("chunk_gla",),
+    "step_linear_attention/none": ("fused_recurrent_linear_attn",),
     "step_linear_attention/H": (
-        FLAFunction("retention", "fused_recurrent_retention"),
-        FLAFunction("simple_gla", "fused_recurrent_simple_gla", "g_gamma"),
-        FLAFunction(
-            "lightning_attn", "fused_recurrent_lightning_attn", besides=_LAYER, decay=lightning_decays
-        ),
+        "fused_recurrent_retention",
+        "fused_recurrent_simple_gla",
+        "fused_recurrent_lightning_attn",
     ),
-    "step_linear_attention/BTH": (FLAFunction("simple_gla", "fused_recurrent_simple_gla", "g"),),
-    "step_linear_attention/BTHK": (FLAFunction("gla", "fused_recurrent_gla", "gk"),),
+    "step_linear_attention/BTH": ("fused_recurrent_simple_gla",),
+    "step_linear_attention/BTHK": ("fused_recurrent_gla",),
 }
+DECAY_DIMS = {"none": 0, "H": 1, "BTH": 3, "BTHK": 4}
 
 
-def fla_linear(function: FLAFunction) -> Candidate:
-    """Both sides have sequences ``[B, T, H, .]``, states ``[B, H, K, V]`` and the same default scale."""
+def theirs(setting: KernelSetting) -> list[Candidate]:
+    """Return all candidates of FLA."""
+    if setting.op == "chunk_softmax_attention":
+        return [fla_softmax()]
+    if setting.op == "step_softmax_attention":
+        return [fla_softmax_step()]
+    return [fla_linear(function, setting) for function in FLA_CANDIDATES[setting.op]]
+
+
+def fla_linear(function: str, setting: KernelSetting) -> Candidate:
+    """Return a function of FLA's linear attention: our axes and default scale under FLA's names.
+
+    The names are those of ``to_fla``, which itself looks at values and so would make the GPU wait.
+    """
+    row = FLA_FUNCTIONS[function]
+    names = {**row.names, "state": "initial_state"}
+    if row.decay and setting.decay != "none":
+        names["log_decay"] = row.decay[DECAY_DIMS[setting.decay]]
 
     def call(x: Inputs) -> Result:
-        op = getattr(importlib.import_module(f"fla.ops.{function.module}"), function.name)
-        gate = {function.gate: x["log_decay"]} if function.gate else {}
-        start = {"initial_state": x["state"]} if "state" in x else {}
-        return op(x["q"], x["k"], x["v"], output_final_state=True, **gate, **start, **function.besides)
+        arguments = {names[name]: y for name, y in x.items() if name in names}
+        return import_fla_function(function)(**arguments, **row.constants, output_final_state=True)
 
-    return Candidate(function.name, call, own_state, function.decay)
+    return Candidate(function, call, with_own_state, row.built_in_decay)
 
 
 def fla_softmax() -> Candidate:
+    """Return FLA's softmax attention."""
+
     def call(x: Inputs) -> Result:
         return importlib.import_module("fla.ops.attn").parallel_attn(x["q"], x["k"], x["v"]), None
 
@@ -117,13 +122,18 @@ def fla_softmax() -> Candidate:
 
 
 def fla_softmax_step() -> Candidate:
-    """It wants all caches behind each other, ``[1, B L, H, K]``, the new token already in them."""
+    """Return FLA's softmax step; it takes all caches in one row, ``[1, B L, H, K]``, with the new token."""
 
     def arrange(x: Inputs) -> Inputs:
-        k, v = joined(x)
+        k, v = grown_cache(x)
         B, L = k.shape[:2]
         ends = torch.arange(B + 1, device=k.device, dtype=torch.int64) * L
-        return {"q": x["q"].transpose(0, 1).contiguous(), "k": packed(k), "v": packed(v), "ends": ends}
+        return {
+            "q": x["q"].transpose(0, 1).contiguous(),
+            "k": in_one_row(k),
+            "v": in_one_row(v),
+            "ends": ends,
+        }
 
     def call(x: Inputs) -> Result:
         op = importlib.import_module("fla.ops.attn.decoding").attn_decoding_one_step
@@ -132,39 +142,31 @@ def fla_softmax_step() -> Candidate:
     return Candidate("attn_decoding_one_step", call, arrange)
 
 
-def packed(x: Tensor) -> Tensor:
-    """[B, L, H, .] as [1, B L, H, .]."""
+def in_one_row(x: Tensor) -> Tensor:
+    """Return ``[B, L, H, .]`` as ``[1, B L, H, .]``."""
     return x.flatten(0, 1)[None]
 
 
-def joined(x: Inputs) -> tuple[Tensor, Tensor]:
-    """The cache with the new token, [B, S + 1, H, .]."""
+def grown_cache(x: Inputs) -> tuple[Tensor, Tensor]:
+    """Return the cache with the new token, ``[B, S + 1, H, .]``."""
     return torch.cat([x["state"].k, x["k"]], 1), torch.cat([x["state"].v, x["v"]], 1)
-
-
-def fla(case: Case) -> list[Candidate]:
-    if case.op == "chunk_softmax_attention":
-        return [fla_softmax()]
-    if case.op == "step_softmax_attention":
-        return [fla_softmax_step()]
-    return [fla_linear(function) for function in FLA[case.op]]
 
 
 # --- torch --------------------------------------------------------------------------------------------------
 
 
-def sdpa(case: Case) -> Candidate | None:
-    """FlashAttention as torch has it, heads first and contiguous; nothing for a step with a linear state."""
-    if case.mode == "step" and not case.softmax:
+def sdpa(setting: KernelSetting) -> Candidate | None:
+    """Return torch's FlashAttention, heads first and contiguous; None for a step with a linear state."""
+    if setting.mode == "step" and not setting.softmax:
         return None
 
     def arrange(x: Inputs) -> Inputs:
-        k, v = joined(x) if "state" in x else (x["k"], x["v"])
+        k, v = grown_cache(x) if "state" in x else (x["k"], x["v"])
         y = {"q": x["q"], "k": k, "v": v} | ({"do": x["do"]} if "do" in x else {})
         return {name: z.transpose(1, 2).contiguous() for name, z in y.items()}
 
     def call(x: Inputs) -> Result:
-        causal = case.mode != "step"
+        causal = setting.mode != "step"
         if x["q"].device.type != "cuda":
             return scaled_dot_product_attention(x["q"], x["k"], x["v"], is_causal=causal), None
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

@@ -1,4 +1,4 @@
-"""What a case must compute and move, by count: floating-point operations and bytes.
+"""Count what a setting must compute and move: floating-point operations and bytes.
 
 Operations are those of the chunk form with 64 tokens a chunk, C, each multiply-add as two, whole tiles as a
 matrix unit computes them. Per token and head: scores of the chunk 2 C K, their product with v 2 C V, writing
@@ -7,40 +7,40 @@ together are 3 times forward. Softmax attention: half of the table, T^2 (K + V) 
 times that, since it makes the scores anew. A step: 4 K V per head, or 2 L (K + V) against L tokens.
 """
 
-from linattn_benchmarks.kernels.cases import Case
+from linattn_benchmarks.kernels.settings import KernelSetting
 
 C = 64
 
 
-def flops(case: Case) -> float:
-    heads, K, V = case.B * case.H, case.D, case.D
-    if case.softmax and case.mode == "step":
-        return heads * 2 * (case.cache + 1) * (K + V)
-    if case.softmax:
-        return heads * case.T**2 * (K + V) * (3.5 if case.mode == "fwdbwd" else 1)
-    if case.mode == "step":
+def flops(setting: KernelSetting) -> float:
+    """Return the floating-point operations of a setting."""
+    heads, K, V = setting.B * setting.H, setting.D, setting.D
+    if setting.softmax and setting.mode == "step":
+        return heads * 2 * (setting.cache + 1) * (K + V)
+    if setting.softmax:
+        return heads * setting.T**2 * (K + V) * (3.5 if setting.mode == "fwdbwd" else 1)
+    if setting.mode == "step":
         return heads * 4 * K * V
-    return heads * case.T * (2 * C * (K + V) + 4 * K * V) * (3 if case.mode == "fwdbwd" else 1)
+    return heads * setting.T * (2 * C * (K + V) + 4 * K * V) * (3 if setting.mode == "fwdbwd" else 1)
 
 
-def moved_bytes(case: Case) -> int:
-    """What the memory cannot be spared: each input read once, each result written once.
+def moved_bytes(setting: KernelSetting) -> int:
+    """Return the bytes that memory must move at least: each input is read once, each result written once.
 
     Forward: q, k, v, log_decay; o and the last state. Backward reads q, k, v, log_decay and do again and
     writes dq, dk, dv and the gradient of a gate; nothing kept in between is counted. A step reads its state
     as well; the softmax step reads its cache and writes one token to it. Decays and linear states are
     float32.
     """
-    row = case.B * case.T * case.H * case.D * case.dtype.itemsize  # of q, k, v, o and their gradients
-    gate = 4 * {"none": 0, "H": case.H, "BTH": case.B * case.T * case.H}.get(
-        case.decay, case.B * case.T * case.H * case.D
-    )
-    state = 0 if case.softmax else 4 * case.B * case.H * case.D * case.D
-    if case.mode == "step" and case.softmax:
-        return 2 * case.cache * row + 3 * row + 2 * row + row
+    B, T, H, D = setting.B, setting.T, setting.H, setting.D
+    row = B * T * H * D * setting.dtype.itemsize  # of q, k, v, o and their gradients
+    gate = 4 * {"none": 0, "H": H, "BTH": B * T * H, "BTHK": B * T * H * D}[setting.decay]
+    state = 0 if setting.softmax else 4 * B * H * D * D
+    if setting.mode == "step" and setting.softmax:
+        return 2 * setting.cache * row + 3 * row + 2 * row + row
     forward = 3 * row + gate + row + state
-    if case.mode == "step":
+    if setting.mode == "step":
         return forward + state
-    if case.mode == "fwd":
+    if setting.mode == "fwd":
         return forward
-    return forward + 4 * row + gate + 3 * row + (gate if case.decay in ("BTH", "BTHK") else 0)
+    return forward + 4 * row + gate + 3 * row + (gate if setting.decay in ("BTH", "BTHK") else 0)

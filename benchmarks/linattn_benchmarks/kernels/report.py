@@ -1,24 +1,25 @@
-"""What the rows say together."""
+"""Summarise the rows: a table, and geometric means over the shapes."""
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Row = dict[str, Any]
+from linattn_benchmarks.benchmark import BenchmarkRow, Rows
 
 
 def geometric_mean(numbers: Iterable[float]) -> float | None:
+    """Return the geometric mean; None of no numbers."""
     logs = [math.log(x) for x in numbers]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def quotients(rows: Iterable[Row], over: str, under: str) -> list[float]:
-    """Of the rows that have both."""
+def quotients(rows: Iterable[BenchmarkRow], over: str, under: str) -> list[float]:
+    """Return one column over another, for the rows that have both."""
     return [row[over] / row[under] for row in rows if row[over] is not None and row[under] is not None]
 
 
-def summary(rows: Sequence[Row]) -> list[Row]:
-    """For every op and mode, geometric means over its shapes.
+def summary(rows: Sequence[BenchmarkRow]) -> Rows:
+    """Return the geometric means over the shapes of every op and mode.
 
     ``fla_ratio`` is fla_ms / ms, above 1 where ours is faster, and ``compared`` the number of rows that have
     both; ``sdpa_ratio`` is sdpa_ms / ms, ``floors`` is ms / floor_ms. None where no row has both.
@@ -36,7 +37,7 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Columns as wide as they must be; numbers with four digits, nothing as a dash."""
+    """Return text in columns; numbers have four digits, and nothing is a dash."""
     cells = [list(header)] + [[written(cell) for cell in line] for line in lines]
     widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
     return "\n".join(
@@ -45,13 +46,14 @@ def table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
 
 
 def written(cell: Any) -> str:
+    """Return a cell as text."""
     if cell is None:
         return "-"
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def report(rows: Sequence[Row]) -> str:
-    """All rows, then the means."""
+def report(rows: Sequence[BenchmarkRow]) -> str:
+    """Return all rows as a table, then the means."""
     lines = []
     for row in rows:
         ratio, floors = quotients([row], "fla_ms", "ms"), quotients([row], "ms", "floor_ms")

@@ -36,7 +36,7 @@ with. Only its authors can settle that.
 To run a pair yourself:
 
 ```python
-from linattn_ref.disagreements import find, measure
+from linattn_book.disagreements import find, measure
 
 entry = find("{key}")
 measure(entry)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from linattn_book import results
+from linattn_book.provenance import code_hash
 
 from .generated import run, table
 
 Row = dict[str, Any]
-SOURCES = {  # what decides the rows
-    "kernels": ("kernels/linattn_kernels", "benchmarks/linattn_benchmarks/kernels", "linattn_ref/ops"),
-    "kernels_ladder": ("kernels/linattn_kernels", "linattn_ref/ops"),
+MODULES = {  # what decides the rows
+    "kernels": ("linattn_benchmarks.kernels.rows",),
+    "kernels_ladder": ("linattn_kernels",),
 }
 
 INTRODUCTION = """\
@@ -166,11 +167,12 @@ def measured(name: str, root: Path) -> str:
     """Where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
-    now = results.source_hash([root / source for source in SOURCES[name]])
-    older = "" if now == origin["source_hash"] else f" **The sources have changed since, to `{now[:12]}`.**"
+    now = code_hash(*MODULES[name])
+    same = results.same_code(origin["source_hash"], now)
+    older = "" if same else f" **The sources have changed since, to `{now[:12]}`.**"
     return (
         f"Measured on {origin['device']}, {origin['date']}, torch {versions['torch']}, Triton "
-        f"{versions['triton']}; sources `{origin['source_hash'][:12]}`; `{origin['command']}`." + older
+        f"{versions['triton']}; sources `{origin['source_hash'][:12]}`; `{results.command(name)}`." + older
     )
 
 

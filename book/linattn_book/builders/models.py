@@ -1,16 +1,18 @@
 """Write the page of all models: ``python -m linattn_book.builders.models``; ``--check`` compares it.
 
-The page is a function of the mixers: their rows, their docstrings, and the states that accounting counts.
+The page is a function of the mixers: their equations, their docstrings, and the states they carry.
 """
 
 import inspect
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import torch
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.costs.accounting import state_bytes
-from linattn_ref.mixers import MIXERS, Row
+from linattn_ref.mixers import MIXERS, StateEquation
 
 from .generated import run, table
 
@@ -26,25 +28,26 @@ S_t = G_t \\odot S_{t-1} + W_t, \\qquad o_t = \\mathrm{read}(q_t, S_t).
 $$
 
 A model is its choice of gate $G_t$, of what it writes, and of how it reads. The tables are generated from
-the code of `linattn_ref.mixers`. Their entries are Python: for each row a test evaluates gate, write and
-read, runs the recurrence above in a plain loop, and compares the result with the mixer, which goes another
-way: in logs, in chunks, by FFT or scan. A row with another gate, write or read fails that test.
+the code of `linattn_ref.mixers`. Their entries are Python, and the source text of functions: for each model a
+test evaluates gate, write and read, runs the recurrence above in a plain loop, and compares the result with
+the mixer, which goes another way: in logs, in chunks, by FFT or scan. Another gate, write or read fails that
+test.
 
-`outer(k, v)` is $k^\\top v$, `dot(q, S)` is $qS$, `G` is the gate, `S_past` is $S_{t-1}$, `v1` is `v` with a
-column of ones, `K` is the key width. A gate is a number per head, or a vector that multiplies the rows of
-$S$; that of the delta rule is a $K\\times K$ matrix and multiplies from the left, with `eye` the identity.
-State space models have one head per channel, with `N` numbers of state and values of width 1. `ratio` divides
-by the last entry, `bounded` by its size or by 1 if that is larger, `quotient` the first entry by the second;
-`paired` is twice the real part where numbers are complex. Below stands what each model has around the
-recurrence: projections, short convolutions, norms, and what is simplified or open.
+`outer(k, v)` is $k^\\top v$, `dot(q, S)` is $qS$, `G` is the gate, `S_past` is $S_{t-1}$, `with_ones(v)`
+is `v` with a column of ones, `K` is the key width. A gate is a number per head, or a vector that multiplies
+the rows of $S$; that of the delta rule is a $K\\times K$ matrix and multiplies from the left, with
+`eye(K)` the identity. State space models have one head per channel, with `N` numbers of state and values of
+width 1. `ratio` divides by the last entry, `bounded` by its size or by 1 if that is larger, `quotient` the
+first entry by the second; `paired` is twice the real part where numbers are complex. Below stands what each
+model has around the recurrence: projections, short convolutions, norms, and what is simplified or open.
 """
 
-SOFTMAX = "Softmax attention has no row: its state is the cache of all keys and values, and grows."
+SOFTMAX = "Softmax attention has no such equation: its state is the cache of all keys and values, and grows."
 
 
 def page(root: Path) -> str:
     """The whole page."""
-    rows = [_formulas(name, mixer.row) for name, mixer in MIXERS.items() if mixer.row is not None]
+    rows = [_formulas(name, mixer.equation) for name, mixer in MIXERS.items() if mixer.equation is not None]
     parts = [
         INTRODUCTION.rstrip(),
         "## Gate, write, read",
@@ -64,21 +67,36 @@ def _slug(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _formulas(name: str, row: Row) -> list[str]:
-    return [f"[{name}](#model-{_slug(name)})", f"`{row.gate}`", f"`{row.write}`", f"`{row.read}`"]
+def _formulas(name: str, equation: StateEquation) -> list[str]:
+    texts = (equation.text(part) for part in ("gate", "write", "read"))
+    return [f"[{name}](#model-{_slug(name)})", *(f"`{text}`" for text in texts)]
 
 
 def _costs(name: str) -> list[str]:
-    row = MIXERS[name].row
+    equation = MIXERS[name].equation
     config = ModelConfig(name, d_model=WIDTH, n_layers=1, n_heads=HEADS)
     carried = state_bytes(config, TOKENS, dtype=torch.bfloat16)
-    return [name, row.learned if row else "no gate", f"{carried / 1000:,.0f}"]
+    return [name, equation.learned if equation else "no gate", f"{carried / 1000:,.0f}"]
 
 
 def _note(name: str) -> str:
-    """The docstring of the mixer, in the page's own markup."""
-    text = inspect.cleandoc(MIXERS[name].__doc__ or "")
-    return text.replace("``", "`")
+    """Return the docstring of the mixer without arguments and example, in the page's own markup."""
+    text = inspect.cleandoc(MIXERS[name].__doc__ or "").replace("``", "`")
+    note, _, rest = text.partition("\n\nArgs:\n")
+    source = rest.partition("\nSource:\n")[2].partition("\n\n")[0]
+    options = (
+        inspect.cleandoc(MIXERS[name].options_class.__doc__ or "")
+        if fields(MIXERS[name].options_class)
+        else ""
+    )
+    return "\n\n".join(filter(None, [note, _options(options), f"Source: {' '.join(source.split())}"]))
+
+
+def _options(text: str) -> str:
+    """Return the options of a mixer as a list, from the docstring of their class."""
+    described = text.partition("Args:\n")[2].partition("\n\n")[0]
+    listed = re.sub(r"^    (\w+): ", r"- `\1`: ", described, flags=re.MULTILINE)
+    return "Options:\n\n" + listed.replace("        ", "  ").replace("``", "`") if listed else ""
 
 
 if __name__ == "__main__":

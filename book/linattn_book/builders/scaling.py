@@ -161,7 +161,7 @@ def rate_numbers() -> dict[str, str]:
         best = min(by_rate, key=by_rate.__getitem__)
         excess = {lr: 100 * (loss / by_rate[best] - 1) for lr, loss in by_rate.items()}
         beside += [excess[lr] for lr in by_rate if lr in (best / 2, 2 * best)]
-        grid = losses.chosen(losses.evaluations(), arch=arch, size=size)[0]["lr"]
+        grid = losses.select(losses.evaluations(), arch=arch, size=size)[0]["lr"]
         ours += [excess[grid]] if grid in excess else []
     return {"least": percent(min(beside)), "most": percent(max(beside)), "cost": percent(max(ours))}
 
@@ -201,9 +201,9 @@ def apart_numbers() -> dict[str, str]:
 
 
 def law_numbers() -> dict[str, str]:
-    rows = (losses.chosen(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1]))
+    rows = (losses.select(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1]))
     small, large = (row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in rows)
-    divided = [laws.papers(arch, "loss") / laws.papers(arch, "product") for arch in ARCHITECTURES]
+    divided = [laws.paper_value(arch, "loss") / laws.paper_value(arch, "product") for arch in ARCHITECTURES]
     others = (f"{divided[0]:.3f}", f"{min(divided[1:]):.3f} to {max(divided[1:]):.3f}")
     names = dict(zip(("paper_llama", "paper_others"), (x.replace("-", "−") for x in others), strict=True))
     return apart_numbers() | names | {"small": f"{small:.1f}", "large": f"{large:.1f}"}
@@ -211,7 +211,7 @@ def law_numbers() -> dict[str, str]:
 
 def decades() -> str:
     """Of compute, that LLaMA's envelope spans."""
-    rows = [row for row in losses.chosen(losses.evaluations(), arch="llama") if row["tokens"] >= WARM_UP]
+    rows = [row for row in losses.select(losses.evaluations(), arch="llama") if row["tokens"] >= WARM_UP]
     flops = [row["flops"] for row in rows]
     return f"{math.log10(max(flops) / min(flops)):.1f}"
 
@@ -221,7 +221,7 @@ def claim_numbers() -> dict[str, str]:
         laws.fit(corpus, arch, way, "parameters")
         for corpus in CORPORA
         for arch in ARCHITECTURES
-        for way in laws.ways("parameters")
+        for way in laws.fit_methods("parameters")
     )
     a = [one.value for one in every if one is not None]
     heads = {"apart_heads": apart("C = 6 N D, more heads")}
@@ -241,8 +241,10 @@ def needle_numbers() -> dict[str, str]:
         "prose": max(of(arch, mode, "novels") for arch in ARCHITECTURES for mode in modes),
         "linear": max(of(a, mode, length=n) for a in linear for mode in modes for n in recall.haystacks()),
     }
-    rows = [row for a in linear for mode in modes for row in recall.asked("code", a, "32M", f"needle-{mode}")]
-    digit = [row["loss"] for row in losses.chosen(rows, length=1024)]
+    rows = [
+        row for a in linear for mode in modes for row in recall.probe_rows("code", a, "32M", f"needle-{mode}")
+    ]
+    digit = [row["loss"] for row in losses.select(rows, length=1024)]
     costs = {"digit_low": min(digit), "digit_high": max(digit), "guess": math.log(10)}
     shares = {name: percent(value, 0) for name, value in found.items()}
     return shares | {name: f"{value:.1f}" for name, value in costs.items()}

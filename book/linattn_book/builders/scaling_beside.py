@@ -7,8 +7,9 @@ import torch
 
 from linattn_book import results
 from linattn_ref.training.tasks import with_needles
-from linattn_study.corpora import N_TRAIN, PAIRS, PARTS, WITH_NEEDLES
-from linattn_study.findings import laws, losses, pairs, recall, variants
+from linattn_study.corpora import N_TRAIN, PAIRS, RECIPES, WITH_NEEDLES
+from linattn_study.findings import laws, losses, recall, variants
+from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import by_training_length, ends
 from linattn_study.plan import scaling_states
@@ -81,7 +82,7 @@ def hybrid() -> dict[str, str]:
     found = {}
     for size, name in (("2M", "cost_small"), ("14M", "cost_large")):
         (row,) = ends("scaling_hybrid", corpus="code", arch="hgrn2", size=size)
-        (theirs, *_) = losses.chosen(losses.evaluations(), arch="llama", size=size)
+        (theirs, *_) = losses.select(losses.evaluations(), arch="llama", size=size)
         found[name] = (row["flops"] / row["tokens"]) / (theirs["flops"] / theirs["tokens"])
     for arch, name in (("hgrn2", "mixed"), ("tnl", "mixed_tnl"), ("cosformer2", "mixed_cosformer2")):
         (row,) = ends("scaling_hybrid", corpus="code", arch=arch, size="14M")
@@ -124,9 +125,9 @@ def trained_needles() -> dict[str, str]:
         costs[f"cost_{name}"] = f"{min(found):.1f} to {percent(max(found))}"
     return {
         "share": percent(100 * (1 - 1 / longer), 0),
-        "passes": f"{Trial.tokens / (PARTS[text].train * longer):.1f}",
+        "passes": f"{Trial.tokens / (RECIPES[text].train * longer):.1f}",
         "guess": f"{math.log(10):.2f}",
-        "needles": f"{round(n * (PARTS[text].train // every), -3):,}",
+        "needles": f"{round(n * (RECIPES[text].train // every), -3):,}",
     } | costs
 
 
@@ -134,14 +135,14 @@ def few_needles() -> dict[str, str]:
     """What a digit costs where needles are few."""
     rows = [row for row in recall.probes("scaling_needles") if row["probe"].startswith("needle")]
     same: dict[tuple[str, ...], list[float]] = {}
-    for row in losses.chosen(rows, length=1024):
+    for row in losses.select(rows, length=1024):
         same.setdefault((row["arch"], row["size"], row["probe"]), []).append(row["loss"])
     digit = [fmean(found) for found in same.values()]
     return {"low": f"{min(digit):.2f}", "high": f"{max(digit):.2f}"}
 
 
-def _models() -> list[tuple[str, pairs.Model]]:
-    return [(arch, model) for arch in ARCHITECTURES for model in pairs.models(arch)]
+def _models() -> list[tuple[str, mqr.Model]]:
+    return [(arch, model) for arch in ARCHITECTURES for model in mqr.models(arch)]
 
 
 def pairs_trained() -> dict[str, str]:
@@ -155,9 +156,9 @@ def pairs_trained() -> dict[str, str]:
         "passes": f"{passes:g}",
         "asked": f"{sum(PAIRS) / len(PAIRS) * N_TRAIN * passes / 1e6:.0f}",
         "models": str(len(_models())),
-        "lower": str(sum(pairs.best_rate(*one) == low for one in _models())),
-        "guess": f"{pairs.GUESS:.2f}",
-        "any_pair": f"{pairs.ANY_PAIR:.2f}",
+        "lower": str(sum(mqr.best_rate(*one) == low for one in _models())),
+        "guess": f"{mqr.GUESS:.2f}",
+        "any_pair": f"{mqr.ANY_PAIR:.2f}",
         "unlearned": percent(100 * max(_unlearned(PAIRS[-1]))),
     }
 
@@ -167,21 +168,21 @@ def _unlearned(n_pairs: int) -> list[float]:
     return [
         share
         for one in _models()
-        for lr, ends in pairs.learned(*one).items()
-        for share, learned in zip(pairs.shares(*one, n_pairs, lr), ends, strict=True)
+        for lr, ends in mqr.has_learned(*one).items()
+        for share, learned in zip(mqr.accuracies(*one, n_pairs, lr), ends, strict=True)
         if not learned
     ]
 
 
 def pairs_found() -> dict[str, str]:
     """Who learns and when, at how many rates and seeds; what TNL keeps 64 pairs in; the short training."""
-    outcomes = {one: pairs.learned(*one) for one in _models()}
+    outcomes = {one: mqr.has_learned(*one) for one in _models()}
     settings = [seeds for rates in outcomes.values() for seeds in rates.values()]
     learned = {one: rates for one, rates in outcomes.items() if any(map(any, rates.values()))}
-    crossed = sorted(crossing for one in learned for crossing in pairs.crossed(*one))
+    crossed = sorted(crossing for one in learned for crossing in mqr.learning_spans(*one))
     twice = [seeds for seeds in settings if len(seeds) == 2]
-    narrow, most = pairs.Model("1.6M", 16), PAIRS[-1]
-    short = [pairs.found(arch, pairs.Model("0.4M"), most, pairs.SHORT) for arch in ("llama", "cosformer2")]
+    narrow, most = mqr.Model("1.6M", 16), PAIRS[-1]
+    short = [mqr.accuracy(arch, mqr.Model("0.4M"), most, mqr.SHORT) for arch in ("llama", "cosformer2")]
     early, late = (
         f"{100 * before:.0f} and {percent(100 * after, 0)}" for before, after in (crossed[0], crossed[-1])
     )
@@ -195,20 +196,20 @@ def pairs_found() -> dict[str, str]:
         "twice": str(len(twice)),
         "crossings": str(len(crossed)),
         "agree": str(sum(len(set(seeds)) == 1 for seeds in twice)),
-        "hgrn2": _both("hgrn2", pairs.Model("1.6M"), most),
+        "hgrn2": _both("hgrn2", mqr.Model("1.6M"), most),
         "cosformer2": _both("cosformer2", narrow, most),
         "early": early,
         "late": late,
-        "tnl": f"{pairs.held('tnl', narrow) / 1024:,.0f}",
-        "tnl_found": percent(100 * pairs.found("tnl", narrow, most).value, 0),
-        "llama": f"{pairs.held('llama', pairs.Model('1.6M')) / 1024:,.0f}",
+        "tnl": f"{mqr.state_size('tnl', narrow) / 1024:,.0f}",
+        "tnl_found": percent(100 * mqr.accuracy("tnl", narrow, most).value, 0),
+        "llama": f"{mqr.state_size('llama', mqr.Model('1.6M')) / 1024:,.0f}",
         "short": percent(100 * min(found.value for found in short), 0),
     }
 
 
-def _both(arch: str, model: pairs.Model, n_pairs: int) -> str:
+def _both(arch: str, model: mqr.Model, n_pairs: int) -> str:
     """What two seeds find."""
-    _, low, high = pairs.found(arch, model, n_pairs)
+    _, low, high = mqr.accuracy(arch, model, n_pairs)
     return f"{100 * low:.0f} and {percent(100 * high, 0)}"
 
 
@@ -222,7 +223,7 @@ def decay() -> dict[str, str]:
     gains_of_reading = dict[str, list[float]](fixed_gain=[], data_gain=[])
     for size in ("2M", "6M"):
         (row,) = ends("scaling_decay", corpus="code", size=size, tnl_decay="data")
-        value, low, high = variants.above(row, losses.last("code", "hgrn2", size))
+        value, low, high = variants.above(row, losses.final_losses("code", "hgrn2", size))
         found[f"ahead_{size}"] = within(Interval(-value, -high, -low), 1)
         fixed = ends("scaling", corpus="code", arch="tnl", size=size)
         gains_of_reading["fixed_gain"].append(fmean(variants.reading("scaling", one) for one in fixed))
@@ -238,7 +239,7 @@ def shape() -> dict[str, str]:
     cost = {}
     for name, layers in (("wide", "3x384"), ("deep", "27x128")):
         for row in ends("scaling_shape", size=f"6M-{layers}"):
-            change = variants.above(row, losses.last(row["corpus"], row["arch"], "6M"))
+            change = variants.above(row, losses.final_losses(row["corpus"], row["arch"], "6M"))
             text = "" if row["corpus"] == "novels" else "_code"
             cost[f"{name}_{row['arch']}{text}"] = percent(change.value)
     like = {arch: ends("scaling", arch=arch, size="6M")[0] for arch in ("llama", "cosformer2")}
@@ -248,7 +249,7 @@ def shape() -> dict[str, str]:
     cost |= {"fewer": percent(-min(size)), "more": percent(max(size))}
     theirs = results.load("paper_shape")
     for arch in ("llama", "cosformer2"):
-        found = [float(row["niah_easy"] or 0) for row in losses.chosen(theirs, architecture=arch)]
+        found = [float(row["niah_easy"] or 0) for row in losses.select(theirs, architecture=arch)]
         cost[f"{arch}_shapes"] = f"{min(found):.0f} to {max(found):.0f} %"
     return cost
 

@@ -3,7 +3,8 @@
 from itertools import product
 
 from linattn_book import results
-from linattn_study.findings import laws, losses, pairs, speed, variants
+from linattn_study.findings import laws, losses, speed, variants
+from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import ends
 from linattn_study.plan import CORPORA
@@ -62,13 +63,13 @@ def costs() -> dict[str, str]:
     """What HGRN2 takes for an equal loss; what TNL finds in a small state; generation's cache and speed."""
     least, _, most = cost_range("novels", "hgrn2", "seconds")
     _, code, _ = cost_range("code", "hgrn2", "seconds")
-    rows = losses.chosen(speed.rows(), task="generate", length=65_536)
+    rows = losses.select(speed.rows(), task="generate", length=65_536)
     held = {row["arch"]: row["state_bytes"] for row in rows}
     fast = {row["arch"]: row["tokens_per_second"] for row in rows}
     faster = [fast[arch] / fast["llama"] for arch in ARCHITECTURES[1:]]
     states = [held[arch] / 2**20 for arch in ARCHITECTURES[1:]]
     return {
-        "tnl_pairs": percent(100 * pairs.found("tnl", pairs.Model("1.6M", 16), 64).value, 0),
+        "tnl_pairs": percent(100 * mqr.accuracy("tnl", mqr.Model("1.6M", 16), 64).value, 0),
         "time_low": f"{least:.2f}",
         "time_high": f"{most:.2f}",
         "time_code": f"{code:.1f}",
@@ -81,7 +82,7 @@ def costs() -> dict[str, str]:
 def claims() -> dict[str, str]:
     """In how many fits parameters grow faster than tokens."""
     faster: dict[str, list[bool]] = {}
-    for corpus, arch, way in product(CORPORA, ARCHITECTURES, laws.ways("parameters")):
+    for corpus, arch, way in product(CORPORA, ARCHITECTURES, laws.fit_methods("parameters")):
         a, b = (laws.fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
         if a is not None:  # a surface has a + b = 1
             faster.setdefault(way, []).append(a.value > (1 - a.value if b is None else b.value))

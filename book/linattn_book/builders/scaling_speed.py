@@ -86,7 +86,7 @@ def _compiled(arch: str) -> float:
 
 def milliseconds(task: str) -> dict[tuple[str, int], float]:
     """(architecture, length) -> time of a step of generation."""
-    rows = losses.chosen(speed.rows(), task=task)
+    rows = losses.select(speed.rows(), task=task)
     return {(row["arch"], row["length"]): 1e3 * row["batch_size"] / row["tokens_per_second"] for row in rows}
 
 

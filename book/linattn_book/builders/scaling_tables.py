@@ -7,7 +7,7 @@ from linattn_ref.config import paper_config
 from linattn_ref.costs.accounting import flops_per_token, n_parameters
 from linattn_study.findings import laws, losses, recall
 from linattn_study.findings.figures import NAMES, TEXTS
-from linattn_study.findings.losses import ARCHITECTURES, SIZES, chosen, evaluations
+from linattn_study.findings.losses import ARCHITECTURES, SIZES, evaluations, select
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
 
@@ -41,7 +41,7 @@ def sizes() -> str:
     """What was trained: millions of parameters."""
     lines = []
     for size in SIZES:
-        rows = [chosen(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES]
+        rows = [select(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES]
         layers, width = rows[0]["n_layers"], rows[0]["d_model"]
         millions = (f"{row['n_params'] / 1e6:.2f}" for row in rows)
         lines.append([size, f"{layers} × {width}", max(1, width // 64), *millions])
@@ -52,7 +52,7 @@ def flops() -> str:
     """Million FLOPs a byte."""
     lines = []
     for size in SIZES:
-        rows = (chosen(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
+        rows = (select(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
         lines.append([size, *(f"{row['flops'] / row['tokens'] / 1e6:.1f}" for row in rows)])
     return table(["size", *ARCHS], lines)
 
@@ -61,7 +61,7 @@ def rates() -> str:
     """Learning rates of the main grid."""
     lines = []
     for arch in ARCHITECTURES:
-        found = [chosen(evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
+        found = [select(evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
         lines.append([NAMES[arch], *(f"{1e3 * lr:.2g}" for lr in found)])
     return table(["architecture", *SIZES], lines)
 
@@ -151,7 +151,7 @@ def law_table(law: str) -> str:
     lines = []
     for arch in ARCHITECTURES:
         ours = (within(laws.fit(corpus, arch, "paper's", law)) for corpus in CORPORA)
-        theirs = f"{laws.papers(arch, law):.4f}".replace("-", "−")
+        theirs = f"{laws.paper_value(arch, law):.4f}".replace("-", "−")
         lines.append([NAMES[arch], theirs, *ours])
     name = {"loss": "γ", "parameters": "a", "tokens": "b", "product": "a + b"}[law]
     return table([name, "the paper's", "ours, prose", "ours, code"], lines)
@@ -226,7 +226,7 @@ def depths(corpus: str, arch: str, size: str, length: int = 1024) -> str:
     """The same by depth, at one length."""
     lines = []
     for mode in ("easy", "standard", "twice"):
-        rows = chosen(recall.asked(corpus, arch, size, f"needle-{mode}"), length=length)
+        rows = select(recall.probe_rows(corpus, arch, size, f"needle-{mode}"), length=length)
         found = sorted((row["depth"], row["accuracy"]) for row in rows)
         lines.append([mode, *(f"{100 * share:.0f} %" for _, share in found)])
     return table(["mode", *(f"{depth:g}" for depth, _ in found)], lines)

@@ -5,7 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from linattn_study.corpora import PAIRS
-from linattn_study.findings import laws, losses, pairs, recall, variants
+from linattn_study.findings import laws, losses, recall, variants
+from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings.figures import NAMES, TEXTS
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.variants import ends
@@ -84,11 +85,11 @@ def copies() -> str:
 
 def by_seed(corpus: str, arch: str, size: str, length: int) -> str:
     """Percent of needles found by the models of the main grid, each seed's; with an interval if it is one."""
-    rows = losses.chosen(recall.asked(corpus, arch, size, "needle-easy"), length=length)
+    rows = losses.select(recall.probe_rows(corpus, arch, size, "needle-easy"), length=length)
     seeds = sorted({row["seed"] for row in rows})
     if len(seeds) == 1:
         return percent(recall.needles(corpus, arch, size, "easy", length))
-    found = (fmean(row["accuracy"] for row in losses.chosen(rows, seed=seed)) for seed in seeds)
+    found = (fmean(row["accuracy"] for row in losses.select(rows, seed=seed)) for seed in seeds)
     return ", ".join(f"{100 * share:.0f}" for share in found)
 
 
@@ -168,7 +169,7 @@ def needles() -> str:
                 modes = (variants.found_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
                 digit = fmean(
                     one["loss"]
-                    for one in variants.asked(name, row, "needle-standard")
+                    for one in variants.probe_rows(name, row, "needle-standard")
                     if one["length"] == 1024
                 )
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
@@ -179,19 +180,19 @@ def needles() -> str:
 def pair_table() -> str:
     """Values found in multi-query recall at the better rate, of most pairs at both, and the state."""
 
-    def cell(arch: str, model: pairs.Model, n_pairs: int, lr: float) -> str:
-        return ", ".join(f"{100 * share:.0f}" for share in pairs.shares(arch, model, n_pairs, lr))
+    def cell(arch: str, model: mqr.Model, n_pairs: int, lr: float) -> str:
+        return ", ".join(f"{100 * share:.0f}" for share in mqr.accuracies(arch, model, n_pairs, lr))
 
     lines = []
-    for size, shape in pairs.SHAPES.items():
+    for size, shape in mqr.SHAPES.items():
         for arch in ARCHITECTURES:
-            for model in (one for one in pairs.models(arch) if one.size == size):
-                best = pairs.best_rate(arch, model)
-                (other,) = pairs.learned(arch, model).keys() - {best}
+            for model in (one for one in mqr.models(arch) if one.size == size):
+                best = mqr.best_rate(arch, model)
+                (other,) = mqr.has_learned(arch, model).keys() - {best}
                 lines.append(
                     [
-                        f"{shape}, {pairs.head_width(arch, model)}, {NAMES[arch]}",
-                        f"{pairs.held(arch, model) / 1024:,.0f}",
+                        f"{shape}, {mqr.head_width(arch, model)}, {NAMES[arch]}",
+                        f"{mqr.state_size(arch, model) / 1024:,.0f}",
                         cell(arch, model, PAIRS[0], best),
                         cell(arch, model, PAIRS[-1], best),
                         f"{best:g}",

@@ -166,7 +166,7 @@ GATES: tuple[Disagreement, ...] = (
         "its top layer still does.",
         ramp_printed,
         ramp_fla,
-        "Neither by default; `tnl_decay='printed'` counts from 1, so that the top layer forgets nothing.",
+        "Neither by default; the option `decay='printed'` counts from 1: the top layer then forgets nothing.",
         fixed(8, 0, 12),
         unit="in a decay between 0 and 1 (8 heads, first of 12 layers)",
         difference=absolute,

@@ -5,24 +5,23 @@ printed. A cell is an int, a float, a line of text or None (empty), and comes ba
 What is not a number is no result: NaN and infinities are refused.
 """
 
-import ast
 import csv
-import hashlib
 import io
 import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from linattn_book import provenance as provenance_of_code
 from linattn_ref.training.files import write_atomically
 
-__all__ = ["cite", "describe", "load", "names", "provenance", "rounded", "save", "source_hash"]
+__all__ = ["cite", "command", "describe", "load", "names", "provenance", "rounded", "same_code", "save"]
 
 Cell = int | float | str | None
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -46,7 +45,7 @@ def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
 
 
 def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
-    """Columns with units, command, seed, source hash, device, versions, date and number of rows.
+    """Columns with units, command, seed, source hash, commit, device, versions, date and number of rows.
 
     Of what others measured: columns, source and number of rows.
     """
@@ -60,7 +59,8 @@ def describe(name: str, *, directory: Path | None = None) -> str:
     p = provenance(name, directory=directory)
     if "source" in p:
         return f"measured by others: {p['source']}"
-    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}\n  {p['command']}"
+    today = command(name, directory=directory)
+    return f"measured on {p['device']}, {p['date']}, torch {p['versions']['torch']}\n  {today}"
 
 
 def save(
@@ -71,6 +71,7 @@ def save(
     command: str,
     seed: int | list[int] | None,
     source_hash: str,
+    commit: str | None = None,
     device: str | None = None,
     measured_with: Mapping[str, str] | None = None,
     digits: int | None = None,
@@ -82,7 +83,8 @@ def save(
         columns: every column, in order, with its unit or meaning; every row has exactly these.
         command: what a reader types to measure this again, with relative paths only.
         seed: or seeds; None where nothing is random.
-        source_hash: of the code that measured, see ``source_hash``.
+        source_hash: of the code that measured, see ``linattn_book.provenance.code_hash``.
+        commit: of the checkout that measured; None is that of this one, if it is one.
         device: where it was measured; None is this machine's first GPU, or else its CPU.
         measured_with: versions, as ``versions()`` gives them; None is what runs here.
         digits: significant ones of floats; None keeps all.
@@ -94,6 +96,7 @@ def save(
         "command": command,
         "seed": seed,
         "source_hash": source_hash,
+        "commit": commit or provenance_of_code.commit(),
         "device": device or device_name(),
         "versions": dict(measured_with or versions()),
         "date": datetime.now(UTC).date().isoformat(),
@@ -139,40 +142,37 @@ def _write(
     write_atomically({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
 
 
-def source_hash(paths: Iterable[str | Path]) -> str:
-    """sha256 over names and syntax trees of the .py files that ``paths`` (files or folders) hold.
+def same_code(one: str, other: str) -> bool:
+    """Whether two source hashes are of code that computes the same, bit for bit.
 
-    Sorted by name. Layout, comments and docstrings do not count, nor does the version of Python.
+    Args:
+        one, other: hashes as ``provenance(name)["source_hash"]`` and ``code_hash`` give them.
+
+    Where code was rewritten and shown to compute the same, ``moved.json`` maps its hash to the new one.
     """
-    files: list[tuple[str, str]] = []
-    for path in map(Path, paths):
-        for file in path.rglob("*.py") if path.is_dir() else [path]:
-            code = _dumped(ast.parse(file.read_bytes(), file))
-            files.append(((path.name / file.relative_to(path)).as_posix(), code))
-    _require(files, "paths", files, "at least one .py file")
-    digest = hashlib.sha256()
-    for name, code in sorted(files):
-        digest.update(f"{name}\0{code}\0".encode())
-    return digest.hexdigest()
+    return _latest(one) == _latest(other)
 
 
-def _dumped(node: Any) -> str:
-    """Like ``ast.dump``, but without docstrings (constants as statements) and fields that are empty.
-
-    That makes it the same in every Python: a field that a newer one adds is empty for older syntax.
-    """
-    if isinstance(node, list):
-        return f"[{', '.join(_dumped(item) for item in node if not _bare_constant(item))}]"
-    if not isinstance(node, ast.AST):
-        return ascii(node)
-    if isinstance(node, ast.JoinedStr):  # 3.12 ends some formats with an empty text
-        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
-    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
-    return f"{type(node).__name__}({', '.join(f'{name}={_dumped(value)}' for name, value in fields)})"
+def _latest(source_hash: str) -> str:
+    """Follow the source hashes of ``moved.json`` to their end."""
+    equal = _moved()["source_hashes"]
+    while source_hash in equal:
+        source_hash = equal[source_hash]
+    return source_hash
 
 
-def _bare_constant(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def command(name: str, *, directory: Path | None = None) -> str:
+    """Return what a reader types today to measure a result again; what was recorded may be older."""
+    said: str = provenance(name, directory=directory)["command"]
+    for old, new in _moved()["commands"].items():
+        if said.startswith(old):
+            return new + said.removeprefix(old)
+    return said
+
+
+def _moved() -> dict[str, dict[str, str]]:
+    """Return what was recorded in an older form, as it is now: source hashes, beginnings of commands."""
+    return json.loads((resources.files(__name__) / "moved.json").read_text("utf-8"))
 
 
 def _require(condition: object, name: str, got: object, expected: str) -> None:

@@ -44,7 +44,7 @@ def repaired(q, k, v):
 # token's key is part of that sum, so a model can learn to read from it which token comes next. In our runs
 # chapter 1's small model, trained with this fault, has 0.13 and 0.16 bits per byte in full passes, where
 # the right one has 2.94 and 2.97; given the prefix alone, as in generation, it needs 4.2 (two seeds, 240
-# steps on a CPU; `python -m linattn_benchmarks.chapters late_mask --out DIR` measures it again). Changing the
+# steps on a CPU; `python -m linattn_benchmarks late_mask --out DIR` measures it again). Changing the
 # future and watching the past, as in the chapter, finds the fault at once; looking at the weights of hidden
 # keys does not.
 #

@@ -1,4 +1,4 @@
-"""Data to train and test on. What is drawn at random is drawn from a generator that the caller passes in."""
+"""Make data to train and test on. What is random is drawn from a generator that the caller passes in."""
 
 from linattn_ref.training.tasks.corpus import SPLITS, ByteCorpus
 from linattn_ref.training.tasks.recall import (

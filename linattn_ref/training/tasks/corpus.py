@@ -29,17 +29,27 @@ SPLITS = ("train", "validation")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ByteCorpus:
-    """Two byte sequences, one to train on and one to validate on, and where they came from.
+    """Hold two byte sequences, one to train on and one to validate on, and where they came from.
 
-    Fields:
+    Make one with ``python_stdlib``, ``from_path``, ``from_hugging_face`` or ``from_documents``.
+
+    Args:
         name: short name for tables, such as ``"python-stdlib-3.12.4"``.
-        train: ``[N]`` uint8, the training files one after the other, in the order of their paths.
-        validation: ``[M]`` uint8, likewise.
+        train: uint8 [N], the training files one after the other, in the order of their paths.
+        validation: uint8 [M], likewise.
         sha256: hex digest over split, names, lengths and bytes of everything used.
         train_files, validation_files: relative paths (posix), in order.
 
     Raises:
         ValueError: ``train`` or ``validation`` is not a one-dimensional uint8 tensor with at least one byte.
+
+    Example:
+        >>> corpus = ByteCorpus.from_documents("two", {"a": b"to be or not " * 9, "b": b"not to be " * 9})
+        >>> corpus.n_bytes, corpus.n_files
+        (207, 2)
+        >>> inputs, targets = corpus.sample("train", 1, 4, torch.Generator().manual_seed(0))
+        >>> inputs.shape, torch.equal(inputs[:, 1:], targets[:, :-1])
+        (torch.Size([1, 4]), True)
     """
 
     name: str
@@ -54,7 +64,7 @@ class ByteCorpus:
             data = getattr(self, split)
             if data.dtype != torch.uint8 or data.ndim != 1 or len(data) == 0:
                 came = f"{data.dtype} of shape {list(data.shape)}"
-                raise ValueError(f"{split}: expected a non-empty uint8 tensor of shape [N], got {came}")
+                raise ValueError(f"{split}: got {came}, expected a non-empty uint8 tensor of shape [N]")
 
     def __repr__(self) -> str:
         sizes = f"train {len(self.train):,} bytes, validation {len(self.validation):,} bytes"
@@ -71,9 +81,10 @@ class ByteCorpus:
         max_bytes: int | None = None,
         validation_fraction: float = 0.1,
     ) -> "ByteCorpus":
-        """Named byte strings, split by name. The other constructors end here.
+        """Make a corpus of named byte strings, split by name. The other constructors end here.
 
         Args:
+            name: of the corpus.
             documents: name -> bytes; empty ones and later copies of an earlier content are dropped.
             max_bytes: keep exactly this many bytes if there are more: documents in the order of a hash of
                 their names, from each at most the first ``max_bytes / 20`` bytes (more only if needed to
@@ -90,17 +101,20 @@ class ByteCorpus:
             kept = docs.spread(kept, max_bytes)
         if len(kept) < 2:
             came = f"{len(kept)} of {len(documents)} given (max_bytes {max_bytes})"
-            raise ValueError(f"documents: expected two distinct non-empty ones at least, got {came}")
+            raise ValueError(f"documents: got {came}, expected two distinct non-empty ones at least")
         return _assemble(name, *docs.split_by_name(kept, validation_fraction))
 
     @classmethod
     def python_stdlib(cls, max_bytes: int | None = None, validation_fraction: float = 0.1) -> "ByteCorpus":
-        """The Python source of the running interpreter's standard library: about 12 MB, 800 files.
+        """Make a corpus of the running interpreter's standard library: about 12 MB of Python, 800 files.
 
         Left out: installed packages, caches, every folder named test, tests or idle_test, and the files that
         record how this very interpreter was built (``_sysconfigdata*``, ``config-*``). Bytes are taken as
         they are, without decoding. **The text differs between Python versions** (and a distribution may
         patch it), so losses compare only where ``sha256`` agrees; ``name`` carries the version.
+
+        Args:
+            max_bytes, validation_fraction: see ``from_documents``.
 
         Raises:
             ValueError: the interpreter keeps no source files (some embedded builds), or see `from_documents`.
@@ -124,11 +138,16 @@ class ByteCorpus:
         max_bytes: int | None = None,
         validation_fraction: float = 0.1,
     ) -> "ByteCorpus":
-        """Your own text: a folder, searched recursively and split by file, or one file, split by position.
+        """Make a corpus of your own text: a folder, split by file, or one file, split by position.
 
         One file has no second file to validate on: its last ``validation_fraction`` is used, from the start
-        of the line in which that part begins, and ``max_bytes`` keeps the beginning of the file. ``pattern``
-        applies to folders only. Bytes are taken as they are.
+        of the line in which that part begins, and ``max_bytes`` keeps the beginning of the file. Bytes are
+        taken as they are.
+
+        Args:
+            path: a file, or a folder, which is searched recursively.
+            pattern: of the names of files in a folder; default ``"*.txt"``.
+            max_bytes, validation_fraction: see ``from_documents``.
 
         Raises:
             ValueError: nothing there, nothing that matches, too little text, or an argument out of range.
@@ -138,13 +157,13 @@ class ByteCorpus:
         if path.is_file():
             head, tail = docs.split_by_position(path.read_bytes()[:max_bytes], validation_fraction)
             if not head or not tail:
-                raise ValueError(f"path: expected text enough for two parts, got {len(head + tail)} bytes")
+                raise ValueError(f"path: got {len(head + tail)} bytes, expected text enough for two parts")
             return _assemble(path.name, {path.name: head}, {path.name: tail})
         if not path.is_dir():
-            raise ValueError(f"path: expected a file or a folder, got {path}, which does not exist")
+            raise ValueError(f"path: got {path}, which does not exist, expected a file or a folder")
         documents = docs.read_folder(path, pattern)
         if not documents:
-            raise ValueError(f"pattern: no file matches {pattern!r} anywhere under {path}")
+            raise ValueError(f"pattern: got {pattern!r}, which no file under {path} matches")
         return cls.from_documents(
             path.resolve().name, documents, max_bytes=max_bytes, validation_fraction=validation_fraction
         )
@@ -160,7 +179,9 @@ class ByteCorpus:
         max_bytes: int | None = None,
         validation_fraction: float = 0.1,
     ) -> "ByteCorpus":
-        """A dataset of the Hugging Face hub, one row = one document (needs ``pip install datasets``).
+        """Make a corpus of a dataset of the Hugging Face hub; each row is a document.
+
+        It needs ``pip install datasets``.
 
         With ``max_bytes`` the rows are streamed in the dataset's own order and reading stops when there are
         enough bytes: spreading the choice over all rows would download them all.
@@ -169,6 +190,7 @@ class ByteCorpus:
             name: such as ``"roneneldan/TinyStories"``; ``subset`` is the hub's configuration name, if any.
             split: the dataset's split to read; it is divided again into train and validation by row.
             column: the column that holds the text.
+            max_bytes, validation_fraction: see ``from_documents``.
 
         Raises:
             ImportError: the package ``datasets`` is not installed.
@@ -191,22 +213,25 @@ class ByteCorpus:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in both splits together."""
+        """The number of bytes in both splits together."""
         return len(self.train) + len(self.validation)
 
     @property
     def n_files(self) -> int:
-        """Distinct files in both splits together."""
+        """The number of distinct files in both splits together."""
         return len({*self.train_files, *self.validation_files})
 
     def split(self, split: str) -> Tensor:
-        """The bytes of ``"train"`` or ``"validation"``, ``[N]`` uint8.
+        """Return the bytes of a split, uint8 [N].
+
+        Args:
+            split: "train" or "validation".
 
         Raises:
             ValueError: any other word.
         """
         if split not in SPLITS:
-            raise ValueError(f"split: expected one of {SPLITS}, got {split!r}")
+            raise ValueError(f"split: got {split!r}, expected one of {SPLITS}")
         data: Tensor = getattr(self, split)
         return data
 
@@ -218,14 +243,17 @@ class ByteCorpus:
         generator: torch.Generator,
         device: torch.device | str | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Windows at uniformly random places; the target of a byte is the next byte.
+        """Draw windows at uniformly random places; the target of a byte is the next byte.
 
         Args:
+            split: "train" or "validation".
+            batch_size: number of windows, B.
+            seq_len: bytes of each, T.
             generator: a CPU generator, always given: the global one is neither read nor advanced.
             device: where the two tensors go; None = CPU.
 
         Returns:
-            inputs, targets: ``[B, T]`` int64 each, ``targets[:, t]`` being the byte after ``inputs[:, t]``.
+            inputs, targets: int64 [B, T] each, ``targets[:, t]`` being the byte after ``inputs[:, t]``.
 
         Raises:
             ValueError: unknown split, a size below 1, a split of fewer than ``seq_len + 1`` bytes, or a
@@ -233,18 +261,18 @@ class ByteCorpus:
         """
         data = self.split(split)
         if batch_size < 1 or seq_len < 1:
-            raise ValueError(f"batch_size, seq_len: expected at least 1, got {batch_size} and {seq_len}")
+            raise ValueError(f"batch_size, seq_len: got {batch_size} and {seq_len}, expected at least 1")
         if len(data) < seq_len + 1:
-            came = f"{len(data)} bytes in {split} of {self.name!r}"
-            raise ValueError(f"seq_len: {seq_len} needs {seq_len + 1} bytes in a row, got {came}")
+            there = f"{split} of {self.name!r} has {len(data)} bytes"
+            raise ValueError(f"seq_len: got {seq_len}, expected {len(data) - 1} at most: {there}")
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-            raise ValueError(f"generator: expected a torch.Generator on the CPU, got {generator!r}")
+            raise ValueError(f"generator: got {generator!r}, expected a torch.Generator on the CPU")
         starts = torch.randint(len(data) - seq_len, (batch_size, 1), generator=generator)  # [B, 1]
         windows = data[starts + torch.arange(seq_len + 1)].long()  # [B, T + 1]
         return windows[:, :-1].to(device), windows[:, 1:].to(device)
 
     def unigram_bits(self) -> float:
-        """Bits per byte of guessing each validation byte from the training frequencies alone.
+        """Return the bits per byte of guessing validation bytes by their frequencies in training alone.
 
         What a model must beat to have learnt anything about order. Every byte value starts with a count of
         one, so a byte never seen in training costs many bits, not infinitely many.
@@ -256,13 +284,15 @@ class ByteCorpus:
 
 
 def _check_arguments(max_bytes: int | None, validation_fraction: float) -> None:
+    """Raise a ``ValueError`` if an argument of a constructor is out of range."""
     if max_bytes is not None and max_bytes < 1:
-        raise ValueError(f"max_bytes: expected None or at least 1, got {max_bytes}")
+        raise ValueError(f"max_bytes: got {max_bytes}, expected None or at least 1")
     if not 0 < validation_fraction < 1:
-        raise ValueError(f"validation_fraction: expected a number between 0 and 1, got {validation_fraction}")
+        raise ValueError(f"validation_fraction: got {validation_fraction}, expected a number between 0 and 1")
 
 
 def _assemble(name: str, train: Mapping[str, bytes], validation: Mapping[str, bytes]) -> ByteCorpus:
+    """Make a corpus of documents that are split already."""
     data, held_out = (bytearray(b"".join(part.values())) for part in (train, validation))
     return ByteCorpus(
         name=name,

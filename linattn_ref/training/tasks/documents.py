@@ -1,4 +1,4 @@
-"""Choosing text: read named byte strings, drop copies, take a part, split by name. Nothing here is random.
+"""Choose text: read named byte strings, drop copies, take a part, split by name. Nothing here is random.
 
 A corpus is a mapping ``name -> bytes``. Every choice is made by a hash of the *name*: as good as random, the
 same on every machine, and independent of which other documents are there.
@@ -19,9 +19,10 @@ _TEST_FOLDERS = {"test", "tests", "idle_test"}
 def read_folder(
     root: Path, pattern: str, wanted: Callable[[Path], bool] = lambda relative: True
 ) -> Documents:
-    """Files under ``root`` that match, as relative posix path -> bytes, sorted by path.
+    """Read the files under a folder: relative posix path -> bytes, sorted by path.
 
     Args:
+        root: the folder.
         pattern: of file names, at any depth, such as ``"*.txt"``.
         wanted: says of a path relative to ``root`` whether it is read.
     """
@@ -31,9 +32,14 @@ def read_folder(
 
 
 def is_library_source(relative: Path) -> bool:
-    """Is this path, relative to the standard library's folder, library source and not a test?
+    """Return whether a path, relative to the standard library's folder, is library source and no test.
 
-    ``_sysconfigdata*`` and ``config-*`` record how one interpreter was built, machine paths included: no.
+    ``_sysconfigdata*`` and ``config-*`` do not count: they record how one interpreter was built, with the
+    paths of that machine.
+
+    Example:
+        >>> is_library_source(Path("json/decoder.py")), is_library_source(Path("json/tests/a.py"))
+        (True, False)
     """
     folders, first = set(relative.parts[:-1]), relative.parts[0]
     machine = relative.name.startswith("_sysconfigdata") or first.startswith("config-")
@@ -41,7 +47,7 @@ def is_library_source(relative: Path) -> bool:
 
 
 def hugging_face_rows(name: str, subset: str | None, split: str, *, streaming: bool) -> Iterable[Any]:
-    """The rows of a hub dataset, each a mapping column -> value.
+    """Return the rows of a hub dataset, each a mapping column -> value.
 
     Raises:
         ImportError: the package ``datasets`` is not installed.
@@ -58,7 +64,7 @@ def hugging_face_rows(name: str, subset: str | None, split: str, *, streaming: b
 
 
 def read_rows(rows: Iterable[Any], split: str, column: str, max_bytes: float) -> Documents:
-    """Rows as ``"split[index]" -> bytes`` (UTF-8), until ``max_bytes`` are reached; the last row is cut.
+    """Read rows as ``"split[index]" -> bytes`` (UTF-8), up to ``max_bytes``; the last row is cut.
 
     Raises:
         ValueError: a row has no such column, or something other than a string in it.
@@ -67,10 +73,10 @@ def read_rows(rows: Iterable[Any], split: str, column: str, max_bytes: float) ->
     left = max_bytes
     for index, row in enumerate(rows):
         if column not in row:
-            raise ValueError(f"column: expected one of {sorted(row)}, got {column!r}")
+            raise ValueError(f"column: got {column!r}, expected one of {sorted(row)}")
         if not isinstance(row[column], str):
             came = f"{type(row[column]).__name__} in row {index}"
-            raise ValueError(f"column: expected text in {column!r}, got {came}")
+            raise ValueError(f"column: got {came}, expected text in {column!r}")
         data = row[column].encode()
         documents[f"{split}[{index}]"] = data if len(data) <= left else data[: int(left)]
         left -= len(data)
@@ -80,7 +86,12 @@ def read_rows(rows: Iterable[Any], split: str, column: str, max_bytes: float) ->
 
 
 def without_copies(documents: Mapping[str, bytes]) -> Documents:
-    """Sorted by name; empty documents, and all but the first of those with equal content, are gone."""
+    """Drop empty documents, and all but the first of those with equal content; sort by name.
+
+    Example:
+        >>> without_copies({"b": b"same", "a": b"same", "c": b""})
+        {'a': b'same'}
+    """
     first_of: dict[bytes, str] = {}
     for name in sorted(documents):
         first_of.setdefault(hashlib.sha256(documents[name]).digest(), name)
@@ -88,13 +99,14 @@ def without_copies(documents: Mapping[str, bytes]) -> Documents:
 
 
 def spread(documents: Mapping[str, bytes], max_bytes: int) -> Documents:
-    """Exactly ``max_bytes`` of a larger collection (a smaller one whole), spread over its documents.
+    """Take exactly ``max_bytes`` of a larger collection (a smaller one whole), spread over its documents.
 
     Documents are taken in the order of a hash of their names, each up to a cap: a twentieth of the whole, or,
     where few or short documents could not fill that, the smallest cap with which all of them together can.
     """
 
     def filled(cap: int) -> int:
+        """Return the bytes of all documents, each up to the cap."""
         return sum(min(len(data), cap) for data in documents.values())
 
     if filled(max_bytes) < max_bytes:
@@ -111,7 +123,10 @@ def spread(documents: Mapping[str, bytes], max_bytes: int) -> Documents:
 
 
 def split_by_name(documents: Mapping[str, bytes], validation_fraction: float) -> tuple[Documents, Documents]:
-    """Train and validation: validation where the name's hash is below the fraction, no side left empty."""
+    """Split documents into train and validation: the latter where the name's hash is below the fraction.
+
+    No side is left empty.
+    """
     ranked = sorted(documents, key=lambda name: unit_hash("split", name))
     below = sum(unit_hash("split", name) < validation_fraction for name in ranked)
     validation = set(ranked[: min(max(below, 1), len(ranked) - 1)])
@@ -120,7 +135,7 @@ def split_by_name(documents: Mapping[str, bytes], validation_fraction: float) ->
 
 
 def split_by_position(data: bytes, validation_fraction: float) -> tuple[bytes, bytes]:
-    """Beginning and end of one text: the end starts with the line in which its share begins, if near."""
+    """Split one text into beginning and end, at the start of the line in which the end begins, if near."""
     target = int(len(data) * (1 - validation_fraction))
     line_start = data.rfind(b"\n", 0, target) + 1
     near = 2 * (target - line_start) <= len(data) - target  # else a long line would move most of the text
@@ -129,13 +144,18 @@ def split_by_position(data: bytes, validation_fraction: float) -> tuple[bytes, b
 
 
 def unit_hash(label: str, name: str) -> float:
-    """A number in [0, 1) made of the name alone; another label gives an unrelated number."""
+    """Return a number in [0, 1) made of the name alone; another label gives an unrelated number.
+
+    Example:
+        >>> 0 <= unit_hash("split", "a.txt") < 1, unit_hash("split", "a.txt") == unit_hash("spread", "a.txt")
+        (True, False)
+    """
     digest = hashlib.sha256(f"{label}\0{name}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def content_hash(parts: Mapping[str, Mapping[str, bytes]]) -> str:
-    """sha256 over parts (such as train and validation), names, lengths and bytes, in the order given."""
+    """Return the sha256 over parts (train and validation), names, lengths and bytes, in the order given."""
     total = hashlib.sha256()
     for part, documents in parts.items():
         for name, data in documents.items():

@@ -1,4 +1,4 @@
-"""What every Python installation has to read: its standard library, as code and as prose.
+"""Read the text that every Python installation has: its standard library, as code and as prose.
 
 Prose is the docstrings of its modules, classes and functions. Both differ between Python versions.
 """
@@ -13,12 +13,12 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_library_code() -> Documents:
-    """Relative path -> bytes of the library's source files, without tests."""
+    """Return the library's source files without tests: relative path -> bytes."""
     return read_folder(Path(sysconfig.get_path("stdlib")), "*.py", is_library_source)
 
 
 def read_library_prose() -> Documents:
-    """Relative path -> the file's docstrings, one after the other, in the order of the file."""
+    """Return the docstrings of each source file, in the order of the file: relative path -> bytes."""
     documents = Documents()
     for name, source in read_library_code().items():
         try:

@@ -1,4 +1,4 @@
-"""Tasks that a model solves by looking something up: multi-query recall, and a needle in a haystack.
+"""Make tasks that a model solves by looking something up: multi-query recall, a needle in a haystack.
 
 Multi-query recall is that of Arora et al. 2023 (Zoology, arXiv 2312.04927): pairs of a key and a value, then
 keys again among other tokens, and after each its value is asked for. The needle is hidden in bytes of text.
@@ -17,7 +17,7 @@ Mode = Literal["easy", "standard"]
 
 
 class Recall(NamedTuple):
-    """inputs, targets: ``[B, T]`` int64; targets are ``IGNORED`` where nothing is asked."""
+    """Hold inputs and targets, int64 [B, T]; targets are ``IGNORED`` where nothing is asked."""
 
     inputs: Tensor
     targets: Tensor
@@ -34,15 +34,39 @@ def multi_query_recall(
     power: float = 0.01,
     random_fillers: bool = True,
 ) -> Recall:
-    """Each of ``n_pairs`` keys is asked for once.
+    """Draw sequences of multi-query recall: pairs of key and value, then each key again, once.
 
     Keys are drawn from the lower half of the vocabulary (0 left out), values from the upper half; no two of a
     sequence are equal. Pairs come first, ``n_passes`` times in the same order (reading twice: Arora et al.
     2024, arXiv 2407.05483). A key then stands at one of the even places that follow; place i is chosen with a
     weight of i^(power - 1), so most are asked for soon. Other places hold any token, or 0.
 
+    Args:
+        batch_size: sequences, B.
+        seq_len: tokens of each, T.
+        n_pairs: pairs of key and value in each.
+        generator: on the CPU.
+        vocab_size: default 8192.
+        n_passes: how often the pairs stand there before they are asked for; default 1.
+        power: default 0.01; 1 asks for keys anywhere with equal chances.
+        random_fillers: whether other places hold random tokens (default), or 0.
+
+    Returns:
+        inputs and targets, int64 [B, T]; a target is the value of the key at its place, else ``IGNORED``.
+
     Raises:
         ValueError: the sequence is too short, or the vocabulary too small.
+
+    Source:
+        arXiv 2312.04927 (Zoology), whose code has the same distribution of places.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> inputs, targets = multi_query_recall(1, 8, 2, generator, vocab_size=8, random_fillers=False)
+        >>> inputs
+        tensor([[3, 7, 2, 5, 3, 0, 2, 0]])
+        >>> targets
+        tensor([[-100, -100, -100, -100,    7, -100,    5, -100]])
     """
     context = 2 * n_pairs * n_passes
     n_places = (seq_len - context) // 2
@@ -76,20 +100,36 @@ def multi_query_recall(
 
 
 def _distinct(batch_size: int, n: int, weights: Tensor, generator: torch.Generator) -> Tensor:
-    """``[B, n]``: different numbers from 0, one after the other with these weights."""
+    """Draw different numbers from 0, one after the other with these weights: int64 [B, n]."""
     return torch.multinomial(weights.expand(batch_size, -1), n, generator=generator)
 
 
 def recall_accuracy(logits: Tensor, targets: Tensor) -> float:
-    """Share of what is asked for that has the largest of its logits ``[B, T, vocab]``."""
+    """Return the share of targets that have the largest of their logits.
+
+    Args:
+        logits: [B, T, vocab].
+        targets: int64 [B, T]; ``IGNORED`` does not count.
+
+    Returns:
+        A number from 0 to 1.
+
+    Raises:
+        ValueError: nothing is asked for.
+
+    Example:
+        >>> logits = torch.tensor([[[0.0, 1.0], [0.0, 1.0], [5.0, 1.0]]])
+        >>> recall_accuracy(logits, torch.tensor([[1, 0, IGNORED]]))
+        0.5
+    """
     asked = targets != IGNORED
     if not asked.any():
-        raise ValueError("targets: got none that is asked for")
+        raise ValueError(f"targets: got none that is asked for, expected one that is not {IGNORED}")
     return (logits.argmax(-1) == targets)[asked].float().mean().item()
 
 
 class Needle(NamedTuple):
-    """prompt: ``[L]`` uint8, text with the needle and the question at its end; answer: ``[6]`` uint8."""
+    """Hold a prompt, uint8 [L], which ends with the question, and the answer, uint8 [6]."""
 
     prompt: Tensor
     answer: Tensor
@@ -104,17 +144,32 @@ def needle(
     mode: Mode = "standard",
     n_passes: int = 1,
 ) -> Needle:
-    """A number to be found in ``length`` bytes that end with the question for it.
+    """Hide a number in a text that ends with the question for it.
 
     Args:
-        text: ``[N]`` uint8 to hide it in; a window of it is drawn.
+        text: uint8 [N] to hide it in; a window of it is drawn.
+        length: bytes of the prompt, question included.
         depth: 0 for the beginning of the window, 1 for its end, just before the question; the needle moves
             back to the end of a word.
+        generator: on the CPU.
+        mode: "easy" hides the question with its answer, "standard" (default) the answer alone.
         n_passes: how often the text with the needle is read before the question (Arora et al. 2024, arXiv
-            2407.05483); a prompt may be a byte or two shorter then.
+            2407.05483); a prompt may be a byte or two shorter then. Default 1.
+
+    Returns:
+        The prompt and the answer.
 
     Raises:
         ValueError: an unknown mode, a depth or n_passes out of range, or too little length or text.
+
+    Source:
+        arXiv 2406.16690, section 4.3, for the two modes.
+
+    Example:
+        >>> text = torch.frombuffer(bytearray(b"hay " * 50), dtype=torch.uint8)
+        >>> prompt, answer = needle(text, 120, 0.5, torch.Generator().manual_seed(0))
+        >>> len(prompt), len(answer), bytes(answer.tolist()) in bytes(prompt.tolist())
+        (120, 6, True)
     """
     if mode not in ("easy", "standard"):
         raise ValueError(f"mode: got {mode!r}, expected easy or standard")
@@ -140,16 +195,28 @@ def needle(
 
 
 def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 1) -> Tensor:
-    """A text to learn from: in every stretch of ``every`` bytes ``n`` needles and their questions, answered.
+    """Mix needles into a text to learn from: their questions are asked, and answered.
 
     Half of the needles are easy ones. Between a needle and its question is any share of the stretch; other
     needles may stand there.
 
     Args:
-        text: ``[N]`` uint8.
+        text: uint8 [N].
+        every: bytes of a stretch.
+        generator: on the CPU.
+        n: needles in each stretch; default 1.
+
+    Returns:
+        A longer text, uint8.
 
     Raises:
         ValueError: a stretch is too short to be cut at words, or there are no needles.
+
+    Example:
+        >>> text = torch.frombuffer(bytearray(b"hay " * 50), dtype=torch.uint8)
+        >>> mixed = with_needles(text, 100, torch.Generator().manual_seed(0))
+        >>> bytes(mixed.tolist()).count(b"What is the number of") >= 2
+        True
     """
     if every < 64 or n < 1:
         raise ValueError(f"every, n: got {every} and {n}, expected at least 64 and 1")
@@ -171,7 +238,7 @@ def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 
 
 
 def _words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]:
-    """What is planted, the question for it, and the answer."""
+    """Draw the words of a needle: what is hidden, the question for it, and the answer."""
     key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
     answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
     question = f"\nWhat is the number of {key}? The number of {key} is "
@@ -180,5 +247,5 @@ def _words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]
 
 
 def _word_end(text: bytes, start: int, end: int) -> int:
-    """Behind the last space between two places; the first of them if there is none."""
+    """Return the place behind the last space between two places; the first of them if there is none."""
     return max(text.rfind(b" ", start, end), text.rfind(b"\n", start, end), start - 1) + 1

@@ -1,6 +1,6 @@
-"""What the scaling study found, as numbers with intervals and as figures: read from ``results`` alone.
+"""Read off the measured tables what the scaling study found: numbers with intervals, and figures.
 
-``losses`` compares runs of the main grid, ``variants`` others with them, ``laws`` their fits; ``recall`` is
-what models were asked, ``pairs`` multi-query recall, ``speed`` speed;
-``figures`` and ``recall_figures`` draw.
+``losses`` compares runs of the main grid, ``variants`` compares others with them, ``laws`` holds their fits.
+``recall`` holds the probes of finished models, ``multi_query_recall`` models trained on that task, ``speed``
+measured speeds. ``figures``, ``recall_figures`` and ``speed_figures`` draw.
 """

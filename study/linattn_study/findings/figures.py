@@ -1,4 +1,4 @@
-"""Figures of losses and laws, each from ``results`` alone."""
+"""Draw losses and laws, each figure from ``results`` alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from linattn_book import plots
 from linattn_book.plots import Series
 from linattn_study.findings import laws, losses
-from linattn_study.findings.losses import ARCHITECTURES, SIZES, chosen, evaluations
+from linattn_study.findings.losses import ARCHITECTURES, SIZES, evaluations, select
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import PFLOPS_DAY, Interval, lower_envelope, runs_of
 from linattn_study.scaling.fits import WARM_UP
@@ -22,34 +22,36 @@ MILLIONS = {1e6: "1M", 3e6: "3M", 1e7: "10M", 3e7: "30M"}
 
 
 def n_params(arch: str, size: str) -> int:
-    """Without embeddings."""
-    return int(chosen(evaluations(), arch=arch, size=size)[0]["n_params"])
+    """Return the parameters of a model, without embeddings."""
+    return int(select(evaluations(), arch=arch, size=size)[0]["n_params"])
 
 
-def series_of(arch: str, x: list[float], found: list[Interval] | list[float]) -> Series:
-    if isinstance(found[0], Interval):
-        values, low, high = (list(column) for column in zip(*found, strict=True))  # type: ignore[call-overload]
+def series_of(arch: str, x: list[float], y: list[Interval] | list[float]) -> Series:
+    """Return the line of an architecture, with a band if y has intervals."""
+    if isinstance(y[0], Interval):
+        values, low, high = (list(column) for column in zip(*y, strict=True))  # type: ignore[call-overload]
         return Series(NAMES[arch], x, values, LOOKS[arch], low=low, high=high)
-    return Series(NAMES[arch], x, found, LOOKS[arch])
+    return Series(NAMES[arch], x, y, LOOKS[arch])
 
 
 def by_text(make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA, **options: Any) -> go.Figure:
-    """Lines of each text, with a slider between the two; options as for ``plots.line_frames``."""
+    """Draw the lines of each text, with a slider between the two; options as for ``plots.line_frames``."""
     frames = [(TEXTS[corpus], make(corpus)) for corpus in order]
     return plots.line_frames(frames, slider="text", **options)
 
 
 def loss_by_size() -> go.Figure:
-    """Validation loss at the end, over parameters; prose and code."""
+    """Draw validation loss at the end, over parameters; prose and code."""
 
-    def of(corpus: str) -> list[Series]:
+    def lines_of(corpus: str) -> list[Series]:
+        """Return the lines of a text."""
         return [
             series_of(a, [n_params(a, s) for s in SIZES], [losses.loss(corpus, a, s) for s in SIZES])
             for a in ARCHITECTURES
         ]
 
     return by_text(
-        of,
+        lines_of,
         title="HGRN2 meets LLaMA on prose and trails it on code",
         x="parameters without embeddings",
         y="validation loss (nats per byte)",
@@ -65,10 +67,11 @@ def loss_by_size() -> go.Figure:
 
 
 def gaps() -> go.Figure:
-    """Loss relative to LLaMA's of the same size; prose and code."""
+    """Draw loss relative to LLaMA's of the same size; prose and code."""
     sizes = SIZES[1:]
 
-    def of(corpus: str) -> list[Series]:
+    def lines_of(corpus: str) -> list[Series]:
+        """Return the lines of a text."""
         lines = [
             series_of(a, [n_params(a, s) for s in sizes], [losses.gap(corpus, a, s) for s in sizes])
             for a in LINEAR
@@ -76,7 +79,7 @@ def gaps() -> go.Figure:
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
     return by_text(
-        of,
+        lines_of,
         title="Loss above LLaMA's: a few percent on prose, a tenth and more on code",
         x="parameters without embeddings",
         y="loss above LLaMA's (%)",
@@ -91,11 +94,11 @@ def gaps() -> go.Figure:
 
 
 def envelopes() -> go.Figure:
-    """Training loss against compute: six sizes, the lowest of them and the law fitted to it."""
+    """Draw training loss against compute: six sizes, the lowest of them and the law fitted to it."""
     frames = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            rows = [r for r in chosen(evaluations(), corpus=corpus, arch=arch) if r["tokens"] >= WARM_UP]
+            rows = [r for r in select(evaluations(), corpus=corpus, arch=arch) if r["tokens"] >= WARM_UP]
             lowest = lower_envelope(runs_of(rows), n_budgets=40, at_least=1)
             k, a = (laws.fit(corpus, arch, "paper's", "loss", part) for part in ("coefficient", "exponent"))
             assert k is not None
@@ -103,7 +106,7 @@ def envelopes() -> go.Figure:
             C = np.geomspace(1e-7, 5e-4, 12)
             y = k.value * C**a.value
             group = [
-                Series("each size", *_joined(chosen(rows, seed=0)), kind="reference"),
+                Series("each size", *_joined(select(rows, seed=0)), kind="reference"),
                 Series("lowest of all", lowest.flops / PFLOPS_DAY, lowest.loss),
                 Series("law fitted to it", C, y, kind="theory"),
             ]
@@ -125,26 +128,26 @@ def envelopes() -> go.Figure:
 
 
 def _joined(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
-    """The curves of all sizes as one line with gaps."""
+    """Return the curves of all sizes as one line with gaps."""
     x, y = [], []
     for size in SIZES:
-        mine = chosen(rows, size=size)
+        mine = select(rows, size=size)
         x += [row["flops"] / PFLOPS_DAY for row in mine] + [mine[-1]["flops"] / PFLOPS_DAY]
         y += [row["train_loss"] for row in mine] + [float("nan")]
     return x, y
 
 
 def tuning() -> go.Figure:
-    """Loss against learning rate, at two sizes and on both texts."""
+    """Draw loss against learning rate, at two sizes and on both texts."""
     frames = []
     for size in ("0.8M", "6M"):
         for corpus in CORPORA:
             group = []
             for arch in ARCHITECTURES:
-                found = losses.tuning()[corpus, arch, size]
-                best = min(found.values())
-                excess = [100 * (loss / best - 1) for loss in found.values()]
-                group.append(series_of(arch, list(found), excess))
+                by_rate = losses.tuning()[corpus, arch, size]
+                best = min(by_rate.values())
+                excess = [100 * (loss / best - 1) for loss in by_rate.values()]
+                group.append(series_of(arch, list(by_rate), excess))
             frames.append((f"{size}, {TEXTS[corpus]}", group))
     return plots.line_frames(
         frames,
@@ -161,15 +164,19 @@ def tuning() -> go.Figure:
 
 
 def exponents(law: str) -> go.Figure:
-    """Of "loss", "parameters" or "tokens", by way to fit, with intervals; the paper's are the first row."""
-    ways = laws.ways(law)
+    """Draw the exponents of a law, by way to fit; the paper's are the first row.
+
+    Args:
+        law: "loss", "parameters" or "tokens".
+    """
+    ways = laws.fit_methods(law)
     frames = []
     for corpus in CORPORA:
         group = []
         for arch in ARCHITECTURES:
-            found = [laws.fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
-            value = laws.papers(arch, law)
-            group.append(series_of(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *found]))
+            fits = [laws.fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
+            value = laws.paper_value(arch, law)
+            group.append(series_of(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *fits]))
         frames.append((TEXTS[corpus], group))
     what = {"loss": "loss", "parameters": "best number of parameters", "tokens": "best number of bytes"}[law]
     return plots.range_frames(

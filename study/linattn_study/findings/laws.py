@@ -1,4 +1,4 @@
-"""Fitted laws of the study, and the paper's."""
+"""Read the fitted laws of the study, and the paper's."""
 
 import functools
 from collections.abc import Mapping
@@ -6,17 +6,17 @@ from typing import Any
 
 from linattn_book import results
 from linattn_study.scaling import Interval
-from linattn_study.scaling.fits import WAYS
+from linattn_study.scaling.fits import FIT_METHODS
 
 
 @functools.cache
 def fits() -> tuple[Mapping[str, Any], ...]:
-    """All rows."""
+    """Return all fits, as their table has them."""
     return tuple(results.load("scaling_fits"))
 
 
 def fit(corpus: str, arch: str, way: str, law: str, part: str = "exponent") -> Interval | None:
-    """None where the fit failed, or has no such law."""
+    """Return a part of a fitted law with its interval; None where the fit failed, or has no such law."""
     wanted = (corpus, arch, way, law, part)
     for row in fits():
         if tuple(row[name] for name in ("corpus", "arch", "way", "law", "part")) == wanted:
@@ -25,7 +25,7 @@ def fit(corpus: str, arch: str, way: str, law: str, part: str = "exponent") -> I
 
 
 def failures() -> list[tuple[str, str, str, str]]:
-    """(corpus, arch, way, why) of fits that there are none of."""
+    """Return (corpus, arch, way, why) of the fits that failed."""
     return [
         (row["corpus"], row["arch"], row["way"], row["failure"])
         for row in fits()
@@ -33,16 +33,16 @@ def failures() -> list[tuple[str, str, str, str]]:
     ]
 
 
-def ways(law: str) -> list[str]:
-    """Ways to fit that have such a law."""
+def fit_methods(law: str) -> list[str]:
+    """Return the names of the ways to fit that have such a law."""
     having = {row["way"] for row in fits() if row["law"] == law}
-    return [way.name for way in WAYS if way.name in having]
+    return [method.name for method in FIT_METHODS if method.name in having]
 
 
-def papers(arch: str, law: str, part: str = "exponent") -> float:
-    """Table 3 of arXiv 2406.16690; its ``product`` is ours: a + b."""
+def paper_value(arch: str, law: str, part: str = "exponent") -> float:
+    """Return a number of Table 3 of arXiv 2406.16690; its ``product`` is ours: a + b."""
     if law == "product":
-        return papers(arch, "parameters", part) + papers(arch, "tokens", part)
+        return paper_value(arch, "parameters", part) + paper_value(arch, "tokens", part)
     (row,) = (r for r in results.load("paper_fits") if (r["architecture"], r["law"]) == (arch, law))
     value = row[part]
     assert isinstance(value, int | float)

@@ -1,4 +1,4 @@
-"""Losses of finished runs, with what the seed may change.
+"""Compare the losses of finished runs, with intervals for what the seed may change.
 
 A run's last loss is off by its seed: ``scaling.noise`` says by how much. Sizes with one seed take the noise
 of ``NEAREST``, the largest two that have two. Intervals are Student's, 95 %, and of seeds alone.
@@ -15,63 +15,67 @@ import numpy as np
 
 from linattn_book import results
 from linattn_study.scaling import Interval
-from linattn_study.scaling.noise import Noise, noise_of, pooled
+from linattn_study.scaling.noise import Noise, noise_of, pooled, student_t
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
 SIZES = tuple(MAIN_SIZES)
 NEAREST = ("2M", "6M")
-T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}  # Student's
 
 
 @functools.cache
 def evaluations(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
-    """All rows of a study."""
+    """Return the evaluations of a study, as its table has them."""
     return tuple(results.load(table))
 
 
-def chosen(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
-    """Rows that have these values."""
+def select(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
+    """Return the rows that have these values: ``select(rows, arch="tnl", size="2M")``."""
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def last(corpus: str, arch: str, size: str, table: str = "scaling", column: str = "val_loss") -> list[float]:
-    """Of every seed, at its last evaluation; nats per byte."""
-    rows = chosen(evaluations(table), corpus=corpus, arch=arch, size=size)
+def final_losses(
+    corpus: str, arch: str, size: str, table: str = "scaling", column: str = "val_loss"
+) -> list[float]:
+    """Return the loss of every seed at its last evaluation, in nats per byte."""
+    rows = select(evaluations(table), corpus=corpus, arch=arch, size=size)
     end = max(row["tokens"] for row in rows)
     return [row[column] for row in rows if row["tokens"] == end]
 
 
 def noise(corpus: str, size: str, *archs: str, column: str = "val_loss") -> Noise:
-    """Between seeds of a size, for a statement about ``archs``."""
-    alone = all(len(last(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
-    found = noise_of(
-        np.log(last(corpus, arch, name, column=column)).tolist()
+    """Return the noise between seeds of a size, for a statement about ``archs``."""
+    alone = all(len(final_losses(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
+    spread = noise_of(
+        np.log(final_losses(corpus, arch, name, column=column)).tolist()
         for name in (NEAREST if alone else (size,))
         for arch in pooled(ARCHITECTURES, *archs)
     )
-    assert found is not None
-    return found
+    assert spread is not None
+    return spread
 
 
 def loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interval:
-    """Mean over seeds (of the logarithm) at the end of the runs, and where that of many seeds may lie."""
-    found = np.log(last(corpus, arch, size, column=column))
-    return _interval(float(found.mean()), noise(corpus, size, arch, column=column), 1 / len(found))
+    """Return the loss at the end of the runs, the mean of logarithms over seeds, with its interval."""
+    logs = np.log(final_losses(corpus, arch, size, column=column))
+    return _interval(float(logs.mean()), noise(corpus, size, arch, column=column), 1 / len(logs))
 
 
 def gap(corpus: str, arch: str, size: str, column: str = "val_loss", base: str = "llama") -> Interval:
-    """How much more than that of LLaMA of the same size and text, in percent."""
-    mine, theirs = (np.log(last(corpus, name, size, column=column)) for name in (arch, base))
+    """Return by how many percent a loss is above that of LLaMA, of the same size and text."""
+    mine, theirs = (np.log(final_losses(corpus, name, size, column=column)) for name in (arch, base))
     share, spread = 1 / len(mine) + 1 / len(theirs), noise(corpus, size, arch, base, column=column)
     ratio = _interval(float(mine.mean() - theirs.mean()), spread, share)
     return Interval(*(100 * (x - 1) for x in ratio))
 
 
 def gap_at(corpus: str, arch: str, size: str, tokens: float, column: str = "val_loss") -> float:
-    """The same on the way, after so many bytes: seed 0, a line between evaluations in logarithms."""
+    """Return by how many percent a loss is above LLaMA's after so many bytes, for seed 0.
+
+    Between evaluations a line is drawn in logarithms.
+    """
     at = {}
     for name in (arch, "llama"):
-        rows = chosen(evaluations(), corpus=corpus, arch=name, size=size, seed=0)
+        rows = select(evaluations(), corpus=corpus, arch=name, size=size, seed=0)
         x, y = (np.log([row[part] for row in rows]) for part in ("tokens", column))
         at[name] = float(np.interp(math.log(tokens), x, y))
     return 100 * (math.exp(at[arch] - at["llama"]) - 1)
@@ -79,17 +83,18 @@ def gap_at(corpus: str, arch: str, size: str, tokens: float, column: str = "val_
 
 @functools.cache
 def tuning() -> Mapping[tuple[str, str, str], Mapping[float, float]]:
-    """(corpus, arch, size) -> learning rate -> validation loss after one pass."""
+    """Return (corpus, arch, size) -> learning rate -> validation loss after one pass."""
     rows = [*evaluations("scaling_lr"), *evaluations("scaling_lr_edges")]
     end = max(row["tokens"] for row in rows)
-    found: dict[tuple[str, str, str], dict[float, float]] = {}
-    for row in sorted(chosen(rows, tokens=end), key=lambda row: row["lr"]):
-        found.setdefault((row["corpus"], row["arch"], row["size"]), {})[row["lr"]] = row["val_loss"]
-    return found
+    by_model: dict[tuple[str, str, str], dict[float, float]] = {}
+    for row in sorted(select(rows, tokens=end), key=lambda row: row["lr"]):
+        by_model.setdefault((row["corpus"], row["arch"], row["size"]), {})[row["lr"]] = row["val_loss"]
+    return by_model
 
 
 def _interval(log: float, spread: Noise, share: float) -> Interval:
-    half = T_975[spread.freedom] * spread.sd * math.sqrt(share)
+    """Return exp(log) with its interval; ``share`` is its variance in units of that of one run."""
+    half = student_t(spread.freedom) * spread.sd * math.sqrt(share)
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
 
 
@@ -97,56 +102,56 @@ Count = Literal["all", "causal", "seconds"]
 
 
 def cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
-    """What a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
+    """Return what a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
 
     The loss is ``above`` times the lowest that both reach in validation. Of LLaMA's attention ``"causal"``
     counts only the half that is not masked. The interval is that of all losses of ``arch`` moved
     together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
     curves = {name: _curves(corpus, name, count) for name in (arch, "llama")}
-    at = above * max(min(loss.min() for _, loss in found) for found in curves.values())
+    at = above * max(min(loss.min() for _, loss in curve) for curve in curves.values())
     spread = noise(corpus, SIZES[-1], arch)
-    off = math.exp(T_975[spread.freedom] * spread.sd * math.sqrt(2))
+    off = math.exp(student_t(spread.freedom) * spread.sd * math.sqrt(2))
     value, *ends = (
-        _least(curves[arch], at * move) / _least(curves["llama"], at) for move in (1, off, 1 / off)
+        _cheapest(curves[arch], at * move) / _cheapest(curves["llama"], at) for move in (1, off, 1 / off)
     )
     return Interval(value, float(np.min(ends)), float(np.max(ends)))
 
 
 def bytes_per_second(corpus: str, arch: str, size: str, table: str = "scaling", **wanted: Any) -> float:
-    """Of training: the median over stretches between evaluations after 16 MB, all seeds."""
+    """Return the speed of training: the median between evaluations after 16 MB, over all seeds."""
     speeds = []
     rows = [row for row in evaluations(table) if row["tokens"] > 2 * Trial.warmup_tokens]
-    for before, after in pairwise(chosen(rows, corpus=corpus, arch=arch, size=size, **wanted)):
+    for before, after in pairwise(select(rows, corpus=corpus, arch=arch, size=size, **wanted)):
         if before["seed"] == after["seed"]:
             speeds.append((after["tokens"] - before["tokens"]) / (after["seconds"] - before["seconds"]))
     return median(speeds)
 
 
 def _curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
-    """(FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
-    found = []
+    """Return (FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
+    curves = []
     for size in SIZES:
-        rows = chosen(evaluations(), corpus=corpus, arch=arch, size=size)
+        rows = select(evaluations(), corpus=corpus, arch=arch, size=size)
         tokens = sorted({row["tokens"] for row in rows})
-        at = [chosen(rows, tokens=n) for n in tokens]
+        at = [select(rows, tokens=n) for n in tokens]
         if count == "seconds":
             spent = np.array(tokens) / bytes_per_second(corpus, arch, size)
         else:
             share = _causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
             spent = np.array([same[0]["flops"] * share for same in at])
         losses = [math.exp(np.log([row["val_loss"] for row in same]).mean()) for same in at]
-        found.append((spent, np.array(losses)))
-    return found
+        curves.append((spent, np.array(losses)))
+    return curves
 
 
 def _causal_share(d: int, n: int = 1024) -> float:
-    """Of LLaMA's FLOPs, if the term n / (6 d) of attention is halved."""
+    """Return the share of LLaMA's FLOPs that is left if the term n / (6 d) of attention is halved."""
     return (1 + n / (12 * d) + 5 / (18 * d)) / (1 + n / (6 * d) + 5 / (18 * d))
 
 
-def _least(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
-    """Fewest, over sizes, after which it is as low; between evaluations a line in logarithms."""
+def _cheapest(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
+    """Return the least that any size spends to reach a loss; between evaluations a line in logarithms."""
     fewest = math.inf
     for spent, losses in curves:
         lowest = np.minimum.accumulate(losses)

@@ -1,4 +1,4 @@
-"""Figures of recall, each from ``results`` alone."""
+"""Draw recall, each figure from ``results`` alone."""
 
 from collections.abc import Callable, Sequence
 from statistics import mean
@@ -10,19 +10,21 @@ from numpy.typing import NDArray
 from linattn_book import plots
 from linattn_book.plots import Series
 from linattn_study.corpora import PAIRS
-from linattn_study.findings import pairs, recall
+from linattn_study.findings import multi_query_recall as mqr
+from linattn_study.findings import recall
 from linattn_study.findings.figures import LINEAR, NAMES, by_text, series_of
 from linattn_study.findings.losses import ARCHITECTURES
-from linattn_study.findings.pairs import Model
+from linattn_study.findings.multi_query_recall import Model
 from linattn_study.plan import CORPORA
 from linattn_study.probes import DEPTHS
 from linattn_study.scaling import Interval
 
 
 def by_position() -> go.Figure:
-    """Loss above LLaMA's by position, 32 million parameters."""
+    """Draw loss above LLaMA's by position, 32 million parameters."""
 
-    def of(corpus: str) -> list[Series]:
+    def lines_of(corpus: str) -> list[Series]:
+        """Return the lines of a text."""
         base = recall.by_position(corpus, "llama", "32M", 1024)
         x = [1 + (first + last) / 2 for first, last, _ in base]
         lines = []
@@ -33,7 +35,7 @@ def by_position() -> go.Figure:
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
     return by_text(
-        of,
+        lines_of,
         CORPORA[::-1],
         title="On code LLaMA's lead grows along the window",
         x="position in the window (bytes)",
@@ -48,17 +50,18 @@ def by_position() -> go.Figure:
 
 
 def beyond() -> go.Figure:
-    """Loss by position up to four times the length trained on, 32 million parameters."""
+    """Draw loss by position up to four times the length trained on, 32 million parameters."""
 
-    def of(corpus: str) -> list[Series]:
+    def lines_of(corpus: str) -> list[Series]:
+        """Return the lines of a text."""
         lines = []
         for arch in ARCHITECTURES:
-            found = [one for one in recall.by_position(corpus, arch, "32M", 4096) if one[0] >= 16]
-            lines.append(series_of(arch, [1 + (a + b) / 2 for a, b, _ in found], [y for *_, y in found]))
+            ranges = [one for one in recall.by_position(corpus, arch, "32M", 4096) if one[0] >= 16]
+            lines.append(series_of(arch, [1 + (a + b) / 2 for a, b, _ in ranges], [y for *_, y in ranges]))
         return [*lines, Series("length trained on", x=[1024.0], kind="reference")]
 
     return by_text(
-        of,
+        lines_of,
         title="Beyond 1,024 bytes TNL and HGRN2 hold, LLaMA and cosFormer2 do not",
         x="position (bytes)",
         y="loss (nats per byte)",
@@ -69,10 +72,10 @@ def beyond() -> go.Figure:
 
 
 def by_pairs() -> go.Figure:
-    """Share of values found against the number of pairs, at the best rate, both seeds; a slider of models."""
+    """Draw the share of values found against the number of pairs, at the best rate; a slider of models."""
     x = [float(n) for n in PAIRS]
     return plots.line_frames(
-        _frames(lambda arch, model: series_of(arch, x, _found(arch, model, PAIRS))),
+        _frames(lambda arch, model: series_of(arch, x, _percent_found(arch, model, PAIRS))),
         slider="shape, heads",
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
@@ -90,20 +93,20 @@ def by_pairs() -> go.Figure:
 
 
 def by_state() -> go.Figure:
-    """Share found of the most pairs against the bytes that a model keeps of a sequence."""
+    """Draw the share found of the most pairs against the bytes that a model keeps of a sequence."""
     frames = []
-    for size, shape in pairs.SHAPES.items():
+    for size, shape in mqr.SHAPES.items():
         group = []
         for arch in ARCHITECTURES:
-            models = [model for model in pairs.models(arch) if model.size == size]
-            x = [pairs.held(arch, model) / 1024 for model in models]
-            group.append(series_of(arch, x, [_found(arch, model, PAIRS[-1:])[0] for model in models]))
+            models = [model for model in mqr.models(arch) if model.size == size]
+            x = [mqr.state_size(arch, model) / 1024 for model in models]
+            group.append(series_of(arch, x, [_percent_found(arch, model, PAIRS[-1:])[0] for model in models]))
         frames.append((shape, group))
     return plots.line_frames(
         frames,
         slider="shape",
         title=f"With two layers of 256 TNL finds {PAIRS[-1]} pairs in 32 KiB, next to none in 128",
-        x=f"state after {pairs.LENGTH} tokens (KiB)",
+        x=f"state after {mqr.LENGTH} tokens (KiB)",
         y=f"values found of {PAIRS[-1]} pairs (%)",
         alt="Percent of values found of 64 pairs against bytes of state, heads of 16 and of 64, mean of two "
         "seeds with a bar between them. In models of 256 TNL falls from 99 percent at 32 KiB to 2 at 128, "
@@ -116,15 +119,16 @@ def by_state() -> go.Figure:
 
 
 def learning() -> go.Figure:
-    """Loss in multi-query recall while models learn, at the rate that ends best, both seeds."""
+    """Draw loss in multi-query recall while models learn, at the rate that ends best, both seeds."""
 
     def curve(arch: str, model: Model) -> Series:
-        runs = pairs.curves(arch, model, pairs.best_rate(arch, model)).values()
+        """Return the mean of the seeds, with a band between them."""
+        runs = mqr.curves(arch, model, mqr.best_rate(arch, model)).values()
         at = [[loss for _, loss in same] for same in zip(*runs, strict=True)]
         tokens = [float(n) for n, _ in next(iter(runs))]
         return series_of(arch, tokens, [Interval(mean(same), min(same), max(same)) for same in at])
 
-    levels = {"guess": pairs.GUESS, "any pair": pairs.ANY_PAIR}
+    levels = {"guess": mqr.GUESS, "any pair": mqr.ANY_PAIR}
     references = [Series(name, y=[level], kind="reference") for name, level in levels.items()]
     return plots.line_frames(
         [(name, [*group, *references]) for name, group in _frames(curve)],
@@ -146,28 +150,28 @@ def learning() -> go.Figure:
 
 
 def _frames(line: Callable[[str, Model], Series]) -> list[tuple[str, list[Series]]]:
-    """A frame for each shape and width of heads, with a line of each architecture.
+    """Return a frame for each shape and width of heads, with a line of each architecture.
 
     LLaMA's cache does not depend on its heads, so it has one model of each shape.
     """
     frames = []
-    for size, shape in pairs.SHAPES.items():
-        for model in (one for one in pairs.models("tnl") if one.size == size):
+    for size, shape in mqr.SHAPES.items():
+        for model in (one for one in mqr.models("tnl") if one.size == size):
             group = [line(arch, model if arch in LINEAR else Model(size)) for arch in ARCHITECTURES]
-            frames.append((f"{shape}, {pairs.head_width('tnl', model)}", group))
+            frames.append((f"{shape}, {mqr.head_width('tnl', model)}", group))
     return frames
 
 
-def _found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
-    """In percent."""
-    return [Interval(*(100 * x for x in pairs.found(arch, model, n))) for n in numbers]
+def _percent_found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
+    """Return the percent of values found of each number of pairs."""
+    return [Interval(*(100 * x for x in mqr.accuracy(arch, model, n))) for n in numbers]
 
 
 MODES = ("easy", "standard")
 
 
 def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go.Figure:
-    """Needles found by models of code: depth against length, both modes, with training on them or none."""
+    """Draw needles found by models of code: depth against length, both modes, with and without training."""
     frames = [(NAMES[arch], _both("code-many-needles", arch, size, table)) for arch in ARCHITECTURES]
     frames.append(("zero-shot", _both("code", "llama", "32M", "scaling")))
     return plots.heatmap_frames(
@@ -192,5 +196,5 @@ def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go
 
 
 def _both(corpus: str, arch: str, size: str, table: str) -> list[NDArray[np.float64]]:
-    """In percent, both modes."""
+    """Return the percent of needles found by depth and length, for both modes."""
     return [100 * recall.by_depth(corpus, arch, size, mode, table) for mode in MODES]

@@ -1,4 +1,4 @@
-"""Speed and memory against length: rows of the study ``speed``, and where a linear model overtakes LLaMA."""
+"""Read off speed and memory against length, and where a linear model overtakes LLaMA."""
 
 import functools
 import math
@@ -7,23 +7,23 @@ from itertools import pairwise
 from typing import Any
 
 from linattn_book import results
-from linattn_study.findings.losses import chosen
+from linattn_study.findings.losses import select
 
 
 @functools.cache
 def rows() -> tuple[Mapping[str, Any], ...]:
-    """All that was measured."""
+    """Return all measurements, as their table has them."""
     return tuple(results.load("speed"))
 
 
 def curve(task: str, arch: str, column: str = "tokens_per_second") -> dict[int, float]:
-    """Length -> bytes a second, or another column; lengths that memory was not enough for are left out."""
-    found = chosen(rows(), task=task, arch=arch)
-    return {row["length"]: row[column] for row in found if row[column] is not None}
+    """Return length -> bytes a second, or another column; lengths without enough memory are left out."""
+    measured = select(rows(), task=task, arch=arch)
+    return {row["length"]: row[column] for row in measured if row[column] is not None}
 
 
 def crossover(task: str, arch: str) -> float | None:
-    """Length from which ``arch`` is faster than LLaMA, for good; a line between lengths, in logarithms.
+    """Return the length from which ``arch`` stays faster than LLaMA; a line between lengths, in logarithms.
 
     0 where it always is, None where it is not at the longest that both were measured at.
     """

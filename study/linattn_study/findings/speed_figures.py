@@ -1,4 +1,4 @@
-"""Figures of speed and memory against length, from ``results`` alone."""
+"""Draw speed and memory against length, from ``results`` alone."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ AXIS: dict[str, Any] = {"x": "length (bytes)", "log_x": True, "x_ticks": LENGTHS
 
 
 def training() -> go.Figure:
-    """Bytes a second against length."""
+    """Draw bytes a second in training against length."""
     return plots.lines(
         _by_length("train", "tokens_per_second", 1e-3),
         title="Uncompiled, cosFormer2 overtakes LLaMA near 1,500 bytes, HGRN2 near 3,600",
@@ -30,7 +30,7 @@ def training() -> go.Figure:
 
 
 def generation() -> go.Figure:
-    """Bytes a second against the length read before, the step captured or launched kernel by kernel."""
+    """Draw bytes a second in generation against the length read before, with a graph and without."""
     return plots.line_frames(
         [(words, _by_length(task, "tokens_per_second", 1e-3)) for task, words in STEPS.items()],
         slider="a step is",
@@ -47,7 +47,7 @@ def generation() -> go.Figure:
 
 
 def memory() -> go.Figure:
-    """Peak of memory against length, of generation and of training."""
+    """Draw the peak of memory against length, of generation and of training."""
     return plots.line_frames(
         [(name, _by_length(task, "peak_bytes", 2.0**-30)) for task, name in TASKS.items()],
         slider="task",
@@ -63,8 +63,9 @@ def memory() -> go.Figure:
 
 
 def _by_length(task: str, column: str, unit: float) -> list[Series]:
+    """Return a line of each architecture."""
     lines = []
     for arch in ARCHITECTURES:
-        found = speed.curve(task, arch, column)
-        lines.append(series_of(arch, [float(n) for n in found], [unit * value for value in found.values()]))
+        values = speed.curve(task, arch, column)
+        lines.append(series_of(arch, [float(n) for n in values], [unit * value for value in values.values()]))
     return lines

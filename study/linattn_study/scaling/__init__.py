@@ -1,4 +1,4 @@
-"""Scaling laws fitted to training runs: what loss, parameters and tokens are best for a budget of compute.
+"""Fit scaling laws to training runs: what loss, parameters and tokens are best for a budget of compute.
 
 ``envelopes`` brings runs to common budgets and reads the best of each; ``parametric`` fits one function of
 parameters and tokens to all evaluations.

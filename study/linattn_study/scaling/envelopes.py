@@ -1,4 +1,4 @@
-"""Scaling laws fitted to training runs: what loss, parameters and tokens are best for a budget of compute.
+"""Fit scaling laws to the best of many runs at each budget of compute.
 
 Runs of several sizes, each a curve of loss against compute, are brought to common budgets. The lowest curve
 at a budget tells the best loss L, the parameters N that reach it and the tokens D that they see; then
@@ -24,7 +24,7 @@ from linattn_study.scaling.runs import PFLOPS_DAY, Array, Interval, Law, PowerLa
 
 @dataclass(frozen=True)
 class Envelope:
-    """The best of all sizes at each budget: compute, loss, parameters, tokens, all ``[G]``."""
+    """Hold the best of all sizes at each budget: compute, loss, parameters, tokens, all [G]."""
 
     flops: Array
     loss: Array
@@ -33,7 +33,7 @@ class Envelope:
 
 
 class _Curves(NamedTuple):
-    """Runs at common budgets: log loss ``[S, G]``, infinite where a size has none, and what belongs to it."""
+    """Hold runs at common budgets: log loss [S, G], infinite where a size has none, and more."""
 
     flops: Array  # [G]
     log_loss: Array  # [S, G], mean over seeds
@@ -45,6 +45,7 @@ class _Curves(NamedTuple):
 
 
 def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
+    """Bring runs to common budgets, the mean over the seeds of each size."""
     sizes = sorted({run.n_params for run in runs})
     if len(sizes) < 3:
         raise ValueError(f"runs: got {len(sizes)} sizes, expected at least 3")
@@ -68,24 +69,31 @@ def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
 
 
 def _at(flops: Array, x: Array, y: Array) -> Array:
-    """y at budgets, a line between evaluations in log compute; NaN outside of the run."""
+    """Interpolate y at budgets, linearly in log compute; NaN outside of the run."""
     return np.interp(np.log(flops), np.log(x), y, left=np.nan, right=np.nan)
 
 
 def lower_envelope(runs: Sequence[Run], n_budgets: int = 200, at_least: int = 2) -> Envelope:
-    """The lowest curve at each budget at which there are two, or ``at_least``: parameters go up in steps."""
+    """Return the lowest curve at each budget; its parameters go up in steps.
+
+    Args:
+        runs: of three sizes at least.
+        n_budgets: spaced evenly in log compute; default 200.
+        at_least: sizes that must reach a budget for it to count; default 2.
+    """
     curves = _curves(runs, n_budgets)
     return _steps(curves, curves.log_loss, at_least)
 
 
 def _steps(curves: _Curves, log_loss: Array, at_least: int = 2) -> Envelope:
+    """Return the lowest curve at each budget that ``at_least`` sizes reach."""
     g = np.flatnonzero(np.isfinite(log_loss).sum(0) >= at_least)
     s = log_loss[:, g].argmin(0)
     return Envelope(curves.flops[g], np.exp(log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
 
 
 def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
-    """The corners of the lower envelope: budgets at which a size and the next one have the same loss.
+    """Return the corners of the lower envelope: budgets at which a size and the next have the same loss.
 
     There the best size, if all sizes were there, lies between the two: their geometric mean, up to the third
     derivative of the loss. A fit to all points of the envelope depends on where its first and last step are
@@ -99,7 +107,8 @@ def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
 
 
 def _corners(curves: _Curves, log_loss: Array) -> Envelope:
-    found = []
+    """Return where the curves of neighbouring sizes cross."""
+    corners = []
     log_flops = np.log(curves.flops)
     for s in range(len(curves.n_params) - 1):
         g = np.flatnonzero(np.isfinite(log_loss[s]) & np.isfinite(log_loss[s + 1]))
@@ -113,16 +122,18 @@ def _corners(curves: _Curves, log_loss: Array) -> Envelope:
         pair = slice(s, s + 2)
         tokens = [np.interp(at, log_flops[g], np.log(row[g])) for row in curves.tokens[pair]]
         loss = np.interp(at, log_flops[g], log_loss[s, g])
-        found.append((at, loss, np.log(curves.n_params[pair]).mean(), np.mean(tokens)))
-    if len(found) < 2:
+        corners.append((at, loss, np.log(curves.n_params[pair]).mean(), np.mean(tokens)))
+    if len(corners) < 2:
         raise ValueError(
-            f"runs: {len(found)} crossings of curves of neighbouring sizes, expected two at least"
+            f"runs: {len(corners)} crossings of curves of neighbouring sizes, expected two at least"
         )
-    return Envelope(*np.exp(np.array(found)).T)
+    return Envelope(*np.exp(np.array(corners)).T)
 
 
 def iso_flop(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
-    """At each budget the minimum of a parabola of log loss over log N, by the best size and its neighbours.
+    """Return, at each budget, the minimum of a parabola of log loss over log N.
+
+    The parabola goes through the best size and its two neighbours.
 
     Approach 2 of Hoffmann et al. 2022, with budgets read off the curves instead of runs made for them.
 
@@ -134,6 +145,7 @@ def iso_flop(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
 
 
 def _minima(curves: _Curves, log_loss: Array) -> Envelope:
+    """Return the minima of parabolas through the best size and its neighbours."""
     x, best = np.log(curves.n_params), log_loss.argmin(0)
     inner = np.flatnonzero(
         (best > 0) & (best < len(x) - 1)
@@ -176,17 +188,25 @@ def fit_laws(
     seed: int = 0,
     noise: Mapping[float, Noise] | None = None,
 ) -> dict[str, Law]:
-    """L(C), N_opt(C) and D_opt(C), C in PFLOP/s-days: "loss", "parameters" and "tokens"; "product" is N D.
-
-    Fitted to all points of the "whole_envelope", as in the paper; to the "envelope" where there are two sizes
-    to choose from; to its "corners"; or to "iso_flop" minima.
+    """Fit L(C), N_opt(C), D_opt(C) and their product N D, C in PFLOP/s-days.
 
     Intervals are of a parametric bootstrap over seeds: each resample moves the whole curve of every size by
     what a mean over its seeds may be off, with a spread that is itself drawn (from its estimate and degrees
     of freedom), and fits again. What they do not hold is doubt about the method: see the other fits.
 
     Args:
-        noise: parameters -> between seeds of that size; None pools what the runs show over all sizes.
+        runs: of three sizes at least, one of them with two seeds.
+        method: what the laws are fitted to: all points of the "whole_envelope", as in the paper; the
+            "envelope" where there are two sizes to choose from; its "corners" (default); or the minima of
+            "iso_flop".
+        n_budgets: spaced evenly in log compute; default 200.
+        n_resamples: of the bootstrap; default 1000.
+        confidence: of the intervals; default 0.95.
+        seed: of the bootstrap; default 0.
+        noise: parameters -> noise between seeds of that size; default: pooled over all sizes.
+
+    Returns:
+        "loss", "parameters", "tokens" and "product" -> law.
 
     Raises:
         ValueError: as these; an unknown method; no size has two seeds; or most resamples cannot be fitted.
@@ -198,7 +218,7 @@ def fit_laws(
         raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
     alike = Noise(curves.spread, curves.freedom)
     noises = [alike if noise is None else noise[size] for size in curves.n_params]
-    found = _laws(METHODS[method](curves, curves.log_loss))
+    fitted = _laws(METHODS[method](curves, curves.log_loss))
     generator = np.random.default_rng(seed)
     resampled = []
     for _ in range(n_resamples):
@@ -221,12 +241,13 @@ def fit_laws(
         parts = []
         for part in range(2):
             low, high = np.percentile([fit[i][part] for fit in resampled], tails)
-            parts.append(Interval(found[i][part], float(low), float(high)))
+            parts.append(Interval(fitted[i][part], float(low), float(high)))
         laws[name] = Law(*parts)
     return laws
 
 
 def _laws(envelope: Envelope) -> list[PowerLaw]:
+    """Fit the laws of ``LAWS`` to an envelope."""
     product = envelope.n_params * envelope.tokens
     C = envelope.flops / PFLOPS_DAY
     return [fit_power_law(C, y) for y in (envelope.loss, envelope.n_params, envelope.tokens, product)]

@@ -1,6 +1,6 @@
-"""All fits of a study as one table: the paper's way, and what changes with each other way.
+"""Fit the laws of a study in many ways: the paper's, and others that differ from it in one thing.
 
-Every way takes a corpus and an architecture, some of the evaluations, and a method. The first is that of
+Every fit takes a corpus and an architecture, some of the evaluations, and a method. The first is that of
 arXiv 2406.16690, section 4, as far as it is printed: training loss, all sizes, the lowest at every budget.
 Evaluations during the warm-up are left out, since their learning rate is not that of the run.
 """
@@ -11,46 +11,57 @@ from pathlib import Path
 from typing import Any
 
 from linattn_book import results
+from linattn_book.provenance import code_hash
 from linattn_study.scaling.envelopes import fit_laws
 from linattn_study.scaling.noise import Noise, by_size
 from linattn_study.scaling.parametric import fit_parametric
 from linattn_study.scaling.runs import Interval, Run, runs_of
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 WARM_UP, ONE_PASS = 8_000_000, 58_000_000  # bytes
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to fit: evaluations of ``loss`` from and up to so many bytes, sizes from ``smallest`` on."""
+class FitMethod:
+    """Say how to fit: by which method, to which evaluations.
+
+    Args:
+        name: in tables.
+        method: a name in ``envelopes.METHODS``, or "parametric"; default "whole_envelope".
+        loss: "train_loss" (default) or "val_loss".
+        first, last: bytes of the first and the last evaluation; default: from the end of the warm-up on.
+        smallest: parameters of the smallest size; default 0.
+        flops_6nd: whether compute is 6 N D, not the closed form; default False.
+        replacements: a table whose models replace those of their sizes; default "": none.
+    """
 
     name: str
     method: str = "whole_envelope"
     loss: str = "train_loss"
     first: float = WARM_UP
     last: float = float("inf")
-    smallest: float = 0.0  # parameters
-    six: bool = False  # compute is 6 N D, not the closed form
-    instead: str = ""  # a table whose models stand in for those of their sizes
+    smallest: float = 0.0
+    flops_6nd: bool = False
+    replacements: str = ""
 
 
-WAYS = (
-    Way("paper's"),
-    Way("where two sizes reach", "envelope"),
-    Way("C = 6 N D", six=True),
-    Way("C = 6 N D, without the smallest size", smallest=5e5, six=True),
-    Way("validation loss", loss="val_loss"),
-    Way("with the warm-up", first=0.0),
-    Way("from twice the warm-up", first=2 * WARM_UP),
-    Way("first pass only", last=ONE_PASS),
-    Way("without the smallest size", smallest=5e5),
-    Way("more heads", instead="scaling_heads"),
-    Way("C = 6 N D, more heads", six=True, instead="scaling_heads"),
-    Way("corners", "corners"),
-    Way("isoFLOP", "iso_flop"),
-    Way("parametric", "parametric"),
-    Way("parametric, validation loss", "parametric", "val_loss"),
-    Way("parametric, after one pass", "parametric", "val_loss", first=ONE_PASS),
+FIT_METHODS = (
+    FitMethod("paper's"),
+    FitMethod("where two sizes reach", "envelope"),
+    FitMethod("C = 6 N D", flops_6nd=True),
+    FitMethod("C = 6 N D, without the smallest size", smallest=5e5, flops_6nd=True),
+    FitMethod("validation loss", loss="val_loss"),
+    FitMethod("with the warm-up", first=0.0),
+    FitMethod("from twice the warm-up", first=2 * WARM_UP),
+    FitMethod("first pass only", last=ONE_PASS),
+    FitMethod("without the smallest size", smallest=5e5),
+    FitMethod("more heads", replacements="scaling_heads"),
+    FitMethod("C = 6 N D, more heads", flops_6nd=True, replacements="scaling_heads"),
+    FitMethod("corners", "corners"),
+    FitMethod("isoFLOP", "iso_flop"),
+    FitMethod("parametric", "parametric"),
+    FitMethod("parametric, validation loss", "parametric", "val_loss"),
+    FitMethod("parametric, after one pass", "parametric", "val_loss", first=ONE_PASS),
 )
 
 COLUMNS = {
@@ -67,53 +78,64 @@ COLUMNS = {
 
 
 def fit_rows(
-    rows: Sequence[Row], ways: Sequence[Way] = WAYS, tables: Mapping[str, Sequence[Row]] | None = None
+    rows: Sequence[TableRow],
+    methods: Sequence[FitMethod] = FIT_METHODS,
+    tables: Mapping[str, Sequence[TableRow]] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Of the evaluations of a study, by corpus and architecture; a fit that fails says why.
+    """Yield the fits of a study, by corpus and architecture; one that fails says why.
 
-    ``tables``: name -> evaluations, for ways that take models from another table.
+    Args:
+        rows: the evaluations of the study.
+        methods: the fits to make; default: all.
+        tables: name -> evaluations, for those that take models from another table.
     """
     for corpus, arch in dict.fromkeys((row["corpus"], row["arch"]) for row in rows):
-        mine = _chosen(rows, corpus, arch)
+        own = _select(rows, corpus, arch)
         same_text = [row for row in rows if row["corpus"] == corpus]
-        for way in ways:
-            about = {"corpus": corpus, "arch": arch, "way": way.name}
-            others = _chosen((tables or {}).get(way.instead, ()), corpus, arch)
+        for method in methods:
+            about = {"corpus": corpus, "arch": arch, "way": method.name}
+            others = _select((tables or {}).get(method.replacements, ()), corpus, arch)
             try:
-                taken = _taken(_instead(mine, others, way), way)
-                noise = by_size(_taken(same_text, way), arch, way.loss)
-                sizes = {row["n_params"]: noise[row["size"]] for row in taken}
-                found = list(_fitted(_runs(taken, way), way.method, sizes))
+                used = _in_range(_replace_sizes(own, others, method), method)
+                noise = by_size(_in_range(same_text, method), arch, method.loss)
+                sizes = {row["n_params"]: noise[row["size"]] for row in used}
+                laws = list(_fit(_runs(used, method), method.method, sizes))
             except ValueError as error:
                 yield about | dict.fromkeys(list(COLUMNS)[3:]) | {"failure": str(error)}
                 continue
-            for law, part, interval in found:
+            for law, part, interval in laws:
                 yield about | {"law": law, "part": part} | interval._asdict() | {"failure": None}
 
 
-def _chosen(rows: Sequence[Row], corpus: str, arch: str) -> list[Row]:
+def _select(rows: Sequence[TableRow], corpus: str, arch: str) -> list[TableRow]:
+    """Return the rows of a corpus and an architecture."""
     return [row for row in rows if (row["corpus"], row["arch"]) == (corpus, arch)]
 
 
-def _instead(rows: list[Row], others: list[Row], way: Way) -> list[Row]:
-    if way.instead and not others:
-        raise ValueError(f"{way.instead}: no models of this architecture and text yet")
+def _replace_sizes(rows: list[TableRow], others: list[TableRow], method: FitMethod) -> list[TableRow]:
+    """Return rows in which the models of ``others`` replace those of their sizes."""
+    if method.replacements and not others:
+        raise ValueError(f"{method.replacements}: no models of this architecture and text yet")
     sizes = {row["size"] for row in others}
     return [row for row in rows if row["size"] not in sizes] + others
 
 
-def _taken(rows: Sequence[Row], way: Way) -> list[Row]:
-    return [row for row in rows if way.first <= row["tokens"] <= way.last and row["n_params"] >= way.smallest]
+def _in_range(rows: Sequence[TableRow], method: FitMethod) -> list[TableRow]:
+    """Return the evaluations that a fit takes."""
+    low, high = method.first, method.last
+    return [row for row in rows if low <= row["tokens"] <= high and row["n_params"] >= method.smallest]
 
 
-def _runs(rows: Sequence[Row], way: Way) -> list[Run]:
-    runs = runs_of(rows, way.loss)
-    return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if way.six else runs
+def _runs(rows: Sequence[TableRow], method: FitMethod) -> list[Run]:
+    """Return rows as runs, with the compute that a fit counts."""
+    runs = runs_of(rows, method.loss)
+    return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if method.flops_6nd else runs
 
 
-def _fitted(
+def _fit(
     runs: Sequence[Run], method: str, noise: Mapping[float, Noise]
 ) -> Iterator[tuple[str, str, Interval]]:
+    """Yield (law, part, interval) of a fit."""
     if method == "parametric":
         surface = fit_parametric(runs, n_resamples=200)
         for name in ("irreducible", "alpha", "beta"):
@@ -126,9 +148,14 @@ def _fitted(
 
 
 def save_fits(name: str, directory: Path) -> int:
-    """Fit the table NAME of ``directory``, write NAME_fits.csv beside it; how many rows there are."""
-    there = results.names(directory=directory)
-    named = {way.instead for way in WAYS if way.instead in there}
+    """Fit the evaluations of a table, write NAME_fits.csv beside it, and return the number of its rows.
+
+    Args:
+        name: of the table.
+        directory: where it lies.
+    """
+    existing = results.names(directory=directory)
+    named = {method.replacements for method in FIT_METHODS if method.replacements in existing}
     tables = {other: results.load(other, directory=directory) for other in named}
     rows = list(fit_rows(results.load(name, directory=directory), tables=tables))
     results.save(
@@ -137,7 +164,7 @@ def save_fits(name: str, directory: Path) -> int:
         columns=COLUMNS,
         command=f"linattn study {name} --fit DIR",
         seed=0,
-        source_hash=results.source_hash([Path(__file__).parent]),
+        source_hash=code_hash("linattn_study.scaling.fits"),
         digits=7,  # the others differ from processor to processor
         directory=directory,
     )

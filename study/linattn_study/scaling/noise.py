@@ -1,4 +1,4 @@
-"""How far the loss of a run is off by its seed: for each size, over architectures.
+"""Estimate how far the loss of a run is off by its seed: for each size, over architectures.
 
 Two seeds of one model tell little, so differences between seeds of a size are pooled over architectures. TNL
 is apart: at the smallest sizes its seeds differ several times as much as the others'. It is pooled where it
@@ -16,19 +16,35 @@ APART = "tnl"
 
 
 class Noise(NamedTuple):
-    """Standard deviation of log loss between seeds, and its degrees of freedom."""
+    """Hold the standard deviation of log loss between seeds, and its degrees of freedom."""
 
     sd: float
     freedom: int
 
 
+def student_t(freedom: int, confidence: float = 0.95) -> float:
+    """Return the half-width, in standard deviations, of a two-sided interval of Student's t.
+
+    Args:
+        freedom: degrees of freedom.
+        confidence: share of the distribution that lies inside; default 0.95.
+
+    Example:
+        >>> round(student_t(8), 3), round(student_t(30), 3)
+        (2.306, 2.042)
+    """
+    from scipy.special import stdtrit  # not above: a machine that trains a study needs no SciPy
+
+    return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
 def pooled(archs: Iterable[str], *about: str) -> list[str]:
-    """Those whose seeds tell of the noise in a statement about some."""
+    """Return the architectures whose seeds tell of the noise in a statement about some of them."""
     return [arch for arch in archs if arch != APART or arch in about]
 
 
 def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
-    """Of log losses ``[seeds]`` of several models; None if none of them has two."""
+    """Return the noise in log losses [seeds] of several models; None if none of them has two."""
     squares, freedom = 0.0, 0
     for logs in groups:
         squares += float(((np.asarray(logs) - np.mean(logs)) ** 2).sum())
@@ -37,10 +53,12 @@ def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
 
 
 def by_size(rows: Sequence[Mapping[str, Any]], arch: str, loss: str) -> dict[str, Noise]:
-    """Size -> noise of a whole curve: the mean of log loss over all evaluations of a run.
+    """Return size -> noise of a whole curve: of the mean of log loss over all evaluations of a run.
 
     Args:
         rows: evaluations of all architectures, one corpus.
+        arch: the architecture that the statement is about.
+        loss: the column of the loss.
 
     Raises:
         ValueError: no size has two seeds.
@@ -52,9 +70,9 @@ def by_size(rows: Sequence[Mapping[str, Any]], arch: str, loss: str) -> dict[str
             by_seed.setdefault(row["seed"], []).append(math.log(row[loss]))
     means = {size: [[fmean(logs) for logs in seeds.values()] for seeds in models.values()]
              for size, models in curves.items()}  # fmt: skip
-    found = {size: noise for size, groups in means.items() if (noise := noise_of(groups)) is not None}
-    if not found:
+    noises = {size: noise for size, groups in means.items() if (noise := noise_of(groups)) is not None}
+    if not noises:
         raise ValueError("rows: got one seed of each size, expected a size with two at least")
-    nearest = noise_of(group for size in list(found)[-2:] for group in means[size])
+    nearest = noise_of(group for size in list(noises)[-2:] for group in means[size])
     assert nearest is not None
-    return {size: found.get(size, nearest) for size in means}
+    return {size: noises.get(size, nearest) for size in means}

@@ -1,4 +1,4 @@
-"""One function of parameters N and tokens D for all evaluations: L = E + A / N^alpha + B / D^beta.
+"""Fit one function of parameters N and tokens D to all evaluations: L = E + A / N^alpha + B / D^beta.
 
 Approach 3 of Hoffmann et al. 2022 (arXiv 2203.15556, section 3.3). There, Huber's loss of log L is minimised
 by L-BFGS from many starts. Here the squares of relative errors are: for given exponents L is linear in E, A
@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from linattn_study.scaling.noise import student_t
 from linattn_study.scaling.runs import Array, Interval, Run
 
 SPAN = (0.02, 2.0)  # of both exponents
 
 
 class Surface(NamedTuple):
-    """L(N, D), in nats per byte if losses were."""
+    """Hold L(N, D) = irreducible + A / N^alpha + B / D^beta, in nats per byte if losses were."""
 
     irreducible: float  # E
     A: float
@@ -31,12 +32,12 @@ class Surface(NamedTuple):
 
     @property
     def parameters(self) -> float:
-        """a in N_opt(C) ~ C^a, if C is proportional to N D; that of tokens is 1 - a."""
+        """The exponent a in N_opt(C) ~ C^a, if C is proportional to N D; that of tokens is 1 - a."""
         return self.beta / (self.alpha + self.beta)
 
 
 class Parametric(NamedTuple):
-    """A surface with intervals."""
+    """Hold the exponents of a surface with intervals."""
 
     irreducible: Interval
     alpha: Interval
@@ -45,7 +46,10 @@ class Parametric(NamedTuple):
 
 
 def fit_surface(n_params: Array, tokens: Array, loss: Array) -> Surface:
-    """Least squares of relative errors.
+    """Fit a surface by least squares of relative errors.
+
+    Args:
+        n_params, tokens, loss: one number of each for every evaluation.
 
     Raises:
         ValueError: shapes differ, numbers are not positive, or there are fewer than three different N or D.
@@ -63,11 +67,12 @@ def fit_surface(n_params: Array, tokens: Array, loss: Array) -> Surface:
     n, d = np.log(n_params / centre), np.log(tokens / scale)
     low, high = np.log(SPAN)
     alpha, beta = _search(n, d, loss, (low + high) / 2, (low + high) / 2, (high - low) / 2, grid=21, zooms=9)
-    _, found = _inner(n, d, loss, np.exp([alpha]), np.exp([beta]))
-    return _surface(found[0, 0], np.exp(alpha), np.exp(beta), centre, scale)
+    _, linear = _inner(n, d, loss, np.exp([alpha]), np.exp([beta]))
+    return _surface(linear[0, 0], np.exp(alpha), np.exp(beta), centre, scale)
 
 
 def _surface(linear: Array, alpha: float, beta: float, centre: float, scale: float) -> Surface:
+    """Return a surface from coefficients for n_params / centre and tokens / scale."""
     E, A, B = linear
     return Surface(float(E), float(A * centre**alpha), float(B * scale**beta), float(alpha), float(beta))
 
@@ -75,7 +80,7 @@ def _surface(linear: Array, alpha: float, beta: float, centre: float, scale: flo
 def _search(
     n: Array, d: Array, loss: Array, alpha: float, beta: float, half: float, grid: int, zooms: int
 ) -> tuple[float, float]:
-    """Logarithms of the exponents with the least squares, by a grid around the best so far, ever finer."""
+    """Return the logarithms of the best exponents, by a grid around the best so far, ever finer."""
     low, high = np.log(SPAN)
     for _ in range(zooms):
         alphas, betas = (np.linspace(x - half, x + half, grid).clip(low, high) for x in (alpha, beta))
@@ -87,7 +92,7 @@ def _search(
 
 
 def _inner(n: Array, d: Array, loss: Array, alphas: Array, betas: Array) -> tuple[Array, Array]:
-    """Least squares for all pairs of exponents: squares left ``[a, b]``, and (E, A, B) ``[a, b, 3]``."""
+    """Return the squares left [a, b] and the best (E, A, B) [a, b, 3] for all pairs of exponents."""
     ones = 1 / loss  # [P]: everything is divided by the loss
     ns, ds = np.exp(-alphas[:, None] * n) / loss, np.exp(-betas[:, None] * d) / loss  # [a, P], [b, P]
     a, b = len(alphas), len(betas)
@@ -105,12 +110,12 @@ def _inner(n: Array, d: Array, loss: Array, alphas: Array, betas: Array) -> tupl
     least, best = np.full((a, b), np.inf), np.zeros((a, b, 3))
     for kept in (list(some) for size in (3, 2, 1) for some in combinations(range(3), size)):
         part = gram[..., kept, :][..., kept] + 1e-12 * np.eye(len(kept))  # where two columns are alike
-        found = np.linalg.solve(part, right[..., kept, None])[..., 0]
-        squares = len(loss) - (found * right[..., kept]).sum(-1)
-        better = (found >= 0).all(-1) & (squares < least)
+        solution = np.linalg.solve(part, right[..., kept, None])[..., 0]
+        squares = len(loss) - (solution * right[..., kept]).sum(-1)
+        better = (solution >= 0).all(-1) & (squares < least)
         least = np.where(better, squares, least)
         full = np.zeros((a, b, 3))
-        full[..., kept] = found
+        full[..., kept] = solution
         best = np.where(better[..., None], full, best)
     return least, best
 
@@ -123,11 +128,18 @@ def fit_parametric(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Parametric:
-    """The surface of all evaluations from ``from_tokens`` on, with intervals of a bootstrap over seeds.
+    """Fit a surface to all evaluations from ``from_tokens`` on, with intervals of a bootstrap over seeds.
 
     What curves of a size differ by from seed to seed is the noise. A resample gives each run a mixture of
     these differences, so errors along a curve stay together. Their number is small, so an interval is as many
     standard deviations over the resamples wide as Student's t asks for.
+
+    Args:
+        runs: of several sizes, one of them with two seeds at least.
+        from_tokens: bytes of the first evaluation; default 0.
+        n_resamples: default 100.
+        confidence: of the intervals; default 0.95.
+        seed: of the bootstrap; default 0.
 
     Raises:
         ValueError: no size has two seeds; or see ``fit_surface``.
@@ -152,20 +164,21 @@ def fit_parametric(
         alpha, beta = np.exp(_search(n, d, moved, *start, half=0.6, grid=9, zooms=11))
         linear = _inner(n, d, moved, np.array([alpha]), np.array([beta]))[1][0, 0]
         resampled.append((linear[0], alpha, beta, beta / (alpha + beta)))
-    found = surface.irreducible, surface.alpha, surface.beta, surface.parameters
-    t = np.percentile(generator.standard_t(freedom, 100_000), 50 * (1 + confidence))
-    widths = t * np.std(resampled, axis=0)
-    return Parametric(*(Interval(x, float(x - w), float(x + w)) for x, w in zip(found, widths, strict=True)))
+    estimates = surface.irreducible, surface.alpha, surface.beta, surface.parameters
+    widths = student_t(freedom, confidence) * np.std(resampled, axis=0)
+    return Parametric(
+        *(Interval(x, float(x - w), float(x + w)) for x, w in zip(estimates, widths, strict=True))
+    )
 
 
 def _mixed(noises: Sequence[tuple[Array, Array]], weights: Array, x: Array) -> Array:
-    """Their weighted sum at log tokens x."""
+    """Return the weighted sum of noises at log tokens x."""
     mixed: Array = weights @ np.stack([np.interp(x, *noise) for noise in noises])
     return mixed
 
 
 def _noises(runs: Sequence[Run]) -> tuple[list[tuple[Array, Array]], int]:
-    """Differences of log loss of a size's seeds from their mean, each against log tokens; degrees of freedom.
+    """Return how seeds differ from the mean of their size in log loss, by log tokens; degrees of freedom.
 
     They are stretched to what a single run differs by from the mean of very many.
     """

@@ -1,4 +1,4 @@
-"""Training runs as numbers, and the power law that is fitted to what is found in them."""
+"""Describe training runs as arrays, and fit power laws."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_book.measure import fit_slope
+
 Array = NDArray[np.float64]
 PFLOPS_DAY = 8.64e19  # FLOPs
 LEAST_SPAN = 1.2  # of x, for a line through points to mean anything
 
 
 class Run(NamedTuple):
-    """One training run, at its evaluations."""
+    """Hold one training run, at its evaluations."""
 
     n_params: float  # without embeddings
     seed: int
@@ -22,7 +24,7 @@ class Run(NamedTuple):
 
 
 class PowerLaw(NamedTuple):
-    """y = coefficient x^exponent."""
+    """Hold a power law, y = coefficient x^exponent."""
 
     coefficient: float
     exponent: float
@@ -32,7 +34,7 @@ class PowerLaw(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """What was found, and bounds that hold it with the confidence that was asked for."""
+    """Hold an estimate, and the bounds of its confidence interval."""
 
     value: float
     low: float
@@ -40,14 +42,18 @@ class Interval(NamedTuple):
 
 
 class Law(NamedTuple):
-    """A power law of compute with intervals."""
+    """Hold a power law of compute with intervals."""
 
     coefficient: Interval
     exponent: Interval
 
 
 def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list[Run]:
-    """Rows of evaluations, one architecture and corpus, as runs: by ``n_params`` and ``seed``.
+    """Group evaluations into runs, by ``n_params`` and ``seed``.
+
+    Args:
+        rows: evaluations of one architecture and one corpus.
+        loss: the column of the loss; default "train_loss".
 
     Raises:
         ValueError: no rows, or rows of several architectures, corpora or rates of one size and seed.
@@ -55,9 +61,9 @@ def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list
     if not rows:
         raise ValueError("rows: got none, expected the evaluations of at least one run")
     for column in ("arch", "corpus"):
-        found = sorted({str(row[column]) for row in rows if column in row})
-        if len(found) > 1:
-            raise ValueError(f"rows: got {column} {found}, expected a single one")
+        values = sorted({str(row[column]) for row in rows if column in row})
+        if len(values) > 1:
+            raise ValueError(f"rows: got {column} {values}, expected a single one")
     groups: dict[tuple[float, int], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["n_params"], row["seed"]), []).append(row)
@@ -76,16 +82,23 @@ def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list
 
 
 def fit_power_law(x: Array, y: Array) -> PowerLaw:
-    """Least squares in logarithms.
+    """Fit a power law by least squares in logarithms.
+
+    Args:
+        x, y: one-dimensional, of one length, positive.
 
     Raises:
         ValueError: x that all lie within a factor of ``LEAST_SPAN``, or numbers that have no logarithm.
+
+    Example:
+        >>> x = np.array([1.0, 10.0, 100.0])
+        >>> law = fit_power_law(x, 2 * x**3)
+        >>> round(law.coefficient, 6), round(law.exponent, 6)
+        (2.0, 3.0)
     """
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"x, y: got shapes {x.shape} and {y.shape}, expected two of one length")
-    if not ((x > 0).all() and (y > 0).all()):
-        raise ValueError("x, y: got numbers that are not positive, which have no logarithm")
     if len(x) < 2 or x.max() < LEAST_SPAN * x.min():
         raise ValueError(f"x: got {len(x)} points within a factor of {LEAST_SPAN}, expected a wider span")
-    exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
-    return PowerLaw(float(np.exp(intercept)), float(exponent))
+    slope = fit_slope(x, y)
+    return PowerLaw(slope.coefficient, slope.exponent)

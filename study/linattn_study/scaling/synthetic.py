@@ -1,4 +1,4 @@
-"""Runs whose laws are known, in the shape of the study: what the fits are held to."""
+"""Make runs whose laws are known, in the shape of the study: the fits are tested on them."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ RAISED = Surface(irreducible=0.5, A=20.0, B=30.0, alpha=0.34, beta=0.28)
 
 
 def exponents(surface: Surface) -> dict[str, float]:
-    """Of compute C = 6 N D, at the best N: of parameters, tokens, and the loss above the irreducible."""
+    """Return the exponents of compute C = 6 N D at the best N: of parameters, tokens, and loss above E."""
     a = surface.parameters
     return {"loss": -surface.alpha * a, "parameters": a, "tokens": 1 - a}
 
@@ -28,9 +28,15 @@ def synthetic_runs(
     first: float = 1e6,
     n_evaluations: int = 40,
 ) -> list[Run]:
-    """Six sizes, each trained for 240 million tokens.
+    """Make runs of six sizes, each trained for 240 million tokens.
 
-    noise: standard deviation of log loss from run to run; half of that from evaluation to evaluation.
+    Args:
+        surface: the loss without noise.
+        noise: standard deviation of log loss from run to run; half of that from evaluation to evaluation.
+        seed: of the noise.
+        seeds: how many runs of each size.
+        first: tokens before the first evaluation.
+        n_evaluations: of each run.
     """
     generator, made = np.random.default_rng(seed), []
     tokens = np.geomspace(first, 2.4e8, n_evaluations)
