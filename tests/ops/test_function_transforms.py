@@ -58,7 +58,7 @@ def test_step_maps_over_samples_and_gives_each_ones_gradient(case: Case) -> None
 def test_form_has_a_forward_derivative(form: Form, case: Case) -> None:
     """Forward mode and reverse mode agree on the slope of one sample."""
     x, call = samples_of(case)[0], loss_of(call_of(form, case))
-    _, slope = jvp(call, (x,), ({name: torch.ones_like(y) for name, y in x.items()},))
+    _, slope = jvp(call, (x,), ({name: torch.ones_like(y) for name, y in x.items()},))  # type: ignore[misc]
     gradients = grad(call)(x)
     assert_close(form.form, slope, sum(g.sum() for g in gradients.values()), EXACT)
 
