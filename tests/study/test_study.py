@@ -31,7 +31,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_no_two_trials_of_a_study_have_one_place(name: str) -> None:
+def test_no_two_trials_of_a_study_have_one_folder(name: str) -> None:
     keys = [trial.key for trial in STUDIES[name]()]
     assert len(set(keys)) == len(keys) > 0
 
@@ -183,7 +183,7 @@ def test_a_step_asks_the_host_for_nothing(arch: str) -> None:
 
     model = LanguageModel(Trial("novels", arch, "0.1M", 1e-3).model_config())
     tokens = torch.randint(256, (2, 33))
-    # decays are looked at on a CPU alone, see ``linattn_kernels.door``
+    # decays are looked at on a CPU alone, see ``linattn_kernels.validation``
     with mock.patch("linattn_ref.ops.validation.require_values"), Asked():
         next_byte_loss(model, tokens[:, :-1], tokens[:, 1:]).backward()
     assert asked == []

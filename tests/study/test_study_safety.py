@@ -108,7 +108,7 @@ def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.M
 # --- refused ------------------------------------------------------------------------------------------------
 
 
-def test_two_processes_cannot_have_one_place(tmp_path: Path) -> None:
+def test_two_processes_cannot_lock_one_run(tmp_path: Path) -> None:
     where = s.settings(tmp_path)
     with (
         work.run_dir_of(s.TINY, where.out).locked(),
