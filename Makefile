@@ -44,11 +44,11 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/python -m linattn_book.builders.exercises --check
 
 test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser
-	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus" -n 2
+	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus and not gpu" -n 2
 	$(PAGES_TEST)
 
 test-all: .venv/.ok  ## both tiers, as continuous integration runs them
-	$(PYTEST) -m "not browser and not alone and not other_gpus" -n 2
+	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2
 	$(PYTEST) -m "alone"
 	$(PYTEST) -m "other_gpus" -n 2
 	$(PAGES_TEST)
@@ -74,8 +74,8 @@ bench:  ## measure BENCH=kernels (or other tables) on a GPU, with its own PYTHON
 test-compile: .venv/.ok  ## compile the kernels for the GPUs that are not Hopper's; needs none
 	$(BIN)/python -m pytest tests/kernels -m other_gpus -n 2
 
-test-gpu:  ## the ladder for the kernels on a GPU, in every dtype; OUT=DIR takes the report
-	$(ROOMS) $(PYTHON) -m tests.kernels.gpu_ladder --out $(OUT)/ladder
+test-gpu:  ## the ladder for the kernels on a GPU, in every dtype, with its own PYTHON and torch; OUT=DIR takes the report
+	$(ROOMS) LINATTN_CHECK_SHAPES=0 OMP_NUM_THREADS=1 TORCHINDUCTOR_COMPILE_THREADS=1 $(PYTHON) -m pytest tests/kernels/test_gpu_ladder.py -m gpu -W default -p tests.kernels.ladder_report --ladder-out $(OUT)/ladder -n auto --maxprocesses 14 --dist loadgroup --durations 5
 
 study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=reduced OUT=DIR MINUTES=60
 	$(ROOMS) $(PYTHON) -m linattn_study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)

@@ -1,8 +1,7 @@
-"""A question: what is asked, on which inputs, with which planted mistakes. And the verdict on an answer.
+"""A question: what is asked, on which inputs, and the verdict on an answer.
 
-The same ``Question`` judges in a reader's notebook (``check.q1(answer)``, inputs from a known seed) and in
-the grader (outcomes from an isolated process, inputs from a secret seed).
-"""
+The same ``Question`` judges in a reader's notebook (``check.q1(answer)``, inputs drawn from a public seed)
+and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
 import hashlib
 import inspect
@@ -14,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linattn_exercises.cases import Case, answered, fault_of, look_alike
-from linattn_exercises.judging import Close, Outcome
-from linattn_exercises.planted import Planted, planted_answers
-from linattn_exercises.reading import names_used
+from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
+from linattn_exercises.comparison import Close
+from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
+from linattn_exercises.static_analysis import find_used_names
 
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
@@ -25,10 +24,20 @@ NO_NOISE = "is the formula to twelve digits; a measurement has noise."
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 
-class About(NamedTuple):
-    """What stands above a question. ``level`` is 1 to 3; ``set`` is the name of its package."""
+class QuestionInfo(NamedTuple):
+    """Describe what stands above a question.
 
-    set: str
+    Args:
+        set_name: the name of its set's folder, such as "ch01_softmax".
+        id: "q1" and so on.
+        title: in words.
+        kind: one of ``KINDS``.
+        points: what a right answer earns; a wrong one earns none.
+        minutes: that a reader is expected to need.
+        level: 1 (easy) to 3.
+    """
+
+    set_name: str
     id: str
     title: str
     kind: str
@@ -38,7 +47,13 @@ class About(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Right or not, in words, and the planted mistake it was recognised as (its function's name)."""
+    """Say whether an answer is right.
+
+    Args:
+        right: whether all calls gave what was expected.
+        message: the first fault in words with its hint, or how many calls agree.
+        mistake: the label of the known mistake that the answer was recognised as, or "".
+    """
 
     right: bool
     message: str
@@ -46,133 +61,213 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A question with inputs drawn: cases, expected values, and what each planted mistake would give."""
+class PreparedQuestion:
+    """Hold a question whose inputs are drawn.
 
-    cases: list[Case]
+    Args:
+        calls: what is called, in order.
+        expected: the result of the reference for each call.
+        mistakes: each known mistake with its outcome for each call; None where it replaces another function.
+    """
+
+    calls: list[Call]
     expected: list[Any]
-    mistakes: list[tuple[Planted, list[Outcome | None]]]
+    mistakes: list[tuple[KnownMistake, list[Outcome | None]]]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question; calling it checks an answer and prints the verdict."""
+    """Check answers to one question; calling it checks an answer and prints the verdict.
 
-    about: About
+    Args:
+        info: what stands above it.
+        reference: the right answer: functions and values, by name, in the order in which they are asked for.
+        draw: draws the calls from a random generator.
+        banned: parts of names of library functions that would answer the question, such as "softmax".
+        wrong_values: for a value that is asked for, what to say to each wrong one, such as
+            ``{"fault": {"A": "The scale is right. ..."}}``.
+
+    Example:
+        >>> from linattn_exercises.ch01_softmax import check
+        >>> check.q5(lambda a, b: a)  # doctest: +ELLIPSIS
+        Question 5: 5 and 8 keys: `merge` at ...
+    """
+
+    info: QuestionInfo
     reference: Mapping[str, Any]
-    draw: Callable[[np.random.Generator], list[Case]]
+    draw: Callable[[np.random.Generator], list[Call]]
     banned: Sequence[str] = ()
     wrong_values: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash((self.about.set, self.about.id))
+        return hash((self.info.set_name, self.info.id))
 
     def __call__(self, *answers: Any, seed: str | int = PUBLIC_SEED) -> None:
-        """Check an answer: the functions or values the question asks for, in the order it names them."""
+        """Check an answer and print the verdict.
+
+        Args:
+            answers: the functions or values that the question asks for, in the order in which it names them.
+            seed: what inputs are drawn from.
+
+        Raises:
+            TypeError: if there are more or fewer than the question asks for.
+        """
         if len(answers) != len(self.reference):
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
         verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
-        print(f"Question {self.about.id[1:]}: {'right. ' if verdict.right else ''}{verdict.message}")
+        print(f"Question {self.info.id[1:]}: {'right. ' if verdict.right else ''}{verdict.message}")
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
-        """The verdict on functions and values of this process."""
+        """Return the verdict on functions and values of this process.
+
+        Args:
+            answer: the functions and values, by name.
+            seed: what inputs are drawn from.
+        """
         for name, function in answer.items():
             known = f"{name} = {getattr(function, '__name__', name)}"
-            if callable(function) and (found := self.forbidden([_source(function), known])):
+            if callable(function) and (found := self.describe_banned([_read_source(function), known])):
                 return Verdict(False, found)
-        cases = self.prepared(str(seed)).cases
-        return self.judge([answered(dict(answer), case) for case in cases], str(seed))
+        calls = self.prepare(str(seed)).calls
+        return self.judge([run_call(dict(answer), call) for call in calls], str(seed))
 
     def judge(self, outcomes: Sequence[Outcome], seed: str) -> Verdict:
-        """The verdict on the outcomes of all cases, in order, values decoded."""
-        prepared = self.prepared(seed)
-        for number, (case, outcome) in enumerate(zip(prepared.cases, outcomes, strict=True)):
-            if (fault := fault_of(case, outcome, prepared.expected[number])) is None:
+        """Return the verdict on the outcomes of all calls.
+
+        The message names the first call that is wrong. Its hint is the first of these that exists:
+
+        1. that of the known mistake which gives the same outcomes as the answer, on all calls of the
+           function;
+        2. that of the one known mistake which gives the same result on the call that is wrong, if no other
+           does;
+        3. what the comparison notices: a transposed table, a constant factor, a sequence one token late;
+        4. the hint of the call.
+
+        Args:
+            outcomes: one for each call, in order, values decoded.
+            seed: what the inputs were drawn from.
+        """
+        prepared = self.prepare(seed)
+        for number, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
+            if (fault := find_fault(call, outcome, prepared.expected[number])) is None:
                 continue
-            planted = self._recognise(prepared, outcomes, case.name) or self._resembles(
+            known = self._recognise(prepared, outcomes, call.name) or self._recognise_by_one_call(
                 prepared, outcome, number
             )
-            hint = planted.hint if planted else fault[1] or case.hint
+            hint = known.hint if known else fault[1] or call.hint
             message = f"{fault[0][:MAX_MESSAGE]} {'Hint: ' + hint if hint else ''}".strip()
-            return Verdict(False, message, planted.label if planted else "")
+            return Verdict(False, message, known.label if known else "")
         return Verdict(True, f"{len(outcomes)} cases agree with the reference.")
 
-    def prepared(self, seed: str) -> Prepared:
-        """The question with its inputs for a seed; computed once."""
+    def prepare(self, seed: str) -> PreparedQuestion:
+        """Return the question with inputs drawn from a seed; computed once for each seed."""
         return _prepare(self, seed)
 
-    def planted(self) -> list[Planted]:
-        """All planted answers, wrong and right, in the order of ``mistakes/``; then the wrong values."""
+    @property
+    def known_answers(self) -> list[KnownAnswer]:
+        """Return all known answers, wrong and right, in the order of ``mistakes/``; then the wrong values."""
         values = [
-            Planted(self.about.id, name, value, hint, f"{name} = {value!r}")
+            KnownMistake(self.info.id, name, value, f"{name} = {value!r}", hint)
             for name, hints in self.wrong_values.items()
             for value, hint in hints.items()
         ]
-        return planted_answers(self.about.set, self.about.id, next(iter(self.reference))) + values
+        return load_known_answers(self.info.set_name, self.info.id, next(iter(self.reference))) + values
 
-    def forbidden(self, sources: Sequence[str]) -> str:
-        """What to say about code that uses a library function which would answer the question, or nothing."""
+    @property
+    def known_mistakes(self) -> list[KnownMistake]:
+        """Return the known answers that are wrong."""
+        return [known for known in self.known_answers if isinstance(known, KnownMistake)]
+
+    def describe_banned(self, sources: Sequence[str]) -> str:
+        """Return what to say about code that uses a banned library function; "" if it uses none.
+
+        Args:
+            sources: the code of the answer, a text for each cell or function.
+        """
         used = {
             name
-            for name in names_used(sources, self.reference)
+            for name in find_used_names(sources, self.reference)
             for part in self.banned
             if part in name.lower()
         }
         listed = ", ".join(f"`{name}`" for name in sorted(used)[:5])
         return f"This question asks for your own code, without {listed}." if used else ""
 
-    def _recognise(self, prepared: Prepared, outcomes: Sequence[Outcome], name: str) -> Planted | None:
-        for planted, theirs in prepared.mistakes:
-            if planted.name == name and all(
-                wrong is None or look_alike(case, outcome, wrong)
-                for case, outcome, wrong in zip(prepared.cases, outcomes, theirs, strict=True)
+    def _recognise(
+        self, prepared: PreparedQuestion, outcomes: Sequence[Outcome], name: str
+    ) -> KnownMistake | None:
+        """Return the first known mistake that agrees with the answer on all calls of a function."""
+        for known, others in prepared.mistakes:
+            if known.name == name and all(
+                other is None or outcomes_agree(call, outcome, other)
+                for call, outcome, other in zip(prepared.calls, outcomes, others, strict=True)
             ):
-                return planted
+                return known
         return None
 
-    def _resembles(self, prepared: Prepared, outcome: Outcome, number: int) -> Planted | None:
-        """The one mistake that gives the same on the first case that failed, if there is one and no other."""
-        case = prepared.cases[number]
-        if not isinstance(case.accept, Close) or case.unlike or "value" not in outcome:
+    def _recognise_by_one_call(
+        self, prepared: PreparedQuestion, outcome: Outcome, number: int
+    ) -> KnownMistake | None:
+        """Return the one known mistake that gives the same on a call, if there is one and no other."""
+        call = prepared.calls[number]
+        if not isinstance(call.comparison, Close) or call.must_differ or "value" not in outcome:
             return None
         alike = [
-            one
-            for one, theirs in prepared.mistakes
-            if (wrong := theirs[number]) and look_alike(case, outcome, wrong)
+            known
+            for known, others in prepared.mistakes
+            if (other := others[number]) and outcomes_agree(call, outcome, other)
         ]
         return alike[0] if len(alike) == 1 else None
 
 
-def asks(about: About, *, banned: Sequence[str] = (), wrong_values: Any = None, **reference: Any) -> Callable:
-    """Make a question of the function that draws its cases. ``reference``: the right answer, name by name."""
-    return lambda draw: Question(about, reference, draw, banned, wrong_values or {})
+def define_question(
+    info: QuestionInfo, *, banned: Sequence[str] = (), wrong_values: Any = None, **reference: Any
+) -> Callable[[Callable[[np.random.Generator], list[Call]]], Question]:
+    """Make a question of the decorated function, which draws its calls.
+
+    Args:
+        info: what stands above the question.
+        banned: parts of names of library functions that would answer the question.
+        wrong_values: for a value that is asked for, what to say to each wrong one.
+        reference: the right answer: functions and values, by name, in the order in which they are asked for.
+
+    Returns:
+        A decorator for ``draw(rng) -> list[Call]``.
+
+    Example:
+        >>> info = QuestionInfo("ch01_softmax", "q0", "Double", "derive", points=1, minutes=1, level=1)
+        >>> @define_question(info, double=lambda x: 2 * x)
+        ... def q0(rng):
+        ...     return [Call("double", (1.5,), "x = 1.5"), Call("double", (float(rng.normal()),), "drawn")]
+        >>> q0(lambda x: x + x)
+        Question 0: right. 2 cases agree with the reference.
+    """
+    return lambda draw: Question(info, reference, draw, banned, wrong_values or {})
 
 
 @lru_cache(maxsize=256)
-def _prepare(question: Question, seed: str) -> Prepared:
-    text = f"{seed}/{question.about.set}/{question.about.id}".encode()
+def _prepare(question: Question, seed: str) -> PreparedQuestion:
+    """Draw the calls of a question, and call its reference and its known mistakes."""
+    text = f"{seed}/{question.info.set_name}/{question.info.id}".encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8]))
-    cases = question.draw(rng)
+    calls = question.draw(rng)
     reference = dict(question.reference)
-    expected = [answered(reference, _expecting(case))["value"] for case in cases]
-    wrong = [
-        (
-            one,
-            [answered(reference | {one.name: one.value}, c) if c.name == one.name else None for c in cases],
-        )
-        for one in question.planted()
-        if one.hint
-    ]
-    return Prepared(cases, expected, wrong)
+    expected = [run_call(reference, _call_of_reference(call))["value"] for call in calls]
+    mistakes: list[tuple[KnownMistake, list[Outcome | None]]] = []
+    for known in question.known_mistakes:
+        answer = reference | {known.name: known.value}
+        mistakes.append((known, [run_call(answer, c) if c.name == known.name else None for c in calls]))
+    return PreparedQuestion(calls, expected, mistakes)
 
 
-def _expecting(case: Case) -> Case:
-    """The call of the reference that gives what a case expects."""
-    name, arguments = case.against or (case.name, case.arguments)
-    return Case(name, arguments)
+def _call_of_reference(call: Call) -> Call:
+    """Return the call of the reference that gives what a call expects."""
+    name, arguments = call.expected_from or (call.name, call.arguments)
+    return Call(name, arguments)
 
 
-def _source(function: Any) -> str:
+def _read_source(function: Any) -> str:
+    """Return the source of a function; "" if it is not known."""
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):

@@ -3,7 +3,8 @@
 import os
 import random
 
-os.environ["LINATTN_CHECK_SHAPES"] = "1"  # read when linattn_ref is imported, so before everything else
+# read when linattn_ref is imported, so before everything else; make test-gpu sets 0: beartype may be missing
+os.environ.setdefault("LINATTN_CHECK_SHAPES", "1")
 
 import numpy as np
 import pytest

@@ -1,1 +1,1 @@
-"""Exercises to chapter 1, softmax attention."""
+"""Exercises to chapter 1: softmax attention."""

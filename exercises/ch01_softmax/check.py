@@ -6,29 +6,30 @@ import math
 import torch
 
 
-from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.questions import NO_NOISE, About, Case, asks
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "c176ecd9f226"
-ABOUT = {
-    "q1": About(
+VERSION = "a39221a91302"
+INFO = {
+    "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
         "measure", points=3, minutes=15, level=2,
     ),
-    "q2": About(
+    "q2": QuestionInfo(
         "ch01_softmax", "q2", 'A loss that is too good',
         "diagnose", points=3, minutes=10, level=1,
     ),
-    "q3": About(
+    "q3": QuestionInfo(
         "ch01_softmax", "q3", 'The cache of a real model',
         "derive", points=4, minutes=20, level=2,
     ),
-    "q4": About(
+    "q4": QuestionInfo(
         "ch01_softmax", "q4", 'Causal online softmax, over tiles',
         "implement", points=5, minutes=30, level=3,
     ),
-    "q5": About(
+    "q5": QuestionInfo(
         "ch01_softmax", "q5", 'Two readers of one book',
         "derive", points=3, minutes=15, level=2,
     ),
@@ -52,19 +53,19 @@ def measured_size(K, rho, samples, seed):
     return (q * k).sum(-1).square().mean().sqrt().item()
 
 
-@asks(ABOUT["q1"], predicted_size=predicted_size, measured_size=measured_size)
+@define_question(INFO["q1"], predicted_size=predicted_size, measured_size=measured_size)
 def q1(rng):
     pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
-    cases = []
+    calls = []
     for K, rho in pairs:
-        says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
+        inputs, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
         measured = ("measured_size", (K, rho, 4 * samples, seed))
-        cases.append(Case(*formula, says, Within(1.03), measured, entries=16))
-        cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
-        few = f"{says}, 50 samples"
-        cases.append(Case("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
-    return cases
+        calls.append(Call(*formula, inputs, Within(1.03), measured, max_entries=16))
+        calls.append(Call("measured_size", (K, rho, samples, seed + 1), inputs, Within(1.05), measured))
+        few = f"{inputs}, 50 samples"
+        calls.append(Call("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
+    return calls
 
 
 # --- q2: A loss that is too good ---
@@ -94,8 +95,8 @@ def _two_futures(rng, T, size):
     return q, k, v
 
 
-@asks(
-    ABOUT["q2"],
+@define_question(
+    INFO["q2"],
     fault=fault,
     repaired=repaired,
     wrong_values={
@@ -110,13 +111,13 @@ def _two_futures(rng, T, size):
 )
 def q2(rng):
     small = _two_futures(rng, 6, 1.0)
-    cases = [Case("fault", (), "", Exactly())]
-    cases.append(Case("repaired", small, "T = 6"))
-    cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    calls = [Call("fault", (), "", Exactly())]
+    calls.append(Call("repaired", small, "T = 6"))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
-    cases.append(Case("repaired", low, "T = 9, visible scores near -1000"))
-    return cases
+    calls.append(Call("repaired", low, "T = 9, visible scores near -1000"))
+    return calls
 
 
 # --- q3: The cache of a real model ---
@@ -163,7 +164,7 @@ def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtyp
     return config
 
 
-@asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
+@define_question(INFO["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
     del old["num_key_value_heads"]
@@ -180,15 +181,15 @@ def q3(rng):
         "a model in 8 bits with a window of 100": drawn,
     }
     tokens = int(rng.integers(5000, 100_000))
-    cases = []
+    calls = []
     for name, config in models.items():
-        cases.append(Case("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
-        cases.append(Case("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+        calls.append(Call("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
+        calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     for name, config in models.items():
-        says = f"{name}, {room:,} bytes, batch 2"
-        cases.append(Case("most_tokens", (config, room, 2), says, Close(1e-12)))
-    return cases
+        inputs = f"{name}, {room:,} bytes, batch 2"
+        calls.append(Call("most_tokens", (config, room, 2), inputs, Close(1e-12)))
+    return calls
 
 
 # --- q4: Causal online softmax, over tiles ---
@@ -219,9 +220,9 @@ def _head(rng, T, K, V, size=1.0):
     return q, k, v
 
 
-@asks(ABOUT["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
+@define_question(INFO["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
 def q4(rng):
-    cases = []
+    calls = []
     for T, K, V, tile, size in (
         (7, 4, 3, 3, 1.0),
         (12, 5, 2, 4, 1.0),
@@ -230,12 +231,12 @@ def q4(rng):
         (20, 4, 3, 6, -1000.0),
         (200, 4, 3, 16, 1.0),
     ):
-        says = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
-        head = _head(rng, T, K, V, size)
-        cases.append(Case("online_softmax", (*head, tile), says, Close(1e-5), entries=T * max(tile, K, V)))
-    says = "T = 9, tiles of 4, a hidden score near 1000"
-    cases.append(Case("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), says, entries=9 * 4))
-    return cases
+        inputs = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
+        head, largest = _head(rng, T, K, V, size), T * max(tile, K, V)
+        calls.append(Call("online_softmax", (*head, tile), inputs, Close(1e-5), max_entries=largest))
+    inputs = "T = 9, tiles of 4, a hidden score near 1000"
+    calls.append(Call("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), inputs, max_entries=9 * 4))
+    return calls
 
 
 # --- q5: Two readers of one book ---
@@ -258,10 +259,10 @@ def _triple(rng, n, at=0.0):
     return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
 
 
-@asks(ABOUT["q5"], merge=merge)
+@define_question(INFO["q5"], merge=merge)
 def q5(rng):
-    cases = []
-    for left, right, says in (
+    calls = []
+    for left, right, inputs in (
         ((5, 0.0), (8, 0.0), "5 and 8 keys"),
         ((5, 3.0), (2, -3.0), "the larger maximum first"),
         ((3, -400.0), (4, 500.0), "maxima 900 apart"),
@@ -269,8 +270,8 @@ def q5(rng):
         ((0, 0.0), (6, 0.0), "the first has no keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
-        cases.append(Case("merge", (_triple(rng, *left), _triple(rng, *right)), says))
-    return cases
+        calls.append(Call("merge", (_triple(rng, *left), _triple(rng, *right)), inputs))
+    return calls
 
 
 QUESTIONS = (q1, q2, q3, q4, q5,)

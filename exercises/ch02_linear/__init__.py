@@ -1,1 +1,1 @@
-"""Exercises to chapter 2, kernelised linear attention."""
+"""Exercises to chapter 2: kernelised linear attention."""

@@ -7,29 +7,30 @@ from statistics import NormalDist
 import torch
 
 
-from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.questions import NO_NOISE, About, Case, asks
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "09e120a2fd43"
-ABOUT = {
-    "q1": About(
+VERSION = "eb1808fb85b8"
+INFO = {
+    "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
         "derive", points=4, minutes=20, level=2,
     ),
-    "q2": About(
+    "q2": QuestionInfo(
         "ch02_linear", "q2", 'A chunk form that forgets',
         "implement", points=5, minutes=30, level=3,
     ),
-    "q3": About(
+    "q3": QuestionInfo(
         "ch02_linear", "q3", 'The denominator that vanishes',
         "diagnose", points=4, minutes=25, level=3,
     ),
-    "q4": About(
+    "q4": QuestionInfo(
         "ch02_linear", "q4", 'When must a state start to err?',
         "measure", points=4, minutes=35, level=3,
     ),
-    "q5": About(
+    "q5": QuestionInfo(
         "ch02_linear", "q5", 'From which length on is a state the smaller memory?',
         "derive", points=3, minutes=15, level=1,
     ),
@@ -61,18 +62,18 @@ def _sequence(rng, T, K, V):
     return [torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V)]
 
 
-@asks(ABOUT["q1"], table=table)
+@define_question(INFO["q1"], table=table)
 def q1(rng):
-    cases = []
-    for T, strength, says in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
+    calls = []
+    for T, strength, inputs in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
         q, k, u = _sequence(rng, T, 3, 3)
         log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
-        cases.append(Case("table", (q, k, log_decay, u[0]), says))
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs))
     q, k, u = _sequence(rng, 30, 3, 3)
     log_decay = torch.full((30,), -40.0, dtype=torch.float64)
     log_decay[::3] = -0.1
-    cases.append(Case("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
-    return cases
+    calls.append(Call("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
+    return calls
 
 
 # --- q2: A chunk form that forgets ---
@@ -100,19 +101,19 @@ def chunked(q, k, v, g, state, chunk):
     return torch.cat(o), S
 
 
-@asks(ABOUT["q2"], banned=("linear_attention", "retention"), chunked=chunked)
+@define_question(INFO["q2"], banned=("linear_attention", "retention"), chunked=chunked)
 def q2(rng):
-    cases = []
+    calls = []
     for T, chunk, g in ((8, 4, -0.7), (11, 4, -0.7), (5, 8, -2.0), (6, 1, -0.3), (512, 64, -0.05)):
         q, k, v = _sequence(rng, T, 3, 4)
         state = torch.from_numpy(rng.normal(size=(3, 4)))
-        bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
-        says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
-        cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+        bounds = {"max_entries": T * max(chunk, 4), "max_operations": 480} if T == 512 else {}
+        inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
+        calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-5), **bounds))
     q, k, v = _sequence(rng, 70, 3, 4)
-    says = "T = 70, chunks of 40, gamma = 2e-09"
-    cases.append(Case("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), says))
-    return cases
+    inputs = "T = 70, chunks of 40, gamma = 2e-09"
+    calls.append(Call("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), inputs))
+    return calls
 
 
 # --- q3: The denominator that vanishes ---
@@ -155,8 +156,8 @@ def _two_levels(rng, part):
     return q, k, v
 
 
-@asks(
-    ABOUT["q3"],
+@define_question(
+    INFO["q3"],
     fault=fault,
     zero_below=zero_below,
     repaired=repaired,
@@ -170,14 +171,17 @@ def _two_levels(rng, part):
     },
 )
 def q3(rng):
-    cases = [Case("fault", (), "", Exactly())]
-    cases += [Case("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
+    calls = [Call("fault", (), "", Exactly())]
+    calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
     for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
-        says = f"entries from {low} to {high}"
-        cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
-    for part, says in (("queries", "some queries near -60, all keys"), ("keys", "queries and early keys near -60")):
-        cases.append(Case("repaired", _two_levels(rng, part), says, Close(1e-4)))
-    return cases
+        inputs = f"entries from {low} to {high}"
+        calls.append(Call("repaired", _entries(rng, 12, low, high), inputs, Close(1e-4)))
+    for part, inputs in (
+        ("queries", "some queries near -60, all keys"),
+        ("keys", "queries and early keys near -60"),
+    ):
+        calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    return calls
 
 
 # --- q4: When must a state start to err? ---
@@ -215,25 +219,25 @@ def must_err(K, H):
     return H * K + 1
 
 
-@asks(
-    ABOUT["q4"],
+@define_question(
+    INFO["q4"],
     predicted_pairs=predicted_pairs,
     measured_pairs=measured_pairs,
     must_err=must_err,
 )
 def q4(rng):
-    cases = []
+    calls = []
     for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95)):
-        says, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
+        inputs, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
         measured = ("measured_pairs", (K, H, accuracy, seed))
         formula = ("predicted_pairs", (K, H, accuracy))
-        cases.append(Case(*formula, says, Within(1.15), measured, entries=16))
+        calls.append(Call(*formula, inputs, Within(1.15), measured, max_entries=16))
         again = ("measured_pairs", (K, H, accuracy, seed + 1))
-        cases.append(Case(*again, says, Within(1.15), measured))
-    cases.append(Case(*again, says, Close(1e-12), formula, NO_NOISE))
+        calls.append(Call(*again, inputs, Within(1.15), measured))
+    calls.append(Call(*again, inputs, Close(1e-12), formula, NO_NOISE))
     for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
-        cases.append(Case("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
-    return cases
+        calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
+    return calls
 
 
 # --- q5: From which length on is a state the smaller memory? ---
@@ -250,15 +254,16 @@ def break_even(K, V, order, state_bytes, cache_bytes):
     return state // ((K + V) * cache_bytes) + 1
 
 
-@asks(ABOUT["q5"], feature_width=feature_width, break_even=break_even)
+@define_question(INFO["q5"], feature_width=feature_width, break_even=break_even)
 def q5(rng):
-    exact, cases = Close(1e-12), []
+    exact, calls = Close(1e-12), []
     for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
-        cases.append(Case("feature_width", (K, order), f"K = {K}, order {order}", exact))
-    for K, V, order, state, cache in ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4)):
-        says = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
-        cases.append(Case("break_even", (K, V, order, state, cache), says, exact))
-    return cases
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
+    sizes = ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4))
+    for K, V, order, state, cache in sizes:
+        inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
+        calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))
+    return calls
 
 
 QUESTIONS = (q1, q2, q3, q4, q5,)

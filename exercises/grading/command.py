@@ -1,4 +1,4 @@
-"""What ``linattn grade`` does."""
+"""Run ``linattn grade``."""
 
 import argparse
 import sys
@@ -6,12 +6,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from linattn_exercises.grading import Grader, Limits, tables
-from linattn_exercises.grading.entries import entries
-from linattn_exercises.grading.marks import Graded
-from linattn_exercises.plain import printable
+from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions, tables
+from linattn_exercises.serialization import make_printable
 
-GRADE = (
+DESCRIPTION = (
     "Grade notebooks, or all notebooks of a folder, and write DIR/marks.csv, marks.json, totals.csv and "
     "a page of feedback for each. A run that was stopped goes on where it was; a notebook that has changed "
     "is graded again."
@@ -20,7 +18,7 @@ GRADE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe ``linattn grade``: its arguments, and what runs it."""
-    parser.description = GRADE
+    parser.description = DESCRIPTION
     parser.add_argument(
         "submissions", nargs="+", type=Path, metavar="SUBMISSION", help="notebooks or folders"
     )
@@ -31,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     seed.add_argument("--seed-file", type=Path, metavar="FILE", help="a file whose first line is the secret")
     parser.add_argument(
-        "--set", default="", dest="default", help="the set of notebooks that do not name theirs"
+        "--set", default="", dest="default_set", help="the set of notebooks that do not name theirs"
     )
     parser.add_argument("--jobs", type=int, default=0, help="notebooks at a time; default: one per core")
     parser.add_argument("--cpu", type=int, default=5, metavar="SECONDS", help="processor time a question (5)")
@@ -48,20 +46,20 @@ def run(options: argparse.Namespace) -> int:
     for name, most in (("cpu", 3600), ("memory", 1_000_000)):
         if not 1 <= getattr(options, name) <= most:
             raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
-    every, left_out = entries(options.submissions, options.out)
-    if not every:
+    files, left_out = find_submissions(options.submissions, options.out)
+    if not files:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
         )
     limits = Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6)
-    seed = options.seed or _first_line(options.seed_file)
+    seed = options.seed or _read_first_line(options.seed_file)
     grader = Grader(
         options.out,
         seed=seed,
         isolation=options.isolation,
         limits=limits,
         jobs=options.jobs,
-        default=options.default,
+        default_set=options.default_set,
     )
     if grader.isolation == "process":
         print(
@@ -69,25 +67,26 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     before = 0
-    with tqdm(total=len(every), unit="notebook", file=sys.stderr) as bar:
+    with tqdm(total=len(files), unit="notebook", file=sys.stderr) as bar:
 
-        def done(graded: Graded, kept: bool) -> None:
+        def on_graded(graded: GradedSubmission, was_kept: bool) -> None:
             nonlocal before
-            before += kept
+            before += was_kept
             bar.update()
 
-        results = grader.grade(every, done)
+        results = grader.grade(files, on_graded)
     tables.write(options.out, results)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
-    print(f"{len(every) - before} graded, {before} as before: {options.out / 'marks.csv'}")
+    print(f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}")
     for path in left_out:
-        print(f"left out, no notebook: {printable(str(path))}")
+        print(f"left out, no notebook: {make_printable(str(path))}")
     for line in failed:
         print(f"not graded: {line}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _first_line(path: Path | None) -> str:
+def _read_first_line(path: Path | None) -> str:
+    """Return the first line of a file, which must not be empty; "" if there is no file."""
     if path is None:
         return ""
     line = path.read_text(encoding="utf-8").split("\n", 1)[0].strip()

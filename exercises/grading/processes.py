@@ -1,6 +1,6 @@
-"""The processes of answers: what they may use, when they end, and what is left of them, which is nothing.
+"""Limit the processes of answers, wait for their end, and remove all that is left of them.
 
-Like plain.py it imports nothing of ours, so that the sandbox of the grader can load it alone.
+Like serialization.py this file imports nothing of ours, so that the sandbox of the grader can load it alone.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def limit_resources(limits: dict[str, int]) -> None:
-    """Processor seconds, bytes of new memory, bytes of a file, files, processes; no core dumps."""
+    """Limit the time, memory, files and processes that this process may use; it dumps no core."""
     import resource  # not on Windows, where this module can be imported all the same
 
     bounds = {
         resource.RLIMIT_CPU: (limits["cpu"], limits["cpu"] + 1),  # a signal, then the end
-        resource.RLIMIT_AS: (address_space() + limits["memory"],) * 2,
+        resource.RLIMIT_AS: (measure_address_space() + limits["memory"],) * 2,
         resource.RLIMIT_FSIZE: (limits["file"],) * 2,
         resource.RLIMIT_NOFILE: (64, 64),
         resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_NPROC: (tasks_of_user() + limits["processes"],) * 2,
+        resource.RLIMIT_NPROC: (count_user_threads() + limits["processes"],) * 2,
     }
     for kind, bound in bounds.items():
         with contextlib.suppress(ValueError, OSError):  # macOS knows some only by name
             resource.setrlimit(kind, bound)
-    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    set_process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def address_space() -> int:
-    """Bytes of address space of this process now; torch alone maps gigabytes."""
+def measure_address_space() -> int:
+    """Return the bytes of address space of this process now; torch alone maps gigabytes."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -47,8 +47,8 @@ def address_space() -> int:
         return 1 << 40
 
 
-def tasks_of_user() -> int:
-    """Threads of all processes of this user: what the limit on processes counts."""
+def count_user_threads() -> int:
+    """Return the number of threads of all processes of this user: what the limit on processes counts."""
     count = 0
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
         with contextlib.suppress(OSError):
@@ -57,18 +57,18 @@ def tasks_of_user() -> int:
     return count
 
 
-def control(what: int, value: int) -> None:
-    """Linux's prctl; elsewhere nothing."""
+def set_process_control(option: int, value: int) -> None:
+    """Call Linux's prctl; elsewhere do nothing."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 # --- its end, and after -------------------------------------------------------------------------------------
 
 
-def awaited(pid: int, deadline: float) -> int | None:
-    """The status of a child when it has ended, or None at the deadline."""
+def wait_for_child(pid: int, deadline: float) -> int | None:
+    """Return the status of a child when it has ended, or None at the deadline."""
     pause = 0.001
     while time.monotonic() < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -86,7 +86,7 @@ def reap_orphans() -> None:
             os.kill(-1, signal.SIGKILL)
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
-        for pid in children():
+        for pid in list_children():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -96,13 +96,13 @@ def reap_orphans() -> None:
             return
 
 
-def children() -> Iterator[int]:
-    """The processes whose parent we are."""
+def list_children() -> Iterator[int]:
+    """Yield the processes whose parent we are."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         yield from map(int, file.read().split())
 
 
-def remove(folder: str) -> None:
+def remove_folder(folder: str) -> None:
     """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to."""
     folders = [folder]
     if SANDBOXED:
@@ -124,8 +124,8 @@ def remove(folder: str) -> None:
                 subprocess.run([*words, "--", *left], stderr=subprocess.DEVNULL, check=False)
 
 
-def condition() -> list[Any]:
-    """What an answer could change of this process, and of all that come after it."""
+def record_condition() -> list[Any]:
+    """Return what an answer could change of this process, and so of all answers after it."""
     import resource
 
     kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]

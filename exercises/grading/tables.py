@@ -1,4 +1,4 @@
-"""What a teacher and a student read: marks.csv, marks.json, totals.csv, and a page for each submission."""
+"""Write what a teacher and a student read: marks.csv, marks.json, totals.csv, a page for each submission."""
 
 import csv
 import io
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from linattn_exercises.grading.marks import Graded, Mark, questions
+from linattn_exercises.grading.grade import GradedSubmission, Mark
+from linattn_exercises.sets import load_questions
 from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
@@ -27,61 +28,79 @@ section { border-top: 1px solid var(--line); padding: 1rem 0 }
 """
 
 
-def write(out: Path, every: Sequence[Graded]) -> None:
-    """Write all tables and pages, or none."""
-    marks = [mark for graded in every for mark in graded.marks]
+def write(out: Path, submissions: Sequence[GradedSubmission]) -> None:
+    """Write all tables and pages, or none.
+
+    ``marks.csv`` and ``marks.json`` have a row for each question of each submission (the fields of ``Mark``),
+    ``totals.csv`` one for each submission, and ``feedback/`` a page of HTML for each. What came from a
+    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything.
+
+    Args:
+        out: the folder, which exists.
+        submissions: all submissions, in the order of the rows.
+
+    Raises:
+        OSError: if a file cannot be written.
+    """
+    marks = [mark for graded in submissions for mark in graded.marks]
     rows = [mark._asdict() for mark in marks]
     header = ("submission", "chapter", "points", "max_points")
-    names = pages([graded.name for graded in every])
-    feedback = {out / FEEDBACK / name: page(graded) for graded, name in zip(every, names, strict=True)}
+    names = name_pages([graded.name for graded in submissions])
+    feedback = {
+        out / FEEDBACK / name: render_page(graded) for graded, name in zip(submissions, names, strict=True)
+    }
     write_atomically(
         {
-            out / "marks.csv": _csv(Mark._fields, marks),
+            out / "marks.csv": _format_csv(Mark._fields, marks),
             out / "marks.json": json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
-            out / "totals.csv": _csv(header, map(_total, every)),
+            out / "totals.csv": _format_csv(header, map(_sum_points, submissions)),
             **feedback,
         }
     )
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
+def _format_csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
+    """Return a table as comma-separated values."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    writer.writerows(
+        [_make_harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
     return text.getvalue()
 
 
-def _harmless(cell: str) -> str:
-    """One line, and no formula for a spreadsheet to run."""
+def _make_harmless(cell: str) -> str:
+    """Return a text as one line that no spreadsheet takes for a formula."""
     line = " ".join(cell.split())
     return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
-def _total(graded: Graded) -> tuple[str, str, int, int]:
+def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
+    """Return the row of a submission in totals.csv."""
     chapter = graded.marks[0].chapter if graded.marks else ""
     points, most = (sum(getattr(mark, name) for mark in graded.marks) for name in ("points", "max_points"))
     return graded.name, chapter, points, most
 
 
-def pages(names: Sequence[str]) -> list[str]:
-    """A file name for each submission: readable, safe, no two alike (on a disk that ignores case, too)."""
+def name_pages(names: Sequence[str]) -> list[str]:
+    """Return a file name for each submission: readable, safe, no two alike where case is ignored."""
     found: list[str] = []
     for name in names:
-        plain = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
-        plain = (
-            plain.encode()[:120].decode(errors="ignore").strip("._") or "submission"
+        safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
+        safe = (
+            safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
         )  # bytes: file systems count them
-        candidate, number = plain, 1
+        candidate, number = safe, 1
         while candidate.lower() in {one.lower() for one in found}:
             number += 1
-            candidate = f"{plain}_{number}"
+            candidate = f"{safe}_{number}"
         found.append(candidate)
     return [f"{name}.html" for name in found]
 
 
-def page(graded: Graded) -> str:
-    """The feedback on one submission, a file of its own. All that came from the submission is escaped."""
+def render_page(graded: GradedSubmission) -> str:
+    """Return the feedback on one submission, a page of HTML. All that came from the submission is escaped."""
     points, most = (sum(getattr(mark, name) for mark in graded.marks) for name in ("points", "max_points"))
     note = f"<p>{escape(graded.note)}</p>\n" if graded.note else ""
     return (
@@ -89,17 +108,18 @@ def page(graded: Graded) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Feedback: {escape(graded.name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(graded.name)}: {points} of {most} points</h1>\n{note}"
-        f"{''.join(map(_section, graded.marks))}</main>\n</body>\n</html>\n"
+        f"{''.join(map(_render_section, graded.marks))}</main>\n</body>\n</html>\n"
     )
 
 
-def _section(mark: Mark) -> str:
+def _render_section(mark: Mark) -> str:
+    """Return the part of the page on one question."""
     right = mark.points == mark.max_points > 0
     if mark.question:
-        about = questions(mark.chapter)[mark.question].about
+        info = load_questions(mark.chapter)[mark.question].info
         title, facts = (
-            f"Question {mark.question[1:]}: {_plain(about.title)}",
-            f"{about.kind}, {about.minutes} minutes",
+            f"Question {mark.question[1:]}: {_strip_dollars(info.title)}",
+            f"{info.kind}, {info.minutes} minutes",
         )
     else:
         title, facts = "Not graded", "no question found"
@@ -111,5 +131,6 @@ def _section(mark: Mark) -> str:
     )
 
 
-def _plain(title: str) -> str:
+def _strip_dollars(title: str) -> str:
+    """Return a title without the marks of formulas, which a page without MathJax would show."""
     return title.replace("$", "")

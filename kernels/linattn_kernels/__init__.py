@@ -1,10 +1,10 @@
-"""Triton kernels: the same names and arguments as ``linattn_ref.ops``, for all that has a kernel."""
+"""Run ops on a GPU by Triton kernels, under the names and with the arguments of ``linattn_ref.ops``."""
 
-from linattn_kernels.chunk import chunk_linear_attention
 from linattn_kernels.forms import FORMS
+from linattn_kernels.linear import chunk_linear_attention
+from linattn_kernels.linear_step import step_linear_attention
 from linattn_kernels.softmax import chunk_softmax_attention
 from linattn_kernels.softmax_step import step_softmax_attention
-from linattn_kernels.step import step_linear_attention
 
 __all__ = [
     "FORMS",

@@ -1,21 +1,27 @@
-"""Which op has a kernel. The ladder of tests reads this registry beside ``linattn_ref.ops.FORMS``."""
+"""Register which op has a kernel. The ladder of tests reads this beside ``linattn_ref.ops.FORMS``."""
 
 from typing import Any
 
-from linattn_kernels.chunk import chunk_linear_attention
-from linattn_kernels.door import CHUNKS, HERE, WIDTHS
-from linattn_kernels.softmax import TILES, chunk_softmax_attention
+from linattn_kernels.linear import chunk_linear_attention
+from linattn_kernels.softmax import chunk_softmax_attention
+from linattn_kernels.validation import (
+    HEAD_WIDTHS,
+    LINEAR_CHUNK_SIZES,
+    SOFTMAX_CHUNK_SIZES,
+    SUPPORTED_DTYPES,
+)
 from linattn_ref.ops.forms import Form
 
 
 def supports_linear(case: Any) -> bool:
-    """K, chunk sizes and dtypes that the kernels of linear attention take; any V."""
-    return case.K in WIDTHS and case.chunk_size in CHUNKS and case.dtype in HERE
+    """Return whether the kernels of linear attention take the K, chunk size and dtype of a case; any V."""
+    return case.K in HEAD_WIDTHS and case.chunk_size in LINEAR_CHUNK_SIZES and case.dtype in SUPPORTED_DTYPES
 
 
 def supports_softmax(case: Any) -> bool:
-    """The same, but larger tiles too, and no other V."""
-    return {case.K, case.V} <= set(WIDTHS) and case.chunk_size in TILES and case.dtype in HERE
+    """Return whether the kernels of softmax attention take the K, V, chunk size and dtype of a case."""
+    widths_fit = {case.K, case.V} <= set(HEAD_WIDTHS)
+    return widths_fit and case.chunk_size in SOFTMAX_CHUNK_SIZES and case.dtype in SUPPORTED_DTYPES
 
 
 FORMS: tuple[Form, ...] = (

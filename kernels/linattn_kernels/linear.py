@@ -1,264 +1,199 @@
-"""Linear attention in chunk form, with no decay, a decay per head, or one per token and head.
+"""Compute linear attention in chunk form: the public function, and what torch must know of the kernels.
 
-Forward: a program takes one head and some columns of V, and walks through the chunks of a segment. The state
-stays on the chip, and o is written once. Within a chunk, as in ``linattn_ref.ops.linear``::
-
-    o_i = scale (exp(G_i) q_i S + sum_{j <= i} (q_i . k_j) exp(G_i - G_j) v_j)
-    S <- exp(G_C) S + sum_j exp(G_C - G_j) k_j^T v_j
-
-The kernel keeps S turned, and o with it: S^T q_i^T, v^T A^T and v^T k have the state and the weighted values
-on the left, where the matrix unit takes a factor from registers; on the right it would have to be written to
-shared memory first, in every chunk.
-
-Backward: each gradient is linear attention again, one with time and two against it::
-
-    dq_i = scale sum_{j <= i} (do_i . v_j) exp(G_i - G_j) k_j        do, v, k in place of q, k, v
-    dk_j = scale sum_{i >= j} (v_j . do_i) exp(G_i - G_j) q_i        v, do, q
-    dv_j = scale sum_{i >= j} (k_j . q_i) exp(G_i - G_j) do_i        k, q, do
-
-The pass of dq begins with the start state, turned; that of dv with E = D / scale, where D is the gradient of
-the last state, since a pass multiplies by scale all that it reads; that of dk with E turned. Against time,
-the weights change places and the table turns::
-
-    o_i = scale (exp(G_C - G_i) q_i S + sum_{j >= i} (q_i . k_j) exp(G_j - G_i) v_j)
-    S <- exp(G_C) S + sum_j exp(G_j) k_j^T v_j
-
-So the same kernel makes all three, and no state is kept. It does so where that is faster; the gradient of a
-decay needs states from before and after every chunk, and float32 is slow here: see ``linear_chunks.py``.
-
-Source: Yang et al. 2023 (arXiv 2312.06635, section 2) for the chunk form; the gradients are derived here.
+They are custom ops, so that torch.compile leaves them whole, autograd knows their backward, and autocast
+and DDP see one op like any other. The backward is an op as well; it has no gradient of its own, and torch
+says so. The kernels themselves are in ``scalar_decay.py`` and ``channel_decay.py``.
 """
 
+from typing import Any
+
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels import linear_chunks
-from linattn_kernels.decays import Decay, decays_of_head, summed, sums_of_decays, weights_of_chunk
-from linattn_kernels.door import decay_dtype, engine_writes, launched_early, precision, state_dtype
-from linattn_kernels.launches import Launch, Launches, cut, tile_of
-from linattn_kernels.states import segments_alone, state_before
-from linattn_kernels.tiles import (
-    HEAD,
-    NONE,
-    TOKEN,
-    bounded,
-    causal,
-    described,
-    exp,
-    square,
-    sums_between,
-    wait_for_kernel_before,
-    write_tile,
+from linattn_kernels import channel_decay, scalar_decay
+from linattn_kernels.hardware import run_on_device_of_q
+from linattn_kernels.validation import (
+    HEAD_WIDTHS,
+    LINEAR_CHUNK_SIZES,
+    check_supported,
+    check_supported_chunk_size,
+    prepare_log_decay,
 )
+from linattn_ref.ops.results import LinearResult
+from linattn_ref.ops.runners import no_autocast
+from linattn_ref.ops.validation import check_qkv, check_state, scale_or_default
 
-FORWARD = Launches(
-    half=Launch(128, 8, 3),
-    full=Launch(16, 8, 1),
-    small=Launch(64, 4, 3, resident=2),
-    lean=Launch(64, 4, 2, resident=2),
-)
-DKDV = Launch(64, 4, 3, resident=2)
-LEAST_SCALE = 1e-30  # that a gradient in float32 can be divided by
-
-# --- forward ----------------------------------------------------------------------------------------------
+OP = "chunk_linear_attention"
 
 
-@triton.jit
-def forward_kernel(
-    q, k,  # described [B, T, H, K]
-    v,  # described [B, T, H, V]
-    o,  # [B, T, H, V], written; described if ENGINE
-    g, weights,  # as in ``Decay``
-    start,  # [B H, K, V], or nothing for an empty state
-    ends, spans,  # of segments alone, see ``states.py``
-    end,  # [B H, K, V]
-    scale, T, H, M, N, PER,
-    K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr, ENGINE: tl.constexpr,
-    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """Columns of V of one head, through one segment; BACKWARD: against time."""
-    wait_for_kernel_before(EARLY)
-    bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
-    column = tl.program_id(0) % (V // BV) * BV
-    b, h = bh // H, bh % H
-    if KIND != NONE:
-        g = decays_of_head(g, bh, h, M, KIND, C)
-    if KIND == HEAD:
-        G = tl.arange(0, C).to(SUMS) * bounded(tl.load(g)).to(SUMS)
-        between = exp(sums_between(G, C, not BACKWARD))  # [C, C]: row j, column i; in all chunks
-    block = square(0, column, V, K, BV)
-    S = state_before(start, ends, spans, bh, segment, N, 0, column, K, V, K, BV, KIND, BACKWARD, HAS_START)
-    S = tl.trans(S)  # [BV, K]
-    begin, past_end = segment * PER, min(segment * PER + PER, M)
-    for n in range(begin, past_end):
-        m = begin + past_end - 1 - n if BACKWARD else n
-        qs = q.load([b, m * C, h * K]).reshape(C, K)
-        ks = k.load([b, m * C, h * K]).reshape(C, K)
-        vs = v.load([b, m * C, h * V + column]).reshape(C, BV)
-        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: row j, column i
-        os = tl.dot(S.to(STATE), tl.trans(qs).to(STATE), input_precision=PRECISION)  # [BV, C]
-        vs = tl.trans(vs)  # [BV, C]
-        if KIND == NONE:
-            A = causal(A, C, not BACKWARD)
-            os += tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
-        else:
-            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-            since, until = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
-            if BACKWARD:
-                since, until = until, since
-            if KIND == TOKEN:
-                between = exp(sums_between(G, C, not BACKWARD))
-            A *= between
-            os = os * since[None, :] + tl.dot(vs.to(STATE), A.to(STATE), input_precision=PRECISION)
-            vs = (vs * until[None, :]).to(vs.dtype)
-            S *= exp(whole)
-        write_tile(o, tl.trans(os * scale), b, m * C, h, T, H, V, column, C, BV, ENGINE)
-        S += tl.dot(vs, ks, input_precision=PRECISION)
-    if segment == (0 if BACKWARD else N - 1):
-        tl.store(end + bh.to(tl.int64) * K * V + block, tl.trans(S))
-
-
-def forward(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None, scale: float, chunk_size: int
-) -> tuple[Tensor, Tensor]:
-    """Output ``[B, T, H, V]`` and last state ``[B, H, K, V]``; all inputs contiguous."""
-    C = tile_of(q, v, chunk_size, full=16)
-    return attended(q, k, v, summed(g, q, C, weights=True), start, scale, C)
-
-
-def attended(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Decay,
-    start: Tensor | None,
-    scale: float,
-    C: int,
-    backward: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The same, with the decays of chunks of C tokens; against time, if ``backward``."""
-    B, T, H, K = q.shape
-    V = v.shape[-1]
-    launch = FORWARD.of(q, v)
-    BV = min(V, launch.columns)
-    c = cut(T, C, B * H * (V // BV), launch, q)
-    segments = segments_alone(k, v, decay, c, backward=backward)
-    o, end = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
-    engine = engine_writes(q) and decay.kind != TOKEN  # there, pointers are faster (NOTES.md)
-    forward_kernel[(B * H * (V // BV), c.N)](
-        *(described(x, c.C, W) for x, W in ((q, K), (k, K), (v, BV))), described(o, c.C, BV) if engine else o,
-        decay.g, decay.weights, start, *segments, end, scale, T, H, c.M, c.N, c.per, K, V, BV, c.C,
-        decay.kind, backward, start is not None, engine,
-        state_dtype(q), decay_dtype(q), precision(q), **launch.options, **launched_early(q),
-    )  # fmt: skip
-    return o, end
-
-
-# --- backward ---------------------------------------------------------------------------------------------
-
-
-def backward(
+@torch.library.custom_op("linattn::linear_forward", mutates_args=())
+@run_on_device_of_q
+def linear_forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     g: Tensor | None,
-    start: Tensor | None,
+    initial_state: Tensor | None,
+    scale: float,
+    chunk_size: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the output and the final state."""
+    if g is not None and g.ndim == 4:
+        return channel_decay.forward(q, k, v, g, initial_state, scale, chunk_size)
+    return scalar_decay.forward(q, k, v, g, initial_state, scale, chunk_size)
+
+
+@linear_forward.register_fake
+def _(q, k, v, g, initial_state, scale, chunk_size):
+    B, _, H, K = q.shape
+    return torch.empty_like(v), q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+
+
+@torch.library.custom_op("linattn::linear_backward", mutates_args=())
+@run_on_device_of_q
+def linear_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None,
+    initial_state: Tensor | None,
     do: Tensor,
-    dend: Tensor | None,
+    dstate: Tensor | None,
     scale: float,
     chunk_size: int,
     needs_dg: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-    """Gradients of q, k, v, g (float32, or None) and the start state, for those of output and last state.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of q, k, v, g and the initial state; that of g is empty where it is not needed."""
+    if g is not None and g.ndim == 4:
+        return channel_decay.backward(q, k, v, g, initial_state, do, dstate, scale, chunk_size)
+    dq, dk, dv, dg, dinitial = scalar_decay.backward(
+        q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg
+    )
+    return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dg is None else dg, dinitial
 
-    That of a start state which is None has no meaning.
+
+@linear_backward.register_fake
+def _(q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg):
+    B, _, H, K = q.shape
+    shape = g.shape if g is not None and (needs_dg or g.ndim == 4) else (0,)
+    dg = q.new_empty(shape, dtype=torch.float32)
+    dinitial = q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dg, dinitial
+
+
+def _save_for_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    """Keep the inputs; the backward makes all else again."""
+    *tensors, ctx.scale, ctx.chunk_size = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, do: Tensor | None, dstate: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all inputs of ``linear_forward``, None where there is none."""
+    q, k, v, g, initial_state = ctx.saved_tensors
+    if do is None and dstate is None:
+        return (None,) * 7
+    do = torch.zeros_like(v) if do is None else do.contiguous()
+    dstate = None if dstate is None else dstate.contiguous()
+    needs_dg = ctx.needs_input_grad[3]
+    dq, dk, dv, dg, dinitial = linear_backward(
+        q, k, v, g, initial_state, do, dstate, ctx.scale, ctx.chunk_size, needs_dg
+    )
+    return dq, dk, dv, dg if needs_dg else None, None if initial_state is None else dinitial, None, None
+
+
+torch.library.register_autograd("linattn::linear_forward", _backward, setup_context=_save_for_backward)
+
+
+def chunk_linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    chunk_size: int = 64,
+) -> LinearResult:
+    """Compute linear attention in chunk form by Triton kernels: ``linattn_ref.ops.chunk_linear_attention``.
+
+    Per batch element and head, with alpha_t = exp(log_decay_t)::
+
+        S_t = alpha_t * S_{t-1} + k_t^T v_t          S in R^{K x V}
+        o_t = scale * q_t S_t
+
+    It runs on NVIDIA GPUs of compute capability 8.0 or later (tuned and tested on Hopper), has gradients of
+    all tensors but no second derivatives, and works under autocast and ``torch.compile``. A tensor that is
+    not contiguous is copied. A state is kept in float32. In half precision products are made of rounded
+    tiles, as a matrix unit does; in float32 they are exact and slow. Log decays below -100 count as -100.
+
+    Args:
+        q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype; any V, but one that is not 16, 32, 64 or 128, like the
+            V + 1 of ``normalised``, takes a pass for each of the widths that it is made of.
+        log_decay: natural logarithms of the decays, finite and <= 0, in q's dtype or in float32: None,
+            ``[H]``, ``[B, T, H]`` or ``[B, T, H, K]``. On a GPU its values are not checked, unless the
+            environment has ``LINATTN_CHECK_VALUES=1``.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: the state before the first token, ``[B, H, K, V]`` in float32, as an earlier call
+            returned it. None is zeros.
+        chunk_size: tokens of a chunk at most, 16, 32 or 64; it changes cost and rounding. In half precision
+            chunks have no more than 32 where K or V is below 64; in float32 no more than 16 in the forward
+            and 32 in the backward.
+
+    Returns:
+        ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
+        token, ``[B, H, K, V]`` in float32.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype or device, or one that no kernel takes. The
+            message names it, what came, what was expected, and what to call instead.
+
+    Source:
+        Yang et al. 2023, arXiv 2312.06635, sections 2 and 4, for the chunk form; the gradients and the
+        split of decays per channel are derived in ``scalar_decay.py``, ``channel_decay.py`` and
+        ``intra_chunk.py``.
+
+    Example:
+        On a GPU, add ``device="cuda"``; on a CPU it runs in Triton's interpreter, with TRITON_INTERPRET=1.
+
+        >>> q = k = v = torch.ones(1, 4, 1, 16)
+        >>> output, state = chunk_linear_attention(q, k, v, torch.tensor([0.5]).log(), scale=1.0)
+        >>> output[0, :, 0, 0].tolist(), list(state.shape)
+        ([16.0, 24.0, 28.0, 30.0], [1, 1, 16, 16])
     """
-    if needs_dg or abs(scale) < LEAST_SCALE or q.dtype == torch.float32:
-        return linear_chunks.backward(q, k, v, g, start, do, dend, scale, chunk_size, needs_dg)
-    C = tile_of(q, v, chunk_size, full=16)
-    decay = summed(g, q, C, weights=True)
-    E = None if dend is None else dend / scale
-    dq, _ = attended(do, v, k, decay, turned(start), scale, C)
-    if max(q.shape[-1], v.shape[-1]) <= DKDV.columns:
-        dk, dv, before = dkdv(q, k, v, do, decay, E, scale, C)
-    else:
-        dk, _ = attended(v, do, q, decay, turned(E), scale, C, backward=True)
-        dv, before = attended(k, q, do, decay, E, scale, C, backward=True)
-    return dq, dk, dv, None, before if start is None else scale * before
+    check_qkv(q, k, v)
+    check_supported(OP, q)
+    check_supported_chunk_size(OP, chunk_size, LINEAR_CHUNK_SIZES)
+    log_decay = prepare_log_decay(log_decay, q)
+    if initial_state is not None:
+        check_state(initial_state, q, v)
+        initial_state = initial_state.contiguous()
+    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), scale_or_default(scale, q.shape[-1])
+    if v.shape[-1] in HEAD_WIDTHS:
+        return LinearResult(*linear_forward(q, k, v, log_decay, initial_state, scale, chunk_size))
+    results, first = [], 0
+    for width in split_width(v.shape[-1]):
+        columns = slice(first, first + width)
+        start = None if initial_state is None else _pad_width(initial_state[..., columns])
+        o, state = linear_forward(q, k, _pad_width(v[..., columns]), log_decay, start, scale, chunk_size)
+        results.append((o[..., :width], state[..., :width]))
+        first += width
+    with no_autocast(q.device):  # autocast to bfloat16 has no rule for torch.cat of float16
+        return LinearResult(*(torch.cat(parts, -1) for parts in zip(*results, strict=True)))
 
 
-@triton.jit
-def dkdv_kernel(
-    q, k,  # described [B, T, H, K]
-    v, do,  # described [B, T, H, V]
-    dk,  # [B, T, H, K], written; described if ENGINE
-    dv,  # [B, T, H, V], the same
-    g, weights,  # as in ``Decay``
-    start,  # [B H, K, V], or nothing for an empty state
-    ends, spans,  # of segments alone, see ``states.py``
-    end,  # [B H, K, V]
-    scale, T, H, M, N, PER,
-    K: tl.constexpr, V: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr, HAS_START: tl.constexpr, ENGINE: tl.constexpr,
-    STATE: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Both passes against time at once, where one program has room for all columns; they share E."""
-    bh, segment = tl.program_id(0), tl.program_id(1)
-    b, h = bh // H, bh % H
-    if KIND != NONE:
-        g = decays_of_head(g, bh, h, M, KIND, C)
-    E = state_before(start, ends, spans, bh, segment, N, 0, 0, K, V, K, V, KIND, True, HAS_START)
-    begin, past_end = segment * PER, min(segment * PER + PER, M)
-    for n in range(begin, past_end):
-        m = begin + past_end - 1 - n
-        qs, ks = q.load([b, m * C, h * K]).reshape(C, K), k.load([b, m * C, h * K]).reshape(C, K)
-        vs, dos = v.load([b, m * C, h * V]).reshape(C, V), do.load([b, m * C, h * V]).reshape(C, V)
-        A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: k_j . q_i, row j, column i
-        B = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)  # [C, C]: v_j . do_i
-        dvs = tl.dot(ks.to(STATE), E.to(STATE), input_precision=PRECISION)  # [C, V]
-        dks = tl.dot(vs.to(STATE), tl.trans(E.to(STATE)), input_precision=PRECISION)  # [C, K]
-        if KIND == NONE:
-            A, B = causal(A, C, True), causal(B, C, True)
-        else:
-            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-            until, since = weights_of_chunk(weights, bh, m, M, G, whole, KIND, C)  # [C]
-            between = exp(sums_between(G, C, True))
-            A, B = A * between, B * between
-            dvs, dks = dvs * since[:, None], dks * since[:, None]
-            E *= exp(whole)
-        dvs += tl.dot(A.to(STATE), dos.to(STATE), input_precision=PRECISION)
-        dks += tl.dot(B.to(STATE), qs.to(STATE), input_precision=PRECISION)
-        write_tile(dv, dvs * scale, b, m * C, h, T, H, V, 0, C, V, ENGINE)
-        write_tile(dk, dks * scale, b, m * C, h, T, H, K, 0, C, K, ENGINE)
-        if KIND != NONE:
-            dos = (dos * until[:, None]).to(dos.dtype)
-        E += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
-    if segment == 0:
-        tl.store(end + bh.to(tl.int64) * K * V + square(0, 0, V, K, V), E)
+def split_width(V: int) -> list[int]:
+    """Return widths that add up to V: some of ``HEAD_WIDTHS``, and a rest that is padded with zeros."""
+    widths = []
+    while V:
+        widths.append(next((width for width in reversed(HEAD_WIDTHS) if width <= V), V))
+        V -= widths[-1]
+    return widths
 
 
-def dkdv(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: Decay, E: Tensor | None, scale: float, C: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of k and v, and E before the first token; the E given is that behind the last."""
-    B, T, H, K = q.shape
-    V = v.shape[-1]
-    c = cut(T, C, B * H, DKDV, q)
-    segments = segments_alone(q, do, decay, c, backward=True)
-    dk, dv, before = torch.empty_like(k), torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
-    engine = engine_writes(q)
-    dkdv_kernel[(B * H, c.N)](
-        *(described(x, c.C, K) for x in (q, k)), *(described(x, c.C, V) for x in (v, do)),
-        *(described(x, c.C, W) if engine else x for x, W in ((dk, K), (dv, V))),
-        decay.g, decay.weights, E, *segments, before, scale, T, H, c.M, c.N, c.per, K, V, c.C, decay.kind,
-        E is not None, engine, state_dtype(q), decay_dtype(q), precision(q), **DKDV.options,
-    )  # fmt: skip
-    return dk, dv, before
-
-
-def turned(state: Tensor | None) -> Tensor | None:
-    """[B, H, V, K] of [B, H, K, V]."""
-    return None if state is None else state.mT.contiguous()
+def _pad_width(x: Tensor) -> Tensor:
+    """Return x contiguous, and with zeros at least as wide as the narrowest kernel."""
+    missing = max(0, HEAD_WIDTHS[0] - x.shape[-1])
+    return torch.nn.functional.pad(x, (0, missing)).contiguous() if missing else x.contiguous()

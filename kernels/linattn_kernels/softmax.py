@@ -1,4 +1,4 @@
-"""Causal softmax attention, a tile of queries against a tile of keys at a time.
+"""Compute causal softmax attention, a tile of queries against a tile of keys at a time.
 
 Forward: a program takes one tile of queries of one head and walks over the keys that they see. It carries the
 running maximum m, denominator d and output o of ``linattn_ref.ops.chunk_softmax_attention``, so the table of
@@ -27,19 +27,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.door import CHUNKS, check_chunk, check_kernel, on_device_of_q, precision
-from linattn_kernels.launches import roomy
-from linattn_kernels.tiles import LOG2_E, head_of, load_tile, store_tile
+from linattn_kernels.dtypes import dot_precision
+from linattn_kernels.hardware import has_large_shared_memory, run_on_device_of_q
+from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile, store_tile
+from linattn_kernels.validation import SOFTMAX_CHUNK_SIZES, check_supported, check_supported_chunk_size
 from linattn_ref.ops.results import KVCache, SoftmaxResult
 from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float
 from linattn_ref.ops.validation import check_cache, check_qkv, scale_or_default
 
-TILES = (*CHUNKS, 128)  # of keys
+OP = "chunk_softmax_attention"
 
 
-class Plan(NamedTuple):
-    """What a kernel is compiled for, beside widths: Q queries and C keys a tile, warps, pipeline stages."""
+class TileConfig(NamedTuple):
+    """Hold what a kernel is compiled for, beside head widths.
+
+    Attributes:
+        Q: queries of a tile.
+        C: keys of a tile.
+        num_warps: warps of a program.
+        num_stages: stages of the pipeline that loads ahead.
+    """
 
     Q: int
     C: int
@@ -47,26 +55,26 @@ class Plan(NamedTuple):
     num_stages: int
 
 
-def plan(q: Tensor, v: Tensor, chunk_size: int, over: str) -> Plan:
-    """Tiles that fit the registers and the shared memory, for a walk over "keys" or over "queries"."""
+def choose_tiles(q: Tensor, v: Tensor, chunk_size: int, loop_over: str) -> TileConfig:
+    """Return tiles that fit the registers and the shared memory, for a loop over "keys" or over "queries"."""
     if q.dtype == torch.float32:  # no matrix unit is exact, and without one operands fill the registers
-        return Plan(16, chunk_size if roomy(q) else min(chunk_size, 64), 8, 1)
-    if not roomy(q):
-        return Plan(32, chunk_size, 8, 2)
-    numbers = chunk_size * (q.shape[-1] + v.shape[-1])  # in a tile of keys and values
-    if over == "keys":
-        return Plan(128, chunk_size, 8, 3 if numbers <= 64 * 256 else 2)
-    return Plan(32, chunk_size, 8, 3) if numbers > 64 * 128 else Plan(64, chunk_size, 4, 2)
+        return TileConfig(16, chunk_size if has_large_shared_memory(q) else min(chunk_size, 64), 8, 1)
+    if not has_large_shared_memory(q):
+        return TileConfig(32, chunk_size, 8, 2)
+    elements = chunk_size * (q.shape[-1] + v.shape[-1])  # in a tile of keys and values
+    if loop_over == "keys":
+        return TileConfig(128, chunk_size, 8, 3 if elements <= 64 * 256 else 2)
+    return TileConfig(32, chunk_size, 8, 3) if elements > 64 * 128 else TileConfig(64, chunk_size, 4, 2)
 
 
 # --- the kernels: k and v have L tokens, q and o the last T of them ----------------------------------------
 
 
 @triton.jit
-def scores_of(rows, columns, queries, keys, factor, HIDES: tl.constexpr, PRECISION: tl.constexpr):
-    """Scores of all rows with all columns, and -inf where a key comes after the query."""
+def compute_scores(rows, columns, queries, keys, factor, MASKED: tl.constexpr, PRECISION: tl.constexpr):
+    """Return the scores of all rows with all columns; if MASKED, -inf where a key comes after the query."""
     scores = tl.dot(rows, tl.trans(columns), input_precision=PRECISION) * factor
-    if HIDES:
+    if MASKED:
         scores = tl.where(keys <= queries, scores, float("-inf"))
     return scores
 
@@ -79,30 +87,30 @@ def forward_kernel(
     factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries of one head; the tiles with the most keys go first."""
+    """Compute the output of a tile of queries of one head; the tiles with the most keys go first."""
     bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
     b, h = bh // H, bh % H
-    q, k = head_of(q, b, h, T, H, K), head_of(k, b, h, L, H, K)
-    v, o = head_of(v, b, h, L, H, V), head_of(o, b, h, T, H, V)
+    q, k = get_head_pointer(q, b, h, T, H, K), get_head_pointer(k, b, h, L, H, K)
+    v, o = get_head_pointer(v, b, h, L, H, V), get_head_pointer(o, b, h, T, H, V)
     t = first + tl.arange(0, Q)
     queries = (L - T + t)[:, None]  # [Q, 1], positions
     qs = load_tile(q, first, T, H * K, 0, Q, K)  # [Q, K]
     os = tl.zeros([Q, V], tl.float32)  # running output, not yet divided
     d = tl.zeros([Q], tl.float32)  # running denominator
     m = tl.full([Q], float("-inf"), tl.float32)  # running maximum
-    seen = (L - T + first + 1) // C * C  # tiles up to here are seen whole by every query
+    first_masked = (L - T + first + 1) // C * C  # every query sees all keys before this one
     last = min(L - T + first + Q, L)
-    for HIDES in tl.static_range(2):
-        for j in range(seen if HIDES else 0, last if HIDES else seen, C):
+    for MASKED in tl.static_range(2):
+        for j in range(first_masked if MASKED else 0, last if MASKED else first_masked, C):
             ks = load_tile(k, j, L, H * K, 0, C, K)  # [C, K]
             vs = load_tile(v, j, L, H * V, 0, C, V)  # [C, V]
             keys = (j + tl.arange(0, C))[None, :]
-            scores = scores_of(qs, ks, queries, keys, factor, HIDES, PRECISION)  # [Q, C]
+            scores = compute_scores(qs, ks, queries, keys, factor, MASKED, PRECISION)  # [Q, C]
             # key 0 is visible to every query, so m is finite from the first tile on
             new_m = tl.maximum(m, tl.max(scores, 1))
-            weights, shrink = tl.exp2(scores - new_m[:, None]), tl.exp2(m - new_m)
-            os = shrink[:, None] * os + tl.dot(weights.to(vs.dtype), vs, input_precision=PRECISION)
-            d = shrink * d + tl.sum(weights, 1)
+            weights, rescale = tl.exp2(scores - new_m[:, None]), tl.exp2(m - new_m)
+            os = rescale[:, None] * os + tl.dot(weights.to(vs.dtype), vs, input_precision=PRECISION)
+            d = rescale * d + tl.sum(weights, 1)
             m = new_m
     store_tile(o, os / d[:, None], first, T, H * V, 0, Q, V)
     tl.store(lse + bh.to(tl.int64) * T + t, m + tl.log2(d), mask=t < T)
@@ -117,11 +125,12 @@ def dq_kernel(
     scale, factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of queries: the walk of the forward again."""
+    """Compute the gradients of a tile of queries, in the loop of the forward."""
     bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
     b, h = bh // H, bh % H
-    q, k, v = head_of(q, b, h, T, H, K), head_of(k, b, h, L, H, K), head_of(v, b, h, L, H, V)
-    o, do, dq = head_of(o, b, h, T, H, V), head_of(do, b, h, T, H, V), head_of(dq, b, h, T, H, K)
+    q, k = get_head_pointer(q, b, h, T, H, K), get_head_pointer(k, b, h, L, H, K)
+    v, o = get_head_pointer(v, b, h, L, H, V), get_head_pointer(o, b, h, T, H, V)
+    do, dq = get_head_pointer(do, b, h, T, H, V), get_head_pointer(dq, b, h, T, H, K)
     t = first + tl.arange(0, Q)
     at = bh.to(tl.int64) * T + t
     queries = (L - T + t)[:, None]  # [Q, 1]
@@ -131,14 +140,15 @@ def dq_kernel(
     deltas = tl.sum(dos.to(tl.float32) * load_tile(o, first, T, H * V, 0, Q, V).to(tl.float32), 1)  # [Q]
     tl.store(delta + at, deltas, mask=t < T)
     dqs = tl.zeros([Q, K], tl.float32)
-    seen = (L - T + first + 1) // C * C
+    first_masked = (L - T + first + 1) // C * C
     last = min(L - T + first + Q, L)
-    for HIDES in tl.static_range(2):
-        for j in range(seen if HIDES else 0, last if HIDES else seen, C):
+    for MASKED in tl.static_range(2):
+        for j in range(first_masked if MASKED else 0, last if MASKED else first_masked, C):
             ks = load_tile(k, j, L, H * K, 0, C, K)  # [C, K]
             vs = load_tile(v, j, L, H * V, 0, C, V)  # [C, V]
             keys = (j + tl.arange(0, C))[None, :]
-            weights = tl.exp2(scores_of(qs, ks, queries, keys, factor, HIDES, PRECISION) - lses)  # [Q, C]
+            scores = compute_scores(qs, ks, queries, keys, factor, MASKED, PRECISION)  # [Q, C]
+            weights = tl.exp2(scores - lses)
             dweights = tl.dot(dos, tl.trans(vs), input_precision=PRECISION)
             dscores = weights * (dweights - deltas[:, None])
             dqs += tl.dot(dscores.to(ks.dtype), ks, input_precision=PRECISION)
@@ -146,10 +156,10 @@ def dq_kernel(
 
 
 @triton.jit
-def added(total, a, b, PRECISION: tl.constexpr):
-    """total + a b. In float32 the product is made first: T numbers, each rounded into the total, add up."""
+def accumulate_dot(total, a, b, PRECISION: tl.constexpr):
+    """Return total + a b. In float32 the product is made first: else T roundings into the total add up."""
     if a.dtype == tl.float32:
-        return tl.fma(tl.dot(a, b, input_precision=PRECISION), 1.0, total)  # a plus would be fused again
+        return tl.fma(tl.dot(a, b, input_precision=PRECISION), 1.0, total)  # a plus would be fused with it
     return total + tl.dot(a, b, input_precision=PRECISION)
 
 
@@ -162,21 +172,24 @@ def dkdv_kernel(
     scale, factor, T, L, H, BH,
     K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of keys: a walk over the queries that see them. Tables are transposed."""
+    """Compute the gradients of a tile of keys, in a loop over the queries that see them.
+
+    Scores and weights are transposed: [C, Q].
+    """
     bh, j = tl.program_id(0) % BH, tl.program_id(0) // BH * C
     b, h = bh // H, bh % H
-    q, do = head_of(q, b, h, T, H, K), head_of(do, b, h, T, H, V)
-    k, dk = head_of(k, b, h, L, H, K), head_of(dk, b, h, L, H, K)
-    v, dv = head_of(v, b, h, L, H, V), head_of(dv, b, h, L, H, V)
+    q, do = get_head_pointer(q, b, h, T, H, K), get_head_pointer(do, b, h, T, H, V)
+    k, dk = get_head_pointer(k, b, h, L, H, K), get_head_pointer(dk, b, h, L, H, K)
+    v, dv = get_head_pointer(v, b, h, L, H, V), get_head_pointer(dv, b, h, L, H, V)
     keys = (j + tl.arange(0, C))[:, None]  # [C, 1]
     ks = load_tile(k, j, L, H * K, 0, C, K)  # [C, K]
     vs = load_tile(v, j, L, H * V, 0, C, V)  # [C, V]
     dks = tl.zeros([C, K], tl.float32)
     dvs = tl.zeros([C, V], tl.float32)
-    begin = max(j - (L - T), 0) // Q * Q  # the tile of the first query that sees a key
-    whole = min(tl.cdiv(max(j + C - 1 - (L - T), 0), Q) * Q, T)  # tiles from here on see all keys
-    for HIDES in tl.static_range(2):
-        for first in range(begin if HIDES else whole, whole if HIDES else T, Q):
+    first_query = max(j - (L - T), 0) // Q * Q  # the tile of the first query that sees a key
+    first_unmasked = min(tl.cdiv(max(j + C - 1 - (L - T), 0), Q) * Q, T)  # tiles from here on see all keys
+    for MASKED in tl.static_range(2):
+        for first in range(first_query if MASKED else first_unmasked, first_unmasked if MASKED else T, Q):
             t = first + tl.arange(0, Q)
             at = bh.to(tl.int64) * T + t
             qs = load_tile(q, first, T, H * K, 0, Q, K)  # [Q, K]
@@ -184,11 +197,12 @@ def dkdv_kernel(
             lses = tl.load(lse + at, mask=t < T, other=float("inf"))[None, :]  # [1, Q]
             deltas = tl.load(delta + at, mask=t < T, other=0.0)[None, :]  # [1, Q]
             queries = (L - T + t)[None, :]
-            weights = tl.exp2(scores_of(ks, qs, queries, keys, factor, HIDES, PRECISION) - lses)  # [C, Q]
-            dvs = added(dvs, weights.to(dos.dtype), dos, PRECISION)
+            scores = compute_scores(ks, qs, queries, keys, factor, MASKED, PRECISION)  # [C, Q]
+            weights = tl.exp2(scores - lses)
+            dvs = accumulate_dot(dvs, weights.to(dos.dtype), dos, PRECISION)
             dweights = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)
             dscores = weights * (dweights - deltas)
-            dks = added(dks, dscores.to(qs.dtype), qs, PRECISION)
+            dks = accumulate_dot(dks, dscores.to(qs.dtype), qs, PRECISION)
     store_tile(dk, dks * scale, j, L, H * K, 0, C, K)
     store_tile(dv, dvs, j, L, H * V, 0, C, V)
 
@@ -197,16 +211,16 @@ def dkdv_kernel(
 
 
 @torch.library.custom_op("linattn::softmax_forward", mutates_args=())
-@on_device_of_q
+@run_on_device_of_q
 def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[Tensor, Tensor]:
-    """Output ``[B, T, H, V]`` and the base-2 logarithm of each query's denominator, ``[B, H, T]``."""
+    """Return the output ``[B, T, H, V]`` and log2 of each query's denominator, ``[B, H, T]``."""
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
-    p = plan(q, v, chunk_size, over="keys")
-    forward_kernel[(B * H * triton.cdiv(T, p.Q),)](
+    config = choose_tiles(q, v, chunk_size, loop_over="keys")
+    forward_kernel[(B * H * triton.cdiv(T, config.Q),)](
         q, k, v, o, lse, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
+        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return o, lse
 
@@ -218,23 +232,23 @@ def _(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[T
 
 
 @torch.library.custom_op("linattn::softmax_backward", mutates_args=())
-@on_device_of_q
+@run_on_device_of_q
 def softmax_backward(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor, scale: float, chunk_size: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, k and v. It has no gradient of its own, so a second derivative raises."""
+    """Return the gradients of q, k and v. It has no gradient of its own, so a second derivative raises."""
     q, k, v, o, do = (x.contiguous() for x in (q, k, v, o, do))
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
-    p = plan(q, v, chunk_size, over="keys")
-    dq_kernel[(B * H * triton.cdiv(T, p.Q),)](
+    config = choose_tiles(q, v, chunk_size, loop_over="keys")
+    dq_kernel[(B * H * triton.cdiv(T, config.Q),)](
         q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
+        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
-    p = plan(q, v, chunk_size, over="queries")
-    dkdv_kernel[(B * H * triton.cdiv(L, p.C),)](
+    config = choose_tiles(q, v, chunk_size, loop_over="queries")
+    dkdv_kernel[(B * H * triton.cdiv(L, config.C),)](
         q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, p.Q, p.C, precision(q), num_warps=p.num_warps, num_stages=p.num_stages,
+        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return dq, dk, dv
 
@@ -246,26 +260,28 @@ def _(
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
-def _keep(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    """Keep the inputs, the output and one number a query."""
     q, k, v, ctx.scale, ctx.chunk_size = inputs
     ctx.save_for_backward(q, k, v, *output)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, do: Tensor | None, dlse: None) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all inputs of ``softmax_forward``, None where there is none."""
     if do is None:
         return None, None, None, None, None
     return *softmax_backward(*ctx.saved_tensors, do, ctx.scale, ctx.chunk_size), None, None
 
 
-softmax_forward.register_autograd(_backward, setup_context=_keep)
+softmax_forward.register_autograd(_backward, setup_context=_save_for_backward)
 
 
-def joined(cache: KVCache | None, k: Tensor, v: Tensor) -> KVCache:
-    """Keys and values behind those of the cache."""
+def append_to_cache(cache: KVCache | None, k: Tensor, v: Tensor) -> KVCache:
+    """Return a new cache: k and v after those of ``cache``."""
     if cache is None:
         return KVCache(k, v)
-    with no_autocast(k.device):  # it has no rule for float16 under a bfloat16 autocast
+    with no_autocast(k.device):  # autocast to bfloat16 has no rule for torch.cat of float16
         return KVCache(torch.cat([cache[0], k], 1), torch.cat([cache[1], v], 1))
 
 
@@ -278,16 +294,53 @@ def chunk_softmax_attention(
     initial_state: KVCache | None = None,
     chunk_size: int = 64,
 ) -> SoftmaxResult:
-    """``linattn_ref.ops.chunk_softmax_attention`` as fused kernels; ``chunk_size`` is the tile of keys.
+    """Compute causal softmax attention by fused Triton kernels: ``linattn_ref.ops.chunk_softmax_attention``.
 
-    Cost per head: 2 T (S + T / 2) (K + V) operations, half of the table for an empty cache. Memory: T (V + 1)
-    numbers beside the inputs, forward and backward.
+    Per batch element and head, with the S tokens of the cache before the T of this call::
+
+        o_t = sum_{j <= S + t} p_tj v_j
+        p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
+
+    It runs on NVIDIA GPUs of compute capability 8.0 or later (tuned and tested on Hopper), has gradients of
+    all tensors but no second derivatives, and works under autocast and ``torch.compile``. A tensor that is
+    not contiguous is copied. Cost per head: 2 T (S + T / 2) (K + V) operations, half of the table for an
+    empty cache. Memory: T (V + 1) numbers beside the inputs, forward and backward.
+
+    Args:
+        q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
+        k: keys, ``[B, T, H, K]``, in q's dtype.
+        v: values, ``[B, T, H, V]``, in q's dtype; V is 16, 32, 64 or 128.
+        scale: factor on the queries, a number. None is ``K ** -0.5``.
+        initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
+            dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        chunk_size: keys of a tile, 16, 32, 64 or 128; it changes cost and rounding.
+
+    Returns:
+        ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
+        T tokens.
+
+    Raises:
+        ValueError: if an argument has a wrong type, shape, dtype or device, or one that no kernel takes. The
+            message names it, what came, what was expected, and what to call instead.
+
+    Source:
+        Milakov and Gimelshein 2018, arXiv 1805.02867 (online softmax); Dao 2023, arXiv 2307.08691, section 3
+        (FlashAttention-2); the sums of the gradients are ordered as in the head of ``softmax.py``.
+
+    Example:
+        On a GPU, add ``device="cuda"``; on a CPU it runs in Triton's interpreter, with TRITON_INTERPRET=1.
+
+        >>> q = k = torch.zeros(1, 4, 1, 16)  # equal scores: the mean of the values so far
+        >>> v = torch.arange(4.0).view(1, 4, 1, 1).expand(1, 4, 1, 16)
+        >>> output, cache = chunk_softmax_attention(q, k, v)
+        >>> output[0, :, 0, 0].tolist(), list(cache.k.shape)
+        ([0.0, 0.5, 1.0, 1.5], [1, 4, 1, 16])
     """
     check_qkv(q, k, v)
-    check_kernel("chunk_softmax_attention", q, v)
-    check_chunk("chunk_softmax_attention", chunk_size, TILES)
+    check_supported(OP, q, v)
+    check_supported_chunk_size(OP, chunk_size, SOFTMAX_CHUNK_SIZES)
     if initial_state is not None:
         check_cache(initial_state, q, v)
-    cache = joined(initial_state, k, v)
+    cache = append_to_cache(initial_state, k, v)
     o, _ = softmax_forward(q, cache.k, cache.v, scale_or_default(scale, q.shape[-1]), chunk_size)
     return SoftmaxResult(o, cache)

@@ -1,4 +1,4 @@
-"""States: the recurrence of the chunk form, one chunk a step, forwards or backwards in time.
+"""Compute the states between chunks: the recurrence of the chunk form, one chunk a step, in either direction.
 
 Over the chunks of C tokens, with G_i the sum of log decays in a chunk up to token i, and G_C over all of it::
 
@@ -6,11 +6,11 @@ Over the chunks of C tokens, with G_i the sum of log decays in a chunk up to tok
     D_m = exp(G_C) D_{m+1} + scale sum_i exp(G_i) q_i^T do_i          their gradients, against it
 
 A chunk reads the state before it, S_m, and is told by the gradient of the state after it, D_{m+1}: what is
-kept of either walk is what a chunk begins with. One kernel makes both: x is k or q, y is v or do, and the
+kept of either scan is what a chunk begins with. One kernel makes both: x is k or q, y is v or do, and the
 weights count from the chunk's end or its start.
 
 A single sequence has few heads and many chunks, too few programs for a GPU. So the chunks are cut into N
-segments that run side by side. That takes a walk before: what each segment alone ends with, from an empty
+segments that run side by side. That takes a scan before: what each segment alone ends with, from an empty
 state. A program then makes the state that its segment begins with by the same recurrence, a segment a step.
 """
 
@@ -21,201 +21,219 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.decays import Decay, decays_of_head, sums_of_decays
-from linattn_kernels.door import decay_dtype, overlaps, precision, wide_dtype
-from linattn_kernels.launches import Cut, Launch, Launches, cut
+from linattn_kernels.decays import ChunkDecay, get_head_decays, load_decay_sums
+from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, storage_dtype
+from linattn_kernels.hardware import supports_pdl
+from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_segments
 from linattn_kernels.tiles import (
-    CHANNEL,
-    NONE,
-    described,
+    NO_DECAY,
+    PER_CHANNEL,
+    allow_next_kernel,
     exp,
-    first_state,
-    head_of,
-    next_may_begin,
-    square,
+    get_head_pointer,
+    get_state_offsets,
+    load_initial_state,
+    make_descriptor,
 )
 
-WALK = Launches(
-    half=Launch(128, 8, 3),
-    full=Launch(32, 4, 1, resident=4),
-    small=Launch(64, 4, 3, resident=3),
-    lean=Launch(64, 4, 2, resident=4),
+SCAN = LaunchConfigs(
+    half_precision=LaunchConfig(128, 8, 3),
+    float32=LaunchConfig(32, 4, 1, programs_per_multiprocessor=4),
+    small_heads=LaunchConfig(64, 4, 3, programs_per_multiprocessor=3),
+    small_memory=LaunchConfig(64, 4, 2, programs_per_multiprocessor=4),
 )
 
 
-def states_cut(x: Tensor, y: Tensor, C: int) -> Cut:
-    """Chunks and segments for walks that keep their states: a program has a block of them."""
+def choose_scan_segments(x: Tensor, y: Tensor, C: int) -> SegmentLayout:
+    """Return chunks and segments for a scan that keeps all states, where a program has one block of them."""
     (B, T, H, K), V = x.shape, y.shape[-1]
-    launch = WALK.of(x, y)
-    blocks = (K // min(K, launch.columns)) * (V // min(V, launch.columns))
-    return cut(T, C, B * H * blocks, launch, x)
+    config = SCAN.choose(x, y)
+    blocks = (K // min(K, config.block_columns)) * (V // min(V, config.block_columns))
+    return choose_segments(T, C, B * H * blocks, config, x)
 
 
-class Segments(NamedTuple):
-    """What each segment alone does to a state: forgets ``[B, H, N, 1 or K]``, then adds ``[B, H, N, K, V]``.
+class SegmentSummaries(NamedTuple):
+    """Hold what each segment alone does to a state: it decays, then a state is added.
 
-    Nothing is there of the last one, in the direction of the walk: no other begins with its end.
+    The last segment, in the direction of the scan, has no summary: no other begins with its end.
+
+    Attributes:
+        states: ``[B, H, N, K, V]``, what is added.
+        log_decays: ``[B, H, N, 1 or K]``, sums over the segment.
     """
 
-    ends: Tensor
-    spans: Tensor
+    states: Tensor
+    log_decays: Tensor
 
 
 # --- the kernels ------------------------------------------------------------------------------------------
 
 
 @triton.jit
-def state_before(
-    start,  # [B H, K, V], or nothing for an empty state
-    ends,  # [B H, N, K, V]
-    spans,  # [B H, N, K] or [B H, N, 1]
+def load_state_before_segment(
+    initial_state,  # [B H, K, V], or nothing for an empty state
+    segment_states,  # [B H, N, K, V]
+    segment_decays,  # [B H, N, K] or [B H, N, 1]
     bh, segment, N, row, column,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-    KIND: tl.constexpr, BACKWARD: tl.constexpr, HAS_START: tl.constexpr,
+    DECAY: tl.constexpr, REVERSE: tl.constexpr, HAS_INITIAL_STATE: tl.constexpr,
 ):  # fmt: skip
-    """[BK, BV]: a block of the state that a segment begins with: the recurrence, with a segment a step."""
-    S = first_state(start, bh, row, column, K, V, BK, BV, HAS_START)
-    for n in range(N - 1 - segment if BACKWARD else segment):
-        at = bh.to(tl.int64) * N + (N - 1 - n if BACKWARD else n)
-        if KIND == CHANNEL:
-            S *= exp(tl.load(spans + at * K + row + tl.arange(0, BK)))[:, None]
-        elif KIND != NONE:
-            S *= exp(tl.load(spans + at))
-        S += tl.load(ends + at * K * V + square(row, column, V, BK, BV))
+    """Return [BK, BV]: a block of the state that a segment begins with: the recurrence, a segment a step."""
+    S = load_initial_state(initial_state, bh, row, column, K, V, BK, BV, HAS_INITIAL_STATE)
+    for n in range(N - 1 - segment if REVERSE else segment):
+        at = bh.to(tl.int64) * N + (N - 1 - n if REVERSE else n)
+        if DECAY == PER_CHANNEL:
+            S *= exp(tl.load(segment_decays + at * K + row + tl.arange(0, BK)))[:, None]
+        elif DECAY != NO_DECAY:
+            S *= exp(tl.load(segment_decays + at))
+        S += tl.load(segment_states + at * K * V + get_state_offsets(row, column, V, BK, BV))
     return S
 
 
 @triton.jit
-def walk_kernel(
-    x,  # described [B, T, H, K]
-    y,  # described [B, T, H, V]
-    g,  # as in ``Decay``
-    start,  # [B H, K, V], or nothing for an empty state
-    states,  # [B H, M, K, V], written if STORE: what each chunk starts with, in the direction of the walk
-    end,  # [B H, K, V], written if STORE
-    ends,  # [B H, N, K, V]: of each segment alone; written if not STORE
-    spans,  # [B H, N, K] or [B H, N, 1]: log decay over each segment; written if not STORE
+def state_scan_kernel(
+    x,  # descriptor of [B, T, H, K]
+    y,  # descriptor of [B, T, H, V]
+    g,  # as in ``ChunkDecay``
+    initial_state,  # [B H, K, V], or nothing for an empty state
+    states,  # [B H, M, K, V], written if STORE_STATES: what each chunk starts with, in the scan's direction
+    final_state,  # [B H, K, V], written if STORE_STATES
+    segment_states,  # [B H, N, K, V]: of each segment alone; written if not STORE_STATES
+    segment_decays,  # [B H, N, K] or [B H, N, 1]: log decay over each segment; written if not STORE_STATES
     factor,  # of every write
-    T, H, M, N, PER,
+    T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    KIND: tl.constexpr,
-    BACKWARD: tl.constexpr,  # against time
-    HAS_START: tl.constexpr,
-    STORE: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
-    SUMS: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
+    DECAY: tl.constexpr,
+    REVERSE: tl.constexpr,  # against time
+    HAS_INITIAL_STATE: tl.constexpr,
+    STORE_STATES: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
+    SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A block [BK, BV] of the states of one head, through one segment."""
-    next_may_begin(EARLY)
+    """Compute a block [BK, BV] of the states of one head, through one segment."""
+    allow_next_kernel(PDL)
     bh, segment = tl.program_id(0), tl.program_id(1)
     row, column = tl.program_id(2) // (V // BV) * BK, tl.program_id(2) % (V // BV) * BV
     b, h = bh // H, bh % H
-    last_segment = 0 if BACKWARD else N - 1
-    if not STORE and segment == last_segment:
-        return  # nobody starts with what it ends with
-    if KIND == CHANNEL:
-        g = head_of(g, b, h, M, H, K) + row + tl.arange(0, BK)
-        span = tl.zeros([BK], tl.float32)
-    elif KIND != NONE:
-        g = decays_of_head(g, bh, h, M, KIND, C)
-        span = tl.zeros([1], tl.float32)
-    block = square(row, column, V, BK, BV)
-    if STORE:
-        S = state_before(
-            start, ends, spans, bh, segment, N, row, column, K, V, BK, BV, KIND, BACKWARD, HAS_START
-        )
+    last_segment = 0 if REVERSE else N - 1
+    if not STORE_STATES and segment == last_segment:
+        return  # no segment starts with what it ends with
+    if DECAY == PER_CHANNEL:
+        g = get_head_pointer(g, b, h, M, H, K) + row + tl.arange(0, BK)
+        segment_decay = tl.zeros([BK], tl.float32)
+    elif DECAY != NO_DECAY:
+        g = get_head_decays(g, bh, h, M, DECAY, C)
+        segment_decay = tl.zeros([1], tl.float32)
+    block = get_state_offsets(row, column, V, BK, BV)
+    if STORE_STATES:
+        S = load_state_before_segment(
+            initial_state, segment_states, segment_decays, bh, segment, N, row, column, K, V, BK, BV,
+            DECAY, REVERSE, HAS_INITIAL_STATE,
+        )  # fmt: skip
     else:
         S = tl.zeros([BK, BV], tl.float32)
     states += bh.to(tl.int64) * M * K * V
-    begin, past_end = segment * PER, min(segment * PER + PER, M)
-    for n in range(begin, past_end):
-        m = begin + past_end - 1 - n if BACKWARD else n
-        if STORE:
+    begin, end = segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)
+    for n in range(begin, end):
+        m = begin + end - 1 - n if REVERSE else n
+        if STORE_STATES:
             tl.store(states + tl.cast(m, tl.int64) * K * V + block, S.to(states.dtype.element_ty))
         xs = tl.trans(x.load([b, m * C, h * K + row]).reshape(C, BK))  # [BK, C]
         ys = y.load([b, m * C, h * V + column]).reshape(C, BV)
-        if KIND == CHANNEL:
-            whole = tl.load(g + tl.cast(m, tl.int64) * H * K)  # [BK]
-            S *= exp(whole)[:, None]
-            span += whole
-        elif KIND != NONE:
-            G, whole = sums_of_decays(g, m, T, KIND, C, SUMS)  # [C], []
-            xs = (xs * exp(G if BACKWARD else whole - G)[None, :]).to(xs.dtype)
-            S *= exp(whole)
-            span += whole.to(tl.float32)
+        if DECAY == PER_CHANNEL:
+            G_end = tl.load(g + tl.cast(m, tl.int64) * H * K)  # [BK]
+            S *= exp(G_end)[:, None]
+            segment_decay += G_end
+        elif DECAY != NO_DECAY:
+            G, G_end = load_decay_sums(g, m, T, DECAY, C, SUM_DTYPE)  # [C], []
+            xs = (xs * exp(G if REVERSE else G_end - G)[None, :]).to(xs.dtype)
+            S *= exp(G_end)
+            segment_decay += G_end.to(tl.float32)
         S += factor * tl.dot(xs, ys, input_precision=PRECISION)
-    if STORE:
+    if STORE_STATES:
         if segment == last_segment:
-            tl.store(end + bh.to(tl.int64) * K * V + block, S)
+            tl.store(final_state + bh.to(tl.int64) * K * V + block, S)
     else:
         at = bh.to(tl.int64) * N + segment
-        tl.store(ends + at * K * V + block, S)
-        if KIND == CHANNEL:
-            tl.store(spans + at * K + row + tl.arange(0, BK), span)
-        elif KIND != NONE:
-            tl.store(spans + at + tl.arange(0, 1), span)
+        tl.store(segment_states + at * K * V + block, S)
+        if DECAY == PER_CHANNEL:
+            tl.store(segment_decays + at * K + row + tl.arange(0, BK), segment_decay)
+        elif DECAY != NO_DECAY:
+            tl.store(segment_decays + at + tl.arange(0, 1), segment_decay)
 
 
 # --- their launchers --------------------------------------------------------------------------------------
 
 
-def segments_alone(
-    x: Tensor, y: Tensor, decay: Decay, c: Cut, factor: float = 1, backward: bool = False
-) -> Segments:
-    """Of x ``[B, T, H, K]`` and y ``[B, T, H, V]``; empty if there is one segment, which needs no other."""
-    B, _, H, K = x.shape
-    N = c.N if c.N > 1 else 0
-    ends = x.new_empty(B, H, N, K, y.shape[-1], dtype=torch.float32)
-    spans = x.new_empty(B, H, N, K if decay.kind == CHANNEL.value else 1, dtype=torch.float32)
-    segments = Segments(ends, spans)
-    if N:
-        _walk(x, y, decay, None, ends, ends, segments, c, factor, backward, store=False)
-    return segments
-
-
-def states_of_chunks(
-    x: Tensor,
-    y: Tensor,
-    decay: Decay,
-    start: Tensor | None,
-    c: Cut,
-    factor: float = 1,  # the integer is known when the kernel is compiled, and costs nothing there
-    backward: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """``[B, H, M, K, V]``, the state that each chunk begins with, and ``[B, H, K, V]``, the last one's end.
+def summarize_segments(
+    x: Tensor, y: Tensor, decay: ChunkDecay, layout: SegmentLayout, factor: float = 1, reverse: bool = False
+) -> SegmentSummaries:
+    """Return what each segment of x and y alone does to a state; empty if there is one segment only.
 
     Args:
-        x, y: ``[B, T, H, K]`` and ``[B, T, H, V]``, what is written; contiguous.
-        start: ``[B, H, K, V]`` in float32, or None.
-        backward: against time: a chunk then begins at its last token.
+        x, y, decay, layout, factor, reverse: as for ``compute_chunk_states``.
+    """
+    B, _, H, K = x.shape
+    N = layout.N if layout.N > 1 else 0
+    states = x.new_empty(B, H, N, K, y.shape[-1], dtype=torch.float32)
+    log_decays = x.new_empty(B, H, N, K if decay.kind == PER_CHANNEL.value else 1, dtype=torch.float32)
+    summaries = SegmentSummaries(states, log_decays)
+    if N:
+        _launch_state_scan(x, y, decay, None, states, states, summaries, layout, factor, reverse, store=False)
+    return summaries
+
+
+def compute_chunk_states(
+    x: Tensor,
+    y: Tensor,
+    decay: ChunkDecay,
+    initial_state: Tensor | None,
+    layout: SegmentLayout,
+    factor: float = 1,  # the integer is known when the kernel is compiled, and costs nothing there
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return ``[B, H, M, K, V]``, the state that each chunk begins with, and ``[B, H, K, V]``, the final one.
+
+    Args:
+        x: ``[B, T, H, K]``, k or q; contiguous.
+        y: ``[B, T, H, V]``, v or do; contiguous.
+        decay: log decays for chunks of ``layout.C`` tokens.
+        initial_state: ``[B, H, K, V]`` in float32, or None for zeros.
+        layout: chunks and segments.
+        factor: of everything that is written into a state.
+        reverse: whether to go against time: a chunk then begins at its last token.
     """
     B, _, H, K = x.shape
     V = y.shape[-1]
-    segments = segments_alone(x, y, decay, c, factor, backward)
-    states = x.new_empty(B, H, c.M, K, V, dtype=wide_dtype(x))
-    end = x.new_empty(B, H, K, V, dtype=torch.float32)
-    _walk(x, y, decay, start, states, end, segments, c, factor, backward, store=True)
-    return states, end
+    summaries = summarize_segments(x, y, decay, layout, factor, reverse)
+    states = x.new_empty(B, H, layout.M, K, V, dtype=storage_dtype(x))
+    final_state = x.new_empty(B, H, K, V, dtype=torch.float32)
+    _launch_state_scan(
+        x, y, decay, initial_state, states, final_state, summaries, layout, factor, reverse, store=True
+    )
+    return states, final_state
 
 
-def _walk(
+def _launch_state_scan(
     x: Tensor,
     y: Tensor,
-    decay: Decay,
-    start: Tensor | None,
+    decay: ChunkDecay,
+    initial_state: Tensor | None,
     states: Tensor,
-    end: Tensor,
-    segments: Segments,
-    c: Cut,
+    final_state: Tensor,
+    summaries: SegmentSummaries,
+    layout: SegmentLayout,
     factor: float,
-    backward: bool,
+    reverse: bool,
     store: bool,
 ) -> None:
+    """Launch the scan: with ``store`` it writes states and final state, else the summaries."""
     B, T, H, K = x.shape
-    V = y.shape[-1]
-    launch = WALK.of(x, y)
-    BK, BV = min(K, launch.columns), min(V, launch.columns)
-    walk_kernel[(B * H, c.N, (K // BK) * (V // BV))](
-        described(x, c.C, BK), described(y, c.C, BV), decay.g, start, states, end, *segments, factor,
-        T, H, c.M, c.N, c.per, K, V, BK, BV, c.C, decay.kind, backward, start is not None, store,
-        decay_dtype(x), precision(x), overlaps(x), **launch.options,
+    V, C, M, N = y.shape[-1], layout.C, layout.M, layout.N
+    config = SCAN.choose(x, y)
+    BK, BV = min(K, config.block_columns), min(V, config.block_columns)
+    state_scan_kernel[(B * H, N, (K // BK) * (V // BV))](
+        make_descriptor(x, C, BK), make_descriptor(y, C, BV), decay.g, initial_state, states, final_state,
+        *summaries, factor, T, H, M, N, layout.chunks_per_segment, K, V, BK, BV, C, decay.kind, reverse,
+        initial_state is not None, store, decay_sum_dtype(x), dot_precision(x), supports_pdl(x),
+        **config.triton_options,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def decay_to_end(g: Tensor, dim: int = 1) -> Tensor:
 def delay(x: Tensor, steps: int, dim: int = 1) -> Tensor:
     """Return x at n - steps, and zeros where there is none."""
     behind = [0, 0] * (x.ndim - 1 - dim)
-    return pad(x.narrow(dim, 0, x.shape[dim] - steps), (*behind, steps, 0))
+    return pad(x, (*behind, steps, -steps))
 
 
 def empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
@@ -81,4 +81,6 @@ def empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Flo
 
 def split_time(x: Float[Tensor, "B T H X"], C: int) -> Float[Tensor, "B M C H X"]:
     """Cut time into chunks of C, filling the last one with zeros."""
-    return pad(x, (0, 0, 0, 0, 0, -x.shape[1] % C)).unflatten(1, (-1, C))
+    T = x.shape[1]
+    M = -(-T // C)  # T / C, rounded up
+    return pad(x, (0, 0, 0, 0, 0, M * C - T)).unflatten(1, (M, C))

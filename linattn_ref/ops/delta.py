@@ -122,8 +122,9 @@ def chunk_delta_rule(
         (I + Diag(beta) strict_lower(P)) X = Diag(beta) (V - (K * b) S)      X: what each token corrects
 
     All systems are solved at once, for the columns of V and of K * b. With a decay per channel, chunks are of
-    at most 16 tokens. Cost per head: about T C (3 K + 2 V) + 6 T K V operations and T / C sequential steps. A
-    NaN or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under
+    at most 16 tokens. Cost per head: about T C (3 K + 2 V) + 6 T K V operations and T / C sequential steps.
+
+    A NaN or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under
     the causal mask is NaN), and none of the chunks before.
 
     Args:
@@ -274,7 +275,8 @@ def _chunk(
     """Solve for the corrections of every chunk, then go from chunk to chunk."""
     T, V = v.shape[1], v.shape[3]
     S = empty_state(k, v) if S is None else S
-    C = min(chunk_size, T, SUB_CHUNK if g is not None and g.shape[-1] > 1 else T)
+    limit = min(chunk_size, SUB_CHUNK) if g is not None and g.shape[-1] > 1 else chunk_size
+    C = limit if limit < T else T  # not min(limit, T), which a compiled graph would carry into every size
     g = torch.zeros_like(k[..., :1]) if g is None else g
     q, k, v, g, beta = (split_time(x, C) for x in (q, k, v, g, beta[..., None]))  # [B, M, C, H, .]
     past, left = decay_from_start(g, dim=2), decay_to_end(g, dim=2)

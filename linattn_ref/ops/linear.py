@@ -111,9 +111,10 @@ def parallel_linear_attention(
 
     and what an initial state adds. It equals the recurrent form.
 
-    Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K. A NaN or
-    infinity in a key or value reaches all outputs of the call, earlier ones as well: 0 x NaN under the causal
-    mask is NaN.
+    Cost per head: 2 T^2 (K + V) operations in one step; memory T^2, with a decay per channel T^2 K.
+
+    A NaN or infinity in a key or value reaches all outputs of the call, earlier ones as well: 0 x NaN
+    under the causal mask is NaN.
 
     Args:
         q: queries, ``[B, T, H, K]``, any floating dtype.
@@ -171,9 +172,11 @@ def chunk_linear_attention(
         S <- b_C * S + (K * b_C / b_j)^T V      every quotient of decays is a product of decays, hence <= 1
 
     Cost per head: 2 T C (K + V) + 4 T K V operations with C = ``chunk_size``, and about log2(T / C)
-    sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V. A NaN or infinity in a
-    key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under the causal mask is
-    NaN), and none of the chunks before.
+    sequential steps that add states of neighbouring chunks; memory T C + (T / C) K V. torch.compile makes a
+    graph for every doubling of the number of chunks, torch.export one program for all T up to C.
+
+    A NaN or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under
+    the causal mask is NaN), and none of the chunks before.
 
     Args:
         q: queries, ``[B, T, H, K]``, any floating dtype.
@@ -367,7 +370,7 @@ def chunk_body(
     """Run the parallel body within chunks, then the recurrence from chunk to chunk."""
     B, T = q.shape[:2]
     S = empty_state(k, v) if S is None else S
-    C = min(chunk_size, T)
+    C = chunk_size if chunk_size < T else T  # a compiled graph would carry min(...) into every size
     q, k, v = (split_time(x, C) for x in (q, k, v))  # [B, M, C, H, .]; zeros at the end write nothing
     g = None if g is None else split_time(g, C)  # and a log decay of 0 forgets nothing
 
@@ -377,7 +380,8 @@ def chunk_body(
         within = partial(chunk_body, chunk_size=SUB_CHUNK)  # the same again, one level down
     g_rows = None if g is None else g.flatten(0, 1)
     o, written = within(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), g_rows, None)
-    o, written = o.unflatten(0, (B, -1)), written.unflatten(0, (B, -1))  # [B, M, C, H, V], [B, M, H, K, V]
+    M = q.shape[1]
+    o, written = o.unflatten(0, (B, M)), written.unflatten(0, (B, M))  # [B, M, C, H, V], [B, M, H, K, V]
 
     # 2. between chunks: the recurrence again, a chunk a step
     states = pass_states(S, written, None if g is None else g.sum(2))  # [B, M + 1, H, K, V]

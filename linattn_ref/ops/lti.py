@@ -115,8 +115,10 @@ def convolution_lti_ssm(
     adds.
 
     Cost per channel: 2 T N for the kernel, O(T log T) for the FFT over 2 T points or more; memory T N for the
-    powers of A_bar. A NaN or infinity in u reaches all outputs of its channel, earlier ones as well: a
-    spectrum mixes all tokens.
+    powers of A_bar.
+
+    A NaN or infinity in u reaches all outputs of its channel, earlier ones as well: a spectrum mixes all
+    tokens.
 
     Args:
         u: input, ``[B, T, D]``, any floating dtype.

@@ -101,9 +101,10 @@ def chunk_rwkv6(
         o_t = scale * q_t (S_{t-1} + (bonus * k_t)^T v_t)        S in R^{K x V}
         S_t = alpha_t * S_{t-1} + k_t^T v_t
 
-    Keys, values and decays are delayed by a token. Cost per head: that of ``chunk_linear_attention``. A NaN
-    or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under the
-    causal mask is NaN), and none of the chunks before.
+    Keys, values and decays are delayed by a token. Cost per head: that of ``chunk_linear_attention``.
+
+    A NaN or infinity in a key or value reaches all outputs of its chunk, earlier ones as well (0 x NaN under
+    the causal mask is NaN), and none of the chunks before.
 
     Args:
         q: queries, RWKV's receptance r, ``[B, T, H, K]``, any floating dtype.

@@ -36,9 +36,10 @@ def parallel_softmax_attention(
         o_t = sum_{j <= S + t} p_tj v_j
         p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
 
-    Cost per head: about 2 T (S + T) (K + V) operations in one step; memory T (S + T). A NaN or infinity in a
-    value reaches all outputs of the call, earlier ones as well: a weight of 0 x NaN is NaN. In a key it
-    reaches no earlier output.
+    Cost per head: about 2 T (S + T) (K + V) operations in one step; memory T (S + T).
+
+    A NaN or infinity in a value reaches all outputs of the call, earlier ones as well: a weight of 0 x NaN is
+    NaN. In a key it reaches no earlier output.
 
     Args:
         q: queries, ``[B, T, H, K]``, any floating dtype.
@@ -84,8 +85,10 @@ def recurrent_softmax_attention(
         p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
 
     Each query carries a running maximum, denominator and output. Cost per head: S + T sequential steps of 2 T
-    (K + V) operations; memory T V beside the cache. A NaN or infinity in a value reaches all outputs of the
-    call, earlier ones as well: a weight of 0 x NaN is NaN. In a key it reaches no earlier output.
+    (K + V) operations; memory T V beside the cache.
+
+    A NaN or infinity in a value reaches all outputs of the call, earlier ones as well: a weight of 0 x NaN is
+    NaN. In a key it reaches no earlier output.
 
     Args:
         q: queries, ``[B, T, H, K]``, any floating dtype.
@@ -132,8 +135,10 @@ def chunk_softmax_attention(
         p_tj = exp(scale q_t . k_j) / sum_{i <= S + t} exp(scale q_t . k_i)
 
     Cost per head: (S + T) / C sequential steps with C = ``chunk_size``, 2 T (S + T) (K + V) operations;
-    memory T (C + V). A NaN or infinity in a value reaches all outputs of the call, earlier ones as well: a
-    weight of 0 x NaN is NaN. In a key it reaches no earlier output.
+    memory T (C + V).
+
+    A NaN or infinity in a value reaches all outputs of the call, earlier ones as well: a weight of 0 x NaN is
+    NaN. In a key it reaches no earlier output.
 
     Args:
         q: queries, ``[B, T, H, K]``, any floating dtype.

@@ -94,9 +94,10 @@ def parallel_wkv(
         wkv_t = (sum_{i<t} p_ti v_i + p_tt v_t) / (sum_{i<t} p_ti + p_tt)
         p_ti = exp(k_i - (t - 1 - i) w),   p_tt = exp(k_t + u)
 
-    Cost per channel: about T^2 operations in one step; memory T^2. A NaN or infinity in a value reaches all
-    outputs of its channel, earlier ones as well: a weight of 0 x NaN is NaN. In a key it reaches no earlier
-    output.
+    Cost per channel: about T^2 operations in one step; memory T^2.
+
+    A NaN or infinity in a value reaches all outputs of its channel, earlier ones as well: a weight of 0 x NaN
+    is NaN. In a key it reaches no earlier output.
 
     Args:
         k: keys, the exponents of the weights, ``[B, T, D]``, any floating dtype.
@@ -144,9 +145,9 @@ def chunk_wkv(
         p_ti = exp(k_i - (t - 1 - i) w),   p_tt = exp(k_t + u)
 
     Work and memory T C per channel with C = ``chunk_size``, and no matrix products, hence the small chunks.
-    A NaN or infinity in a value reaches all outputs of its channel in
-    the chunk, earlier ones as well (a weight of 0 x NaN is NaN), and none of the chunks before. In a key it
-    reaches no earlier output.
+
+    A NaN or infinity in a value reaches all outputs of its channel in the chunk, earlier ones as well (a
+    weight of 0 x NaN is NaN), and none of the chunks before. In a key it reaches no earlier output.
 
     Args:
         k: keys, the exponents of the weights, ``[B, T, D]``, any floating dtype.

@@ -1,4 +1,4 @@
-"""A class of two hundred, graded by the command that a teacher types: killed half-way, resumed, exact."""
+"""A class, graded by the command that a teacher types: killed half-way, resumed, exact."""
 
 import csv
 import json
@@ -12,44 +12,44 @@ from pathlib import Path
 
 import pytest
 
-from linattn_exercises import SETS
-from linattn_exercises.grading.marks import questions
+from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import Question
+from linattn_exercises.sets import SETS, load_questions
+from linattn_ref.cli import main
 from tests.exercises.hostile import HOSTILE
-from tests.exercises.submitted import QUESTIONS, handed_in, notebook, source_of
+from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
-SIZE = 200
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
-Row = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
-
-pytestmark = [pytest.mark.timeout(900), pytest.mark.alone]
+RESTART = {"kills_the_server", "narrows_the_server"}  # after these the worker is started anew
+MarkRow = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
 
 def stub_of(question: Question) -> str:
-    from tests.exercises.submitted import answer_cell
-
-    return answer_cell(notebook(question.about.set, "student"), question.about.id)["source"]
+    return answer_cell(notebook(question.info.set_name, "student"), question.info.id)["source"]
 
 
-def answer(question: Question, kind: str, rng: random.Random) -> tuple[str | None, bool]:
-    """The code of an answer of a kind (None: the solution as it is), and whether it earns its points."""
-    planted = question.planted()
+def answer(question: Question, kind: str, rng: random.Random, slow: bool) -> tuple[str | None, bool]:
+    """Return the code of an answer of a kind (None: the solution as it is), and whether it earns points."""
     if kind == "wrong":
-        return source_of(rng.choice([one for one in planted if one.hint])), False
+        return source_of(question, rng.choice(question.known_mistakes)), False
     if kind == "otherwise":
-        return source_of(rng.choice([one for one in planted if not one.hint])), True
+        known = [one for one in question.known_answers if not isinstance(one, KnownMistake)]
+        return source_of(question, rng.choice(known)), True
     if kind == "stub":
         return stub_of(question), False
     if kind == "hostile":
-        fast = [name for name in HOSTILE if name not in SLOW]
-        name = rng.choice(sorted(SLOW)) if rng.random() < 0.1 else rng.choice(fast)
+        fast = [name for name in HOSTILE if name not in SLOW and (slow or name not in RESTART)]
+        name = rng.choice(sorted(SLOW)) if slow and rng.random() < 0.1 else rng.choice(fast)
         last = list(question.reference)[-1]
         return HOSTILE[name][0].replace("def merge(", f"def {last}("), False
     return None, True
 
 
-def hand_in(folder: Path, number: int, rng: random.Random) -> list[Row]:
-    """Write one submission, and the marks it must get."""
+def write_submission(folder: Path, number: int, rng: random.Random, slow: bool) -> list[MarkRow]:
+    """Write one submission, and return the marks it must get.
+
+    ``slow``: with answers that use up their time, or end the worker.
+    """
     name = rng.choice(SETS)
     style = ("right", "wrong", "otherwise", "hostile", "mixed", "mixed", "mixed", "damaged")[number % 8]
     path = folder / f"group {number % 7}" / f"student_{number:03d}.ipynb"
@@ -63,41 +63,57 @@ def hand_in(folder: Path, number: int, rng: random.Random) -> list[Row]:
         return [(label, "", "", 0, 0)]
     kinds = ("right", "wrong", "otherwise", "stub", "hostile")
     answers, rows = {}, []
-    for question in questions(name).values():
-        about = question.about
-        source, right = answer(question, rng.choice(kinds) if style == "mixed" else style, rng)
+    for question in load_questions(name).values():
+        info = question.info
+        source, right = answer(question, rng.choice(kinds) if style == "mixed" else style, rng, slow)
         if source is not None:
-            answers[about.id] = source
-        rows.append((label, name, about.id, about.points if right else 0, about.points))
-    path.write_text(json.dumps(handed_in(name, answers)))
+            answers[info.id] = source
+        rows.append((label, name, info.id, info.points if right else 0, info.points))
+    path.write_text(json.dumps(hand_in(name, answers)))
     return rows
 
 
-def command(folder: Path, out: Path, *more: str) -> list[str]:
+def write_class(folder: Path, size: int, slow: bool) -> list[MarkRow]:
+    """Write a class with answers of every kind, and return the marks that it must get."""
+    rng = random.Random(2026)
+    return sorted(row for number in range(size) for row in write_submission(folder, number, rng, slow))
+
+
+def arguments(folder: Path, out: Path) -> list[str]:
+    return ["grade", str(folder), "--out", str(out), "--seed", "a secret", "--cpu", "3", "--jobs", "2"]
+
+
+def command(folder: Path, out: Path) -> list[str]:
     program = "from linattn_ref.cli import main; raise SystemExit(main())"
-    start = [sys.executable, "-c", program, "grade", str(folder), "--out", str(out)]
-    return [*start, "--seed", "a secret", "--cpu", "2", "--jobs", "2", *more]
+    return [sys.executable, "-c", program, *arguments(folder, out)]
 
 
-def read_marks(out: Path) -> list[Row]:
+def read_marks(out: Path) -> list[MarkRow]:
     with (out / "marks.csv").open(newline="") as file:
-        return [
+        return sorted(
             (row["submission"], row["chapter"], row["question"], int(row["points"]), int(row["max_points"]))
             for row in csv.DictReader(file)
-        ]
+        )
 
 
-def test_a_class_of_two_hundred(tmp_path):
-    rng = random.Random(2026)
+def test_a_class_of_twenty(tmp_path):
     folder, out = tmp_path / "class", tmp_path / "out"
-    expected = sorted(row for number in range(SIZE) for row in hand_in(folder, number, rng))
-    assert len(QUESTIONS) == len({(q.about.set, q.about.id) for q in QUESTIONS})
+    expected = write_class(folder, 20, slow=False)
+    assert main(arguments(folder, out)) == 0
+    assert read_marks(out) == expected
+    assert len(list((out / "feedback").glob("*.html"))) == 20
 
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_class_of_two_hundred_killed_half_way(tmp_path):
+    folder, out, size = tmp_path / "class", tmp_path / "out", 200
+    expected = write_class(folder, size, slow=True)
     start = time.monotonic()
     first = subprocess.Popen(
         command(folder, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    while len(list((out / "kept").glob("*.json"))) < SIZE // 2:
+    while len(list((out / "kept").glob("*.json"))) < size // 2:
         assert first.poll() is None, "ended before it was killed"
         assert time.monotonic() - start < 600
         time.sleep(0.1)
@@ -109,13 +125,13 @@ def test_a_class_of_two_hundred(tmp_path):
     second = subprocess.run(command(folder, out), capture_output=True, text=True)
     seconds = time.monotonic() - start
     assert second.returncode == 0, second.stderr
-    assert f"{SIZE - len(kept)} graded, {len(kept)} as before" in second.stdout
+    assert f"{size - len(kept)} graded, {len(kept)} as before" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "graded twice"
-    assert sorted(read_marks(out)) == expected
-    assert len(list((out / "feedback").glob("*.html"))) == SIZE
+    assert read_marks(out) == expected
+    assert len(list((out / "feedback").glob("*.html"))) == size
     assert seconds < 600
-    print(f"{SIZE} submissions in {seconds:.0f} s, killed after {len(kept)}")
+    print(f"{size} submissions in {seconds:.0f} s, killed after {len(kept)}")
 
     third = subprocess.run(command(folder, out), capture_output=True, text=True)
-    assert f"0 graded, {SIZE} as before" in third.stdout
-    assert sorted(read_marks(out)) == expected
+    assert f"0 graded, {size} as before" in third.stdout
+    assert read_marks(out) == expected

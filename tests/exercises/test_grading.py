@@ -3,14 +3,13 @@
 import pytest
 
 from linattn_exercises.grading import Grader, Limits
-from linattn_exercises.grading.marks import questions
-from linattn_exercises.grading.submissions import Unreadable, read
-from tests.exercises.gradebook import TOTAL, graded, messages, points, write
-from tests.exercises.submitted import answer_cell, handed_in, notebook, source_of
+from linattn_exercises.grading.submissions import UnreadableNotebook, read_submission
+from linattn_exercises.sets import SETS, load_questions
+from tests.exercises.gradebook import TOTAL, grade, messages, points, write
+from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
 NAMES = {
-    name: {key: q.about.id for q in questions(name).values() for key in q.reference}
-    for name in ("ch01_softmax", "ch02_linear")
+    name: {key: q.info.id for q in load_questions(name).values() for key in q.reference} for name in SETS
 }
 
 
@@ -21,12 +20,12 @@ def grader(tmp_path_factory):
 
 
 def test_all_right(grader, tmp_path):
-    one = graded(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax")))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax")))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL
 
 
 def test_nothing_answered(grader, tmp_path):
-    one = graded(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax", "student")))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax", "student")))["a.ipynb"]
     assert set(points(one).values()) == {0}
     assert all("is not answered yet" in message for message in messages(one).values())
 
@@ -40,7 +39,7 @@ def test_a_renamed_notebook_without_metadata_and_text_still_grades(grader, tmp_p
         cell.pop("id")
         cell["metadata"] = {}
         cell["source"] = cell["source"].replace(": your answer", "")
-    one = graded(grader, write(tmp_path / "work of mine (2).ipynb", content))["work of mine (2).ipynb"]
+    one = grade(grader, write(tmp_path / "work of mine (2).ipynb", content))["work of mine (2).ipynb"]
     assert sum(points(one).values()) == TOTAL
 
 
@@ -59,7 +58,7 @@ def test_helpers_may_stand_anywhere(grader, tmp_path):
     answer_cell(content, "q1")["source"] += "\n\ndef larger(a, b):\n    return max(a[0], b[0])\n"
     setup = next(one for one in content["cells"] if one.get("id") == "setup")
     setup["source"] += "\n\ndef factor(a, m):\n    return math.exp(a[0] - m)\n"
-    one = graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL, messages(one)
 
 
@@ -67,14 +66,14 @@ def test_magics_and_failing_cells_do_no_harm(grader, tmp_path):
     content = notebook("ch01_softmax")
     for source in ("%matplotlib inline\n1 / 0", "!ls", "%%bash\nls", "display(3)\nundefined"):
         content["cells"].insert(3, {"cell_type": "code", "metadata": {}, "source": source})
-    one = graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL
 
 
 def test_an_answer_that_crashes_costs_one_question(grader, tmp_path):
-    content = handed_in("ch01_softmax", {"q3": "def cache_bytes(config, tokens, batch:\n    return 1"})
-    one = graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
-    assert points(one) == {**{q: questions("ch01_softmax")[q].about.points for q in points(one)}, "q3": 0}
+    content = hand_in("ch01_softmax", {"q3": "def cache_bytes(config, tokens, batch:\n    return 1"})
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one) == {**{q: load_questions("ch01_softmax")[q].info.points for q in points(one)}, "q3": 0}
     assert "SyntaxError" in messages(one)["q3"]
 
 
@@ -97,7 +96,7 @@ RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
     ids=["timed", "name used again", "slow", "import", "help", "checked too early", "assigned"],
 )
 def test_a_right_answer_in_an_unusual_cell_is_right(grader, tmp_path, source):
-    one = graded(grader, write(tmp_path / "a.ipynb", handed_in("ch01_softmax", {"q5": source})))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q5": source})))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL, messages(one)["q5"]
 
 
@@ -105,14 +104,14 @@ def test_all_answers_in_one_cell(grader, tmp_path):
     content = notebook("ch01_softmax")
     every = "\n\n".join(cell["source"] for cell in content["cells"] if cell["cell_type"] == "code")
     content["cells"] = [{"cell_type": "code", "metadata": {}, "source": every}]
-    assert sum(points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
+    assert sum(points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
 
 
 def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
     content = notebook("ch01_softmax", "student")
     cell = {"cell_type": "code", "metadata": {}, "source": RIGHT}
     content["cells"].insert(content["cells"].index(answer_cell(content, "q5")), cell)
-    assert points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
+    assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
 
 
 def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):
@@ -121,7 +120,7 @@ def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):
     answer_cell(content, "q5")["source"] = RIGHT.replace(
         "return m, ", "return m + zero.double().sum().item(), "
     )
-    assert sum(points(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
+    assert sum(points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
 
 
 def test_names_alone_tell_the_set(grader, tmp_path):
@@ -129,7 +128,7 @@ def test_names_alone_tell_the_set(grader, tmp_path):
     content["metadata"] = {}
     for cell in content["cells"]:
         cell["source"] = cell["source"].replace("from linattn_exercises.ch01_softmax import check", "")
-    assert sum(points(graded(grader, write(tmp_path / "A.IPYNB", content))["A.IPYNB"]).values()) == TOTAL
+    assert sum(points(grade(grader, write(tmp_path / "A.IPYNB", content))["A.IPYNB"]).values()) == TOTAL
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_names_alone_tell_the_set(grader, tmp_path):
     ],
 )  # fmt: skip
 def test_what_an_answer_may_use(source, allowed):
-    found = questions("ch01_softmax")["q4"].forbidden([source])
+    found = load_questions("ch01_softmax")["q4"].describe_banned([source])
     assert bool(found) is not allowed
     if allowed is False:
         assert "oftmax`" in found
@@ -157,7 +156,7 @@ def test_what_an_answer_may_use(source, allowed):
 def test_a_removed_cell_is_named(grader, tmp_path):
     content = notebook("ch01_softmax")
     content["cells"] = [cell for cell in content["cells"] if not cell["id"].startswith("q2")]
-    one = graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] == 0
     assert "no cell defines `fault`, `repaired`" in messages(one)["q2"]
     assert sum(points(one).values()) == TOTAL - 3
@@ -165,14 +164,15 @@ def test_a_removed_cell_is_named(grader, tmp_path):
 
 def test_a_library_function_in_place_of_an_answer_is_refused(grader, tmp_path):
     softmax = "def online_softmax(q, k, v, tile):\n    return (q @ k.T).softmax(-1) @ v"
-    one = graded(grader, write(tmp_path / "a.ipynb", handed_in("ch01_softmax", {"q4": softmax})))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q4": softmax})))["a.ipynb"]
     assert "without `softmax`" in messages(one)["q4"]
 
 
-def test_the_hint_of_a_planted_mistake_reaches_the_student(grader, tmp_path):
-    planted = next(one for one in questions("ch01_softmax")["q4"].planted() if one.label == "starts_at_zero")
-    content = handed_in("ch01_softmax", {"q4": source_of(planted)})
-    assert planted.hint in messages(graded(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q4"]
+def test_the_hint_of_a_known_mistake_reaches_the_student(grader, tmp_path):
+    question = load_questions("ch01_softmax")["q4"]
+    known = next(one for one in question.known_mistakes if one.label == "starts_at_zero")
+    content = hand_in("ch01_softmax", {"q4": source_of(question, known)})
+    assert known.hint in messages(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q4"]
 
 
 @pytest.mark.parametrize(
@@ -192,15 +192,22 @@ def test_the_hint_of_a_planted_mistake_reaches_the_student(grader, tmp_path):
 )
 def test_what_is_no_notebook_of_ours_is_said(content, says, tmp_path, grader):
     (tmp_path / "a.ipynb").write_bytes(content)
-    with pytest.raises(Unreadable, match=says):
-        read(tmp_path / "a.ipynb", NAMES)
-    one = graded(grader, tmp_path / "a.ipynb")["a.ipynb"]
+    with pytest.raises(UnreadableNotebook, match=says):
+        read_submission(tmp_path / "a.ipynb", NAMES)
+    one = grade(grader, tmp_path / "a.ipynb")["a.ipynb"]
     assert [mark.points for mark in one.marks] == [0]
     assert says in one.marks[0].message
 
 
+def test_a_file_that_is_too_large_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("linattn_exercises.grading.submissions.MAX_BYTES", 100)
+    path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
+    with pytest.raises(UnreadableNotebook, match="larger than"):
+        read_submission(path, NAMES)
+
+
 def test_with_a_set_given_a_damaged_file_gets_a_row_for_every_question(tmp_path):
     (tmp_path / "essay.docx").write_bytes(b"PK")
-    grader = Grader(tmp_path / "out", seed="s", jobs=1, default="ch01_softmax")
-    one = graded(grader, tmp_path / "essay.docx")["essay.docx"]
-    assert points(one) == dict.fromkeys(questions("ch01_softmax"), 0)
+    grader = Grader(tmp_path / "out", seed="s", jobs=1, default_set="ch01_softmax")
+    one = grade(grader, tmp_path / "essay.docx")["essay.docx"]
+    assert points(one) == dict.fromkeys(load_questions("ch01_softmax"), 0)

@@ -12,77 +12,79 @@ from pathlib import Path
 import pytest
 
 import linattn_exercises
-from linattn_exercises.grading.marks import questions
-from linattn_exercises.grading.server import Limits, Server, works
-from linattn_exercises.grading.submissions import read
+from linattn_exercises.grading.sandbox import Limits, Sandbox, isolation_works
+from linattn_exercises.grading.submissions import read_submission
 from linattn_exercises.questions import Question
+from linattn_exercises.sets import load_questions
 from tests.exercises.hostile import HOSTILE
-from tests.exercises.submitted import handed_in
+from tests.exercises.notebooks import hand_in
 
-QUICK = Limits(cpu=4, wall=10, memory=200_000_000)
+QUICK = Limits(cpu=2, wall=12, memory=200_000_000)
 NAMES = {
-    "ch01_softmax": {name: q.about.id for q in questions("ch01_softmax").values() for name in q.reference}
+    "ch01_softmax": {name: q.info.id for q in load_questions("ch01_softmax").values() for name in q.reference}
 }
-MERGE = questions("ch01_softmax")["q5"]
-TABLE = questions("ch01_softmax")["q2"]
+MERGE = load_questions("ch01_softmax")["q5"]
+TABLE = load_questions("ch01_softmax")["q2"]
 
 
 @pytest.fixture(scope="module", params=["process", "bubblewrap"])
-def server(request):
-    if not works(request.param):
+def sandbox(request):
+    if not isolation_works(request.param):
         message = f"{request.param} does not work on this machine"
         if os.environ.get("CI") == "true" and request.param == "process":
             pytest.fail(message)
         pytest.skip(message)
-    with Server(request.param, QUICK) as started:
+    with Sandbox(request.param, QUICK) as started:
         yield started
 
 
-def verdict(server: Server, question: Question, tmp_path: Path, answers: dict[str, str]) -> tuple[bool, str]:
+def verdict(
+    sandbox: Sandbox, question: Question, tmp_path: Path, answers: dict[str, str]
+) -> tuple[bool, str]:
     path = tmp_path / "handed_in.ipynb"
-    path.write_text(json.dumps(handed_in("ch01_softmax", answers)))
-    cells = read(path, NAMES).of(question.about.id)
-    found = question.judge(server.outcomes(cells, question.prepared("secret").cases), "secret")
+    path.write_text(json.dumps(hand_in("ch01_softmax", answers)))
+    cells = read_submission(path, NAMES).select_cells(question.info.id)
+    found = question.judge(sandbox.run(cells, question.prepare("secret").calls), "secret")
     return found.right, found.message
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_answer_gets_nothing_and_the_next_is_graded(server, name, tmp_path):
+def test_a_hostile_answer_gets_nothing_and_the_next_is_graded(sandbox, name, tmp_path):
     source, says = HOSTILE[name]
-    right, message = verdict(server, MERGE, tmp_path, {"q5": source})
+    right, message = verdict(sandbox, MERGE, tmp_path, {"q5": source})
     assert not right
     assert says in message, message
-    assert verdict(server, TABLE, tmp_path, {"q5": source})[0], "the next question of the same notebook"
+    assert verdict(sandbox, TABLE, tmp_path, {"q5": source})[0], "the next question of the same notebook"
 
 
-def test_no_message_is_long_or_unprintable(server, tmp_path):
+def test_no_message_is_long_or_unprintable(sandbox, tmp_path):
     for name in ("nested", "terminal_codes", "a_lone_surrogate", "too_much_text"):
-        message = verdict(server, MERGE, tmp_path, {"q5": HOSTILE[name][0]})[1]
+        message = verdict(sandbox, MERGE, tmp_path, {"q5": HOSTILE[name][0]})[1]
         assert len(message) < 2_000
         message.encode("utf-8")
         assert "\x1b" not in message
 
 
-def test_nothing_of_an_answer_lives_on(server, tmp_path):
+def test_nothing_of_an_answer_lives_on(sandbox, tmp_path):
     mark = f"{time.time_ns()}"
     source = (
         "import subprocess, sys\n"
         f"command = [sys.executable, '-c', 'import time; time.sleep(97) #{mark}']\n"
         "subprocess.Popen(command, start_new_session=True)\ndef merge(a, b):\n    return b"
     )
-    verdict(server, MERGE, tmp_path, {"q5": source})
+    verdict(sandbox, MERGE, tmp_path, {"q5": source})
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in listed
 
 
-def test_an_answer_finds_nothing_of_the_one_before_in_its_memory(server, tmp_path):
+def test_an_answer_finds_nothing_of_the_one_before_in_its_memory(sandbox, tmp_path):
     """A child inherits the memory of the process that forks it; that process must not have read any answer.
 
     The scan knows the beginning of what it looks for and the hash of the rest: it does not find itself.
     """
     rest = "f the neighbour over there"
     wanted = hashlib.sha256(rest.encode()).hexdigest()
-    verdict(server, MERGE, tmp_path, {"q5": f"# the colour o{rest}\n" * 50})
+    verdict(sandbox, MERGE, tmp_path, {"q5": f"# the colour o{rest}\n" * 50})
     scan = f"""
 import ctypes, hashlib
 start_of_it, read, found = "the col" + "our o", 0, 0
@@ -99,12 +101,12 @@ for line in open("/proc/self/maps"):
 def merge(a, b):
     raise ValueError(f"read {{read > 0}} found {{found}}")
 """
-    assert "read True found 0" in verdict(server, MERGE, tmp_path, {"q5": scan})[1]
+    assert "read True found 0" in verdict(sandbox, MERGE, tmp_path, {"q5": scan})[1]
 
 
-def test_an_answer_finds_no_file_of_the_one_before(server, tmp_path):
+def test_an_answer_finds_no_file_of_the_one_before(sandbox, tmp_path):
     verdict(
-        server,
+        sandbox,
         MERGE,
         tmp_path,
         {"q5": "open('own_file.txt', 'w').write('mine')\ndef merge(a, b):\n    return b"},
@@ -114,10 +116,10 @@ def test_an_answer_finds_no_file_of_the_one_before(server, tmp_path):
         "found = [name for top, _, names in walk for name in names]\n"
         "def merge(a, b):\n    raise ValueError(str(found))"
     )
-    assert "own_file" not in verdict(server, MERGE, tmp_path, {"q5": looks})[1]
+    assert "own_file" not in verdict(sandbox, MERGE, tmp_path, {"q5": looks})[1]
 
 
-@pytest.mark.skipif(not works("bubblewrap"), reason="bubblewrap does not work on this machine")
+@pytest.mark.skipif(not isolation_works("bubblewrap"), reason="bubblewrap does not work on this machine")
 def test_in_the_sandbox_there_is_nothing_else(tmp_path):
     """No network, no checks, no submissions; nothing to write to but a folder that is emptied."""
     package = Path(linattn_exercises.__file__).parent
@@ -143,8 +145,8 @@ attempt("processes", lambda: [n for n in os.listdir("/proc") if n.isdigit() and 
 def merge(a, b):
     raise ValueError(repr(report))
 """
-    with listener, Server("bubblewrap", QUICK) as server:
-        message = verdict(server, MERGE, tmp_path, {"q5": probe})[1]
+    with listener, Sandbox("bubblewrap", QUICK) as sandbox:
+        message = verdict(sandbox, MERGE, tmp_path, {"q5": probe})[1]
     assert "'checks': '[]'" in message
     assert "'submissions': 'FileNotFoundError'" in message
     assert "'write': 'OSError'" in message or "'write': 'PermissionError'" in message

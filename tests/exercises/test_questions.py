@@ -1,17 +1,18 @@
-"""Every question accepts what is right and rejects every planted mistake, with that mistake's own hint."""
+"""Every question accepts what is right and rejects every known mistake, with that mistake's own hint."""
 
 import numpy as np
 import pytest
 import torch
 
-from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.planted import Planted
-from linattn_exercises.questions import PUBLIC_SEED, About, Case, Question, asks
-from tests.exercises.submitted import QUESTIONS, name_of
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
+from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
+from tests.exercises.notebooks import QUESTIONS, name_of
 
 SEEDS = (PUBLIC_SEED, "a secret", "another")
-PLANTED = [(question, planted) for question in QUESTIONS for planted in question.planted()]
-IDS = [f"{name_of(question)}-{planted.label}" for question, planted in PLANTED]
+KNOWN = [(question, known) for question in QUESTIONS for known in question.known_answers]
+IDS = [f"{name_of(question)}-{known.label}" for question, known in KNOWN]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -20,14 +21,14 @@ def test_the_reference_is_right(question, seed):
     assert question.check(question.reference, seed).right
 
 
-@pytest.mark.parametrize(("question", "planted"), PLANTED, ids=IDS)
-def test_a_planted_answer_is_recognised(question: Question, planted: Planted):
+@pytest.mark.parametrize(("question", "known"), KNOWN, ids=IDS)
+def test_a_known_answer_is_recognised(question: Question, known: KnownAnswer):
     for seed in SEEDS:
-        verdict = question.check({**question.reference, planted.name: planted.value}, seed)
-        if planted.hint:
+        verdict = question.check({**question.reference, known.name: known.value}, seed)
+        if isinstance(known, KnownMistake):
             assert not verdict.right
-            assert verdict.mistake == planted.label
-            assert verdict.message.endswith(f"Hint: {planted.hint}")
+            assert verdict.mistake == known.label
+            assert verdict.message.endswith(f"Hint: {known.hint}")
         else:
             assert verdict.right, verdict.message
 
@@ -35,8 +36,8 @@ def test_a_planted_answer_is_recognised(question: Question, planted: Planted):
 @pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
 def test_inputs_depend_on_the_seed_and_on_nothing_else(question):
     def drawn(seed):
-        cases = question.draw(np.random.default_rng(seed))
-        return repr([(case.name, case.arguments) for case in cases])
+        calls = question.draw(np.random.default_rng(seed))
+        return repr([(call.name, call.arguments) for call in calls])
 
     assert drawn(0) == drawn(0)
     assert drawn(0) != drawn(1)
@@ -52,13 +53,13 @@ def test_nothing_expected_is_empty_or_not_a_number(question):
         numbers = np.asarray(value, dtype=float)
         return numbers.size > 0 and not np.isnan(numbers).any()
 
-    assert all(map(finite, question.prepared(PUBLIC_SEED).expected))
+    assert all(map(finite, question.prepare(PUBLIC_SEED).expected))
 
 
 def test_the_check_prints_and_returns_nothing(capsys):
     question = QUESTIONS[-1]
     assert question(*question.reference.values()) is None
-    assert capsys.readouterr().out.startswith(f"Question {question.about.id[1:]}: right.")
+    assert capsys.readouterr().out.startswith(f"Question {question.info.id[1:]}: right.")
 
 
 def test_the_check_says_what_it_wants():
@@ -68,7 +69,7 @@ def test_the_check_says_what_it_wants():
 
 # --- a small question of our own: the words of the verdict ----------------------------------------------
 
-ABOUT = About("ch01_softmax", "q0", "Double", "derive", 1, 1, 1)
+INFO = QuestionInfo("ch01_softmax", "q0", "Double", "derive", 1, 1, 1)
 
 
 def double(x):
@@ -76,12 +77,12 @@ def double(x):
 
 
 def question(**settings) -> Question:
-    bounds = {name: settings.pop(name) for name in ("entries", "operations") if name in settings}
+    bounds = {name: settings.pop(name) for name in ("max_entries", "max_operations") if name in settings}
 
-    @asks(ABOUT, **settings, double=double)
+    @define_question(INFO, **settings, double=double)
     def asked(rng):
         x = torch.from_numpy(rng.normal(size=(3, 2)))
-        return [Case("double", (x,), "three rows", **bounds), Case("double", (1.5,), "a number")]
+        return [Call("double", (x,), "three rows", **bounds), Call("double", (1.5,), "a number")]
 
     return asked
 
@@ -139,10 +140,12 @@ def test_a_right_answer_may_come_in_any_form(answer):
 def test_work_is_counted():
     assert (
         "made a tensor of 100 entries, expected at most 6"
-        in question(entries=6).check({"double": large}).message
+        in question(max_entries=6).check({"double": large}).message
     )
-    assert "torch operations, expected at most 10" in question(operations=10).check({"double": busy}).message
-    assert question(entries=6, operations=10).check({"double": double}).right
+    assert (
+        "torch operations, expected at most 10" in question(max_operations=10).check({"double": busy}).message
+    )
+    assert question(max_entries=6, max_operations=10).check({"double": double}).right
 
 
 def softmax_of(x):
@@ -163,15 +166,15 @@ def test_a_library_function_that_answers_the_question_is_refused():
 
 
 def test_a_second_slip_does_not_hide_a_known_mistake():
-    """Where no planted mistake fits all cases, the one that alone fits the first wrong case is named."""
-    asked = next(one for one in QUESTIONS if one.about.title.startswith("Causal online"))
-    planted = next(one for one in asked.planted() if one.label == "without_scale")
+    """Where no known mistake fits all calls, the one that alone fits the first wrong call is named."""
+    asked = next(one for one in QUESTIONS if one.info.title.startswith("Causal online"))
+    known = next(one for one in asked.known_mistakes if one.label == "without_scale")
 
     def twice_wrong(q, k, v, tile):
-        output, log_sum = planted.value(q, k, v, tile)
+        output, log_sum = known.value(q, k, v, tile)
         return output, log_sum if len(q) == 7 else log_sum + 1.0
 
-    assert asked.check({"online_softmax": twice_wrong}).message.endswith(planted.hint)
+    assert asked.check({"online_softmax": twice_wrong}).message.endswith(known.hint)
 
 
 def test_a_missing_answer_is_named():
@@ -211,13 +214,13 @@ def test_a_missing_answer_is_named():
     ],
 )
 def test_what_is_accepted(how, got, want, accepted):
-    assert (how.difference(got, want) is None) is accepted
+    assert (how.find_difference(got, want) is None) is accepted
 
 
 def test_the_first_wrong_entry_is_named():
     got, want = torch.zeros(2, 3), torch.zeros(2, 3)
     got[1, 0], got[1, 2] = 5.0, 7.0
-    found = Close().difference((want, got), (want, want))
+    found = Close().find_difference((want, got), (want, want))
     assert found is not None
     assert (found.where, found.got, found.expected) == ("[1][1, 0]", "5", "0")
 
@@ -225,5 +228,5 @@ def test_the_first_wrong_entry_is_named():
 def test_a_sequence_that_is_late_or_early_is_recognised():
     want = np.arange(6.0).reshape(6, 1) ** 2
     late, early = np.vstack([[[9.0]], want[:-1]]), np.vstack([want[1:], [[9.0]]])
-    assert "one token late" in Close().difference(late, want).hint  # type: ignore[union-attr]
-    assert "one token early" in Close().difference(early, want).hint  # type: ignore[union-attr]
+    assert "one token late" in Close().find_difference(late, want).hint  # type: ignore[union-attr]
+    assert "one token early" in Close().find_difference(early, want).hint  # type: ignore[union-attr]

@@ -142,7 +142,7 @@ def test_the_solution_of_the_leak_quotes_the_saved_measurement():
         for model in ("right", "late mask")
     }
     prefix = {f"{rows['late mask', seed]['prefix_bits']:.1f}" for seed in (0, 1)}
-    text = read_master(ROOT / "exercises" / "ch01_softmax" / "master").text("solution", "q2")
+    text = read_master(ROOT / "exercises" / "ch01_softmax" / "master").get_text("solution", "q2")
     assert " and ".join(full["late mask"]) in text
     assert " and ".join(full["right"]) in text
     assert prefix == {"4.2"}

@@ -5,12 +5,11 @@ import stat
 
 import pytest
 
-from linattn_exercises.grading import Grader, Limits
-from linattn_exercises.grading.entries import entries
-from linattn_exercises.grading.marks import Graded
+from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions
+from linattn_exercises.sets import SETS
 from linattn_ref.cli import main
-from tests.exercises.gradebook import TOTAL, graded, points, write
-from tests.exercises.submitted import notebook
+from tests.exercises.gradebook import TOTAL, grade, points, write
+from tests.exercises.notebooks import notebook
 
 
 def test_a_seed_is_drawn_once_and_kept(tmp_path):
@@ -29,7 +28,7 @@ def test_only_what_changed_is_graded_again(tmp_path):
     def run(seed="s"):
         told.clear()
         grader = Grader(tmp_path / "out", seed=seed, jobs=2, limits=Limits(cpu=2))
-        grader.grade(entries([tmp_path / "in"])[0], lambda one, kept: told.append((one.name, kept)))
+        grader.grade(find_submissions([tmp_path / "in"])[0], lambda one, kept: told.append((one.name, kept)))
         return sorted(told)
 
     assert run() == [("a.ipynb", False), ("b.ipynb", False)]
@@ -45,8 +44,8 @@ def test_only_what_changed_is_graded_again(tmp_path):
 def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
     path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
     grader = Grader(tmp_path / "out", seed="s", jobs=1)
-    monkeypatch.setattr(grader, "_verdict", lambda *_: 1 / 0)
-    one = graded(grader, path)["a.ipynb"]
+    monkeypatch.setattr(grader, "_judge_submission", lambda *_: 1 / 0)
+    one = grade(grader, path)["a.ipynb"]
     assert one.fault
     assert "Could not be graded" in one.marks[0].message
     assert not list((tmp_path / "out" / "kept").glob("*.json"))
@@ -55,14 +54,14 @@ def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
 def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
     for number in range(3):
         write(tmp_path / f"in/{number}.ipynb", notebook("ch01_softmax"))
-    every, _ = entries([tmp_path / "in"])
+    every, _ = find_submissions([tmp_path / "in"])
 
-    def interrupt(one: Graded, kept: bool) -> None:
+    def interrupt(one: GradedSubmission, kept: bool) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         Grader(tmp_path / "out", seed="s", jobs=2).grade(every, interrupt)
-    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every, lambda one, kept: None)
+    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every)
     assert [sum(points(one).values()) for one in results] == [TOTAL] * 3
 
 
@@ -85,7 +84,7 @@ def test_the_command_grades_a_folder(tmp_path, capsys):
         (["{nowhere}"], "does not exist"),
         (["{empty}"], "no notebook"),
         (["{empty}", "--set", "ch99"], "no notebook"),
-        (["{one}", "--set", "ch99"], "set: got 'ch99', expected one of ch01_softmax, ch02_linear"),
+        (["{one}", "--set", "ch99"], f"set: got 'ch99', expected one of {', '.join(SETS)}"),
         (["{one}", "--jobs", "-1"], "jobs: got -1"),
         (["{one}", "--cpu", "0"], "cpu: got 0"),
         (["{one}", "--seed-file", "{nowhere}"], "nowhere"),

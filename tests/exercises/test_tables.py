@@ -4,38 +4,36 @@ import csv
 import json
 import os
 
-from linattn_exercises.grading import Grader, tables
-from linattn_exercises.grading.entries import entries
-from linattn_exercises.grading.marks import Graded, Mark
+from linattn_exercises.grading import GradedSubmission, Grader, Mark, find_submissions, tables
 from tests.exercises.gradebook import TOTAL, write
-from tests.exercises.submitted import handed_in, notebook
+from tests.exercises.notebooks import hand_in, notebook
 
 
 def test_pages_have_safe_names_no_two_alike():
     names = ["a/b.ipynb", "a_b.ipynb", "A_B.ipynb", "../../etc/passwd", "ü\n<b>.ipynb", "." * 300]
-    found = tables.pages(names)
+    found = tables.name_pages(names)
     assert len({name.lower() for name in found}) == len(names)
     assert not any("/" in name or name.startswith(".") or len(name) > 100 for name in found)
 
 
 def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
-    content = handed_in("ch01_softmax", {"q5": "def merge(a, b):\n    raise ValueError('\\ud800')"})
+    content = hand_in("ch01_softmax", {"q5": "def merge(a, b):\n    raise ValueError('\\ud800')"})
     content["metadata"]["linattn"]["version"] = "\ud800"
     folder = tmp_path / "in"
     folder.mkdir()
     name = os.fsdecode(b"L\xf6sung.ipynb")
     (folder / name).write_text(json.dumps(content))
     write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "student"))
-    every, _ = entries([folder])
-    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every, lambda one, kept: None)
+    every, _ = find_submissions([folder])
+    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every)
     tables.write(tmp_path / "out", results)
     assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
     assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
 
 
 MARKS = [
-    Graded("=cmd()|x.ipynb", [Mark("=cmd()|x.ipynb", "ch01_softmax", "q1", 3, 3, "fine\nindeed")]),
-    Graded(
+    GradedSubmission("=cmd()|x.ipynb", [Mark("=cmd()|x.ipynb", "ch01_softmax", "q1", 3, 3, "fine\nindeed")]),
+    GradedSubmission(
         "b.ipynb", [Mark("b.ipynb", "ch01_softmax", "q2", 0, 3, "<script>alert(1)</script> & more")], "old"
     ),
 ]

@@ -1,4 +1,4 @@
-"""How far a kernel may be from float64.
+"""Bound how far a kernel may be from float64.
 
 float32: the ladder's bound. Half precision: a matrix unit multiplies tiles of the inputs' dtype, so a kernel
 rounds what it has computed (scores, weighted keys and values, states) once more. So::
@@ -40,40 +40,42 @@ from tests.ops.ladder_cases import Case, Tensors
 from tests.ops.ladder_heads import scale_of
 
 HALF_BACKWARD = 2
-TABLE = 2000  # tokens whose table of scores fits
+MAX_TABLE_TOKENS = 2000  # a table of scores of so many tokens fits
 ROUNDED = {
     "linear_attention": {"q", "k", "v", "initial_state", "output", "state"},
     "softmax_attention": {"v", "initial_state.v", "output"},
 }
 
 
-def eps_of(case: Case) -> Callable[[str], float]:
-    """How far a leaf or an upstream gradient moves."""
+def eps_by_name(case: Case) -> Callable[[str], float]:
+    """Return a function from the name of a leaf or an upstream gradient to how far its numbers move."""
     half = torch.finfo(case.dtype).eps / 2
     return lambda name: half if case.dtype in HALF and name in ROUNDED[case.op] else EPS
 
 
 def kernel_bounds_from(case: Case, moves: dict[str, float]) -> dict[str, float]:
-    """Bounds of all results and gradients from their sensitivities."""
+    """Return the bounds of all results and gradients from their sensitivities."""
     if case.dtype not in HALF:
         return bounds_from(case, moves)
     return {name: HALF_BACKWARD * (move + torch.finfo(case.dtype).eps / 2) for name, move in moves.items()}
 
 
-def kernel_moves(
+def kernel_sensitivities(
     case: Case, call: Call, leaves: Tensors, upstream: Tensors
 ) -> tuple[Tensors, Tensors, dict[str, float]]:
-    """``ladder.moves_of`` with all that a kernel rounds."""
-    results, gradients, moves = moves_of(case, call, leaves, upstream, eps_of(case))
-    if case.op == "softmax_attention" and case.T <= TABLE:
-        for name, move in moves_by_the_output(case, leaves, upstream, results["output"]).items():
+    """Return results and gradients in float64, and how far each moves by all that a kernel rounds."""
+    results, gradients, moves = moves_of(case, call, leaves, upstream, eps_by_name(case))
+    if case.op == "softmax_attention" and case.T <= MAX_TABLE_TOKENS:
+        for name, move in sensitivity_to_rounded_output(case, leaves, upstream, results["output"]).items():
             size = max(1.0, gradients[name].abs().max().item())
             moves[f"gradient of {name}"] += move / size
     return results, gradients, moves
 
 
-def moves_by_the_output(case: Case, leaves: Tensors, upstream: Tensors, o: Tensor) -> dict[str, float]:
-    """How far gradients of softmax attention move if the output that their backward reads is rounded.
+def sensitivity_to_rounded_output(
+    case: Case, leaves: Tensors, upstream: Tensors, o: Tensor
+) -> dict[str, float]:
+    """Return how far gradients of softmax attention move if the output that their backward reads is rounded.
 
     The gradient of the scores is p_tj (do_t . v_j - do_t . o_t); with o + d it moves by -p_tj (do_t . d_t).
     """
@@ -95,13 +97,13 @@ def moves_by_the_output(case: Case, leaves: Tensors, upstream: Tensors, o: Tenso
 
 @functools.cache
 def kernel_bounds(case: Case) -> dict[str, float] | None:
-    """On the CPU, where the ladder's own are None."""
+    """Return the bounds of a case on the CPU; None in float32, where the ladder's own hold."""
     if case.dtype not in HALF:
         return None
     call = call_of(forms_of(case.op)[0], case)
-    return kernel_bounds_from(case, kernel_moves(case, call, inputs_of(case), upstream_of(case))[2])
+    return kernel_bounds_from(case, kernel_sensitivities(case, call, inputs_of(case), upstream_of(case))[2])
 
 
-def check_kernel(case: Case, call: Call, label: str) -> None:
-    """The ladder's check: dtypes, float64 and oracle, every result and every gradient."""
+def assert_accurate(case: Case, call: Call, label: str) -> None:
+    """Assert dtypes, and that every result and gradient is within its bound of float64 and the oracle."""
     check_precision(case, call, label, kernel_bounds(case))

@@ -1,53 +1,54 @@
-"""The cases of the kernels' ladder: pairwise covers by the ladder's own generator, at sizes kernels take."""
+"""List the cases of the kernels' ladder: pairwise covers by the ladder's generator, at sizes kernels take."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
-from linattn_kernels.door import DTYPES, WIDTHS
 from linattn_kernels.forms import FORMS
+from linattn_kernels.validation import DTYPES, HEAD_WIDTHS
 from tests.ops.ladder import LENGTHS, OPS, cases_of
 from tests.ops.ladder_cases import Case
 
 KERNEL_OPS = tuple(dict.fromkeys(form.op for form in FORMS))
 
-# --- for the CPU: Triton's interpreter is exact in float32 and float16, and slow ---------------------------
+# --- on the CPU: Triton's interpreter is exact in float32 and float16, and slow ---------------------------
 
 SMALL = ({"B": 1, "H": 2, "K": 16, "V": 32}, {"B": 2, "H": 1, "K": 32, "V": 16})
-CPU_LENGTHS = tuple(T for T in LENGTHS if T != 63)  # 65 leaves a chunk unfilled as well
-CPU_CASES = {
-    op: cases_of(op, (32, 64, 16), SMALL, T=CPU_LENGTHS, dtype=(torch.float32, torch.float16))
+INTERPRETER_LENGTHS = tuple(T for T in LENGTHS if T != 63)  # 65 leaves a chunk unfilled as well
+INTERPRETER_CASES = {
+    op: cases_of(op, (32, 64, 16), SMALL, T=INTERPRETER_LENGTHS, dtype=(torch.float32, torch.float16))
     for op in KERNEL_OPS
 }
 
 
 def example(op: str, decay: str | None = None, **fields: object) -> Case:
-    """A small case with a start state, three chunks, and one of them not full."""
+    """Return a small case with an initial state and three chunks, the last of them not full."""
     sizes = {"T": 40, "B": 1, "H": 2, "K": 16, "V": 32, "chunk_size": 16, "dtype": torch.float32}
     return Case(op, **sizes | {"decay": decay, "start": True} | fields)  # type: ignore[arg-type]
 
 
 def examples(**fields: object) -> list[Case]:
-    """One for every kind of decay of every op that has a kernel."""
+    """Return a small case for every kind of decay of every op that has a kernel."""
     decays = {op: dict.fromkeys(decay for decay, _ in OPS[op].variants) for op in KERNEL_OPS}
     return [example(op, decay, **fields) for op in KERNEL_OPS for decay in decays[op]]
 
 
-def chunks_of(op: str) -> tuple[int, ...]:
-    """The chunk sizes that the kernels of an op take."""
+def chunk_sizes_of(op: str) -> tuple[int, ...]:
+    """Return the chunk sizes that the kernels of an op take."""
     (form,) = (form for form in FORMS if form.op == op)
     return tuple(size for size in (16, 32, 64, 128) if form.supports(replace(example(op), chunk_size=size)))
 
 
-# --- for the GPU -------------------------------------------------------------------------------------------
+# --- on the GPU --------------------------------------------------------------------------------------------
 
 GPU_CASES = {
     op: cases_of(
         op,
-        chunks_of(op),
+        chunk_sizes_of(op),
         ({"B": 1, "H": 3}, {"B": 2, "H": 2}),
-        K=WIDTHS,
-        V=WIDTHS,
+        K=HEAD_WIDTHS,
+        V=HEAD_WIDTHS,
         T=(*LENGTHS, 1000),
         dtype=DTYPES,
     )
@@ -56,6 +57,7 @@ GPU_CASES = {
 
 
 def _long(op: str, dtype: torch.dtype, **fields: object) -> Case:
+    """Return a case of more than 2^16 tokens."""
     sizes = {"T": 65_537, "B": 1, "H": 2, "K": 64, "V": 32, "chunk_size": 64, "start": True}
     return Case(op, dtype=dtype, **sizes | fields)  # type: ignore[arg-type]
 
@@ -75,25 +77,28 @@ LONG_CASES = [
 LAW_CASES = [
     case for dtype in DTYPES for case in examples(T=1000, B=2, H=3, K=64, V=32, chunk_size=64, dtype=dtype)
 ]
-PAIR_CASES = [
+WIDTH_CASES = [
     example("linear_attention", decay, T=300, B=2, H=3, K=K, V=V, chunk_size=64, dtype=torch.bfloat16)
     for decay in (None, "head", "token", "channel")
-    for K in WIDTHS
-    for V in WIDTHS
-]  # tiles of a matrix unit differ with every pair
-ANY_V = [
+    for K in HEAD_WIDTHS
+    for V in HEAD_WIDTHS
+]  # tiles of a matrix unit differ with every pair of widths
+ANY_V_CASES = [
     example("linear_attention", decay, T=200, B=2, H=3, K=64, V=V, chunk_size=64, dtype=dtype)
     for decay, V, dtype in zip((None, "head", "token", "channel"), (65, 5, 129, 33), DTYPES * 2, strict=False)
 ]
-CLIFFS = [
+CLIFF_CASES = [
     example("linear_attention", decay, T=200, strength="cliff", chunk_size=64, K=32, dtype=dtype)
     for decay in ("token", "channel")
     for dtype in DTYPES
 ]
-STEP_CASES = {
-    op: cases_of(op, (16,), ({"B": 3, "H": 2}, {"B": 1, "H": 5}), K=WIDTHS, V=WIDTHS, T=(6,), dtype=DTYPES)
+STEP_CASES = [
+    case
     for op in KERNEL_OPS
-}
+    for case in cases_of(
+        op, (16,), ({"B": 3, "H": 2}, {"B": 1, "H": 5}), K=HEAD_WIDTHS, V=HEAD_WIDTHS, T=(6,), dtype=DTYPES
+    )
+]
 # more numbers in a tensor than 2^31: 2^20 tokens of 34 heads of 64, or of 17 of 128; 2^14 times 34 states
 _many = {"dtype": torch.bfloat16, "start": False, "chunk_size": 64, "T": 2**20, "H": 34, "K": 64, "V": 64}
 LARGE_CASES = [
@@ -108,8 +113,40 @@ LARGE_STEPS = [
 ]
 LARGE_CACHE = 2**20 - 1  # tokens, in the last of these
 
-# --- the same for a dry run on the CPU ---------------------------------------------------------------------
+# --- what runs where ---------------------------------------------------------------------------------------
 
-DRY_CASES = [example("linear_attention", "channel", T=33), example("softmax_attention", T=20)]
-DRY_LAWS = [example("linear_attention", "token", T=20)]
-DRY_LARGE = [example("linear_attention", "token", T=70, H=3, start=False)]
+
+class LadderCases(NamedTuple):
+    """Hold the cases of ``test_gpu_ladder.py``.
+
+    Attributes:
+        precision: held to float64.
+        laws: checked in every way that there is.
+        steps: computed token by token.
+        large: of more numbers than 32 bits count.
+        large_steps: one token on such a state.
+    """
+
+    precision: list[Case]
+    laws: list[Case]
+    steps: list[Case]
+    large: list[Case]
+    large_steps: list[Case]
+
+
+_laws = [example("linear_attention", "token", T=20)]
+IN_INTERPRETER = LadderCases(
+    precision=[*_laws, example("linear_attention", "channel", T=33), example("softmax_attention", T=20)],
+    laws=_laws,
+    steps=_laws,
+    large=[example("linear_attention", "token", T=70, H=3, start=False)],
+    large_steps=[],
+)
+_covers = [case for cases in GPU_CASES.values() for case in cases]
+ON_GPU = LadderCases(  # what takes long comes first
+    precision=[*LONG_CASES, *LAW_CASES, *CLIFF_CASES, *ANY_V_CASES, *WIDTH_CASES, *_covers],
+    laws=LAW_CASES,
+    steps=[*LAW_CASES, *STEP_CASES],
+    large=LARGE_CASES,
+    large_steps=LARGE_STEPS,
+)

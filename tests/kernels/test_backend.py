@@ -1,4 +1,4 @@
-"""``backend="triton"``: the same model on kernels, or a clear error when it is made."""
+"""Test ``backend="triton"``: the same model on kernels, or a clear error when it is made."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +29,14 @@ OPTIONS = {"mamba2": {"state_size": 16}, "s4d": {"state_size": 16}, "h3": {"stat
 
 
 def make_model(name: str, backend: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
-    """The same weights for every backend and dtype."""
+    """Return a model with the same weights for every backend and dtype."""
     torch.manual_seed(0)
     config = ModelConfig(name, **SIZE, options=OPTIONS.get(name))
     return LanguageModel(replace(config, backend=backend)).to(dtype)  # type: ignore[arg-type]
 
 
 def logits_and_gradients(model: LanguageModel) -> dict[str, Tensor]:
-    """Logits and the gradient of every parameter."""
+    """Return logits and the gradient of every parameter."""
     tokens = torch.randint(32, (1, 37), generator=torch.Generator().manual_seed(1))
     logits = model(tokens)[0]
     weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_model_on_kernels_generates_what_the_reference_generates(name: str) -> N
 
 @pytest.mark.parametrize("name", WITHOUT_KERNELS)
 def test_model_without_a_kernel_is_refused_when_it_is_made(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"backend.*{WITHOUT[name]}"):
+    with pytest.raises(ValueError, match=rf"backend.*{WITHOUT_KERNELS[name]}"):
         make_model(name, "triton")
 
 

@@ -1,4 +1,4 @@
-"""Every kernel compiles, for Hopper without reading a register that nobody wrote: see ``compiling.py``."""
+"""Test that every kernel compiles, for Hopper without reading a register that is not written."""
 
 import os
 import subprocess
@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.compiling import TOOLS, never_written, uniform_registers
+from tests.kernels.compile_kernels import NVIDIA_TOOLS, find_unwritten_reads, uniform_registers
 
-COMPILING = Path(__file__).with_name("compiling.py")
-pytestmark = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="Triton came without its tools")
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    not (NVIDIA_TOOLS / "nvdisasm").exists(), reason="Triton came without its tools"
+)
 
 
 @pytest.mark.parametrize(
     ("gpu", "dtype"),
     [
-        *(("90", dtype) for dtype in ("float32", "bfloat16", "float16")),
+        *(pytest.param("90", dtype, marks=pytest.mark.slow) for dtype in ("float32", "bfloat16", "float16")),
         pytest.param("89", "float32", marks=pytest.mark.other_gpus),
         *(pytest.param(gpu, "bfloat16", marks=pytest.mark.other_gpus) for gpu in ("89", "100", "120")),
     ],
@@ -25,8 +27,8 @@ def test_all_kernels_compile_and_have_the_memory(gpu: str, dtype: str, tmp_path:
     """In a process of its own: here Triton interprets."""
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(COMPILING), "--gpu", gpu, dtype]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-m", "tests.kernels.compile_kernels", "--gpu", gpu, dtype]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.endswith(" 0 faults\n")
 
@@ -46,17 +48,17 @@ def test_all_kernels_compile_and_have_the_memory(gpu: str, dtype: str, tmp_path:
         ("VIADD R181, R148, UR32", {32}, set()),
     ],
 )
-def test_what_an_instruction_reads_and_writes(instruction: str, reads: set, writes: set) -> None:
+def test_registers_that_an_instruction_reads_and_writes(instruction: str, reads: set, writes: set) -> None:
     assert uniform_registers(instruction) == (reads, writes)
 
 
-def test_a_register_that_nobody_wrote_is_found() -> None:
-    """What ptxas 12.8 made of the backward kernel at K = 64, V = 32, C = 64."""
+def test_a_read_of_an_unwritten_register_is_found() -> None:
+    """The code is what ptxas 12.8 made of the backward kernel at K = 64, V = 32, C = 64."""
     code = [
         "ULDC.64 UR34, c[0x0][0x208]",
         "UMOV UR32, 0x400",
         "UIADD3 UR26, UP0, UR33, 0x40, URZ",
         "UIADD3 UR22, UP0, UR26, 0x40, URZ",
     ]
-    assert never_written(code) == code[2:3]
-    assert never_written(["UMOV UR33, 0x10", *code]) == []
+    assert find_unwritten_reads(code) == code[2:3]
+    assert find_unwritten_reads(["UMOV UR33, 0x10", *code]) == []

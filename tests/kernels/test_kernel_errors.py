@@ -1,4 +1,4 @@
-"""The errors of the reference, and those that only a kernel raises, which say what to call instead."""
+"""Test the errors of the reference, and those that only a kernel raises, which say what to call instead."""
 
 import inspect
 import itertools
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from linattn_kernels import door
-from tests.kernels.kernel_calls import KERNELS, kernel_call, step_of
+from linattn_kernels import validation
+from tests.kernels.kernel_calls import KERNELS, get_step, kernel_call
 from tests.kernels.kernel_cases import KERNEL_OPS, example
 from tests.ops.ladder import OPS, inputs_of
 from tests.ops.test_errors import STEP_ROWS, Arguments, assert_explains, good, table
@@ -26,8 +26,8 @@ FORM_ROWS = [
 
 @pytest.fixture
 def any_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference's rows have K = 5 and V = 4; their faults come before a kernel runs."""
-    monkeypatch.setattr(door, "WIDTHS", (*door.WIDTHS, 1, 4, 5, 10))
+    """Let kernels take the widths of the reference's tests; their faults come before a kernel runs."""
+    monkeypatch.setattr(validation, "HEAD_WIDTHS", (*validation.HEAD_WIDTHS, 1, 4, 5, 10))
 
 
 @pytest.mark.usefixtures("any_width")
@@ -49,43 +49,45 @@ def test_kernel_step_refuses_what_the_reference_refuses(op: str, bad: Bad) -> No
     name = bad.named.replace("initial_state", "state") or argument
     arguments[argument] = bad.spoil(arguments[argument])
     with pytest.raises(ValueError, match=rf"^{re.escape(name)}: got .*expected "):
-        step_of(op)(**arguments)
+        get_step(op)(**arguments)
 
 
 # --- what only a kernel refuses ----------------------------------------------------------------------------
 
 
-def widths(**sizes: int) -> Callable[[Arguments], Arguments]:
-    """Fewer columns: of q and k, or of v."""
+def narrow(**sizes: int) -> Callable[[Arguments], Arguments]:
+    """Return a function that keeps fewer columns of q and k, or of v."""
 
-    def cut(x: Arguments) -> Arguments:
+    def take_columns(x: Arguments) -> Arguments:
         return {name: y[..., : sizes.get(name, y.shape[-1])] for name, y in x.items()}
 
-    return cut
+    return take_columns
 
 
-def in_dtype(dtype: torch.dtype) -> Callable[[Arguments], Arguments]:
+def cast_to(dtype: torch.dtype) -> Callable[[Arguments], Arguments]:
+    """Return a function that casts all arguments to a dtype."""
     return lambda x: {name: y.to(dtype) for name, y in x.items()}
 
 
 REFUSED: dict[str, tuple[Callable[[Arguments], Arguments], str, str]] = {
-    "float64": (in_dtype(torch.float64), "q", "torch.float64"),
-    "bfloat16, in the interpreter": (in_dtype(torch.bfloat16), "q", "torch.bfloat16"),
-    "K = 5": (widths(q=5, k=5), "q", "a width of 5"),
-    "K = 24": (lambda x: {**x, "q": _wide(x["q"], 24), "k": _wide(x["k"], 24)}, "q", "a width of 24"),
+    "float64": (cast_to(torch.float64), "q", "torch.float64"),
+    "bfloat16, in the interpreter": (cast_to(torch.bfloat16), "q", "torch.bfloat16"),
+    "K = 5": (narrow(q=5, k=5), "q", "a width of 5"),
+    "K = 24": (lambda x: {**x, "q": _widen(x["q"], 24), "k": _widen(x["k"], 24)}, "q", "a width of 24"),
 }
 REFUSED_BY_SOFTMAX: dict[str, tuple[Callable[[Arguments], Arguments], str, str]] = {
-    "V = 5": (widths(v=5), "v", "a width of 5"),
-    "V = 256": (lambda x: {**x, "v": _wide(x["v"], 256)}, "v", "a width of 256"),
+    "V = 5": (narrow(v=5), "v", "a width of 5"),
+    "V = 256": (lambda x: {**x, "v": _widen(x["v"], 256)}, "v", "a width of 256"),
 }
 
 
-def _wide(x: torch.Tensor, width: int) -> torch.Tensor:
+def _widen(x: torch.Tensor, width: int) -> torch.Tensor:
+    """Return x with its columns repeated, ``width`` of them."""
     return x.repeat(1, 1, 1, 16)[..., :width]
 
 
-def three(op: str, tokens: int) -> Arguments:
-    """q, k and v alone."""
+def only_qkv(op: str, tokens: int) -> Arguments:
+    """Return q, k and v, without a decay or a state."""
     return {name: x for name, x in inputs_of(example(op, T=tokens)).items() if name in "qkv"}
 
 
@@ -94,22 +96,22 @@ def three(op: str, tokens: int) -> Arguments:
     ("op", "fault"),
     [*itertools.product(KERNEL_OPS, REFUSED), *itertools.product(["softmax_attention"], REFUSED_BY_SOFTMAX)],
 )
-def test_kernel_says_what_takes_what_it_does_not(op: str, fault: str, kind: str) -> None:
+def test_kernel_names_what_takes_other_arguments(op: str, fault: str, kind: str) -> None:
     spoil, argument, got = (REFUSED | REFUSED_BY_SOFTMAX)[fault]
-    function, tokens = (KERNELS[op].function, 3) if kind == "chunk" else (step_of(op), 1)
-    function(**three(op, tokens))  # right without the fault
+    function, tokens = (KERNELS[op].function, 3) if kind == "chunk" else (get_step(op), 1)
+    function(**only_qkv(op, tokens))  # right without the fault
     with pytest.raises(ValueError, match=f"^{argument}: got {re.escape(got)}, expected one of") as raised:
-        function(**spoil(three(op, tokens)))
+        function(**spoil(only_qkv(op, tokens)))
     assert f"linattn_ref.ops.{kind}_{op}" in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", ["chunk", "step"])
 @pytest.mark.parametrize("op", KERNEL_OPS)
-def test_what_takes_it_is_named_where_a_gradient_is_wanted(op: str, kind: str) -> None:
-    """A function of the same arguments, also where a step is computed by the chunk form."""
-    x = {name: y.double().requires_grad_() for name, y in three(op, 1).items()}
+def test_the_error_names_what_to_call_where_a_gradient_is_wanted(op: str, kind: str) -> None:
+    """It is a function of the same arguments, also where a step is computed by the chunk form."""
+    x = {name: y.double().requires_grad_() for name, y in only_qkv(op, 1).items()}
     with pytest.raises(ValueError, match=f"^q: got torch.float64.*linattn_ref.ops.{kind}_{op}"):
-        (KERNELS[op].function if kind == "chunk" else step_of(op))(**x)
+        (KERNELS[op].function if kind == "chunk" else get_step(op))(**x)
 
 
 @pytest.mark.parametrize("size", [7, 8, 48, 256])
@@ -118,7 +120,7 @@ def test_kernel_refuses_a_chunk_that_is_no_tile(op: str, size: int) -> None:
     with pytest.raises(
         ValueError, match=rf"^chunk_size: got {size}, expected one of .*linattn_ref\.ops\.chunk_{op}"
     ):
-        KERNELS[op].function(**three(op, 3), chunk_size=size)
+        KERNELS[op].function(**only_qkv(op, 3), chunk_size=size)
 
 
 @pytest.mark.parametrize("kind", ["chunk", "step"])
@@ -126,29 +128,29 @@ def test_kernel_refuses_a_chunk_that_is_no_tile(op: str, size: int) -> None:
 def test_kernel_refuses_the_cpu_where_it_is_not_interpreted(
     op: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "INTERPRETED", False)
-    function, tokens = (KERNELS[op].function, 3) if kind == "chunk" else (step_of(op), 1)
+    monkeypatch.setattr(validation, "INTERPRETED", False)
+    function, tokens = (KERNELS[op].function, 3) if kind == "chunk" else (get_step(op), 1)
     message = rf"^q: got a tensor on cpu, expected a CUDA tensor.*linattn_ref\.ops\.{kind}_{op}"
     with pytest.raises(ValueError, match=message):
-        function(**three(op, tokens))
+        function(**only_qkv(op, tokens))
 
 
 class OldGPU:
-    """What a tensor on a GPU of 2018 looks like to the door."""
+    """Look like a tensor on a GPU of 2018."""
 
     is_cuda, device = True, torch.device("cuda", 0)
 
 
 def test_an_old_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "INTERPRETED", False)
+    monkeypatch.setattr(validation, "INTERPRETED", False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     with pytest.raises(
         ValueError, match=r"compute capability 7\.x, expected .* 8\.0 or later.*linattn_ref\.ops"
     ):
-        door._check_device(OldGPU(), "linattn_ref.ops.chunk_linear_attention takes any other")  # type: ignore[arg-type]
+        validation.check_device(OldGPU(), "linattn_ref.ops.chunk_linear_attention takes any other")  # type: ignore[arg-type]
 
 
-def test_values_are_looked_at_on_the_cpu() -> None:
+def test_values_are_checked_on_the_cpu() -> None:
     case = example("linear_attention", "token")
     x: dict[str, Any] = dict(inputs_of(case))
     with pytest.raises(ValueError, match="log_decay: got a largest value of"):
@@ -159,4 +161,4 @@ def test_every_op_has_its_wrong_arguments() -> None:
     for op in KERNEL_OPS:
         tested = {bad.argument for bad in table(op)}
         assert set(inspect.signature(KERNELS[op].function).parameters) <= tested
-        assert OPS[op].step.__name__ == step_of(op).__name__
+        assert OPS[op].step.__name__ == get_step(op).__name__

@@ -1,4 +1,4 @@
-"""What has gone wrong in other kernels, as laws that ours must obey; and what torch asks of an op."""
+"""Test that our kernels obey laws that others have broken, and what torch asks of an op."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +9,14 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from linattn_ref.ops import chunk_linear_attention
-from tests.kernels.kernel_bounds import check_kernel
-from tests.kernels.kernel_calls import KERNELS, compiled, kernel_call, on_strided_memory, under_autocast
+from tests.kernels.kernel_bounds import assert_accurate
+from tests.kernels.kernel_calls import (
+    KERNELS,
+    call_on_strided_memory,
+    call_under_autocast,
+    compile_call,
+    kernel_call,
+)
 from tests.kernels.kernel_cases import KERNEL_OPS, example, examples
 from tests.ops.every_form import assert_equal_runs
 from tests.ops.ladder import OPS, Call, Run, call_of, inputs_of, run, upstream_of
@@ -21,13 +27,14 @@ every_example = pytest.mark.parametrize("case", examples(T=20), ids=str)
 every_op = pytest.mark.parametrize("op", KERNEL_OPS)
 
 
-def assert_same(case: Case, got: Run, want: Run) -> None:
-    """Bit for bit."""
+def assert_same_bits(case: Case, got: Run, want: Run) -> None:
+    """Assert that two runs are equal bit for bit."""
     for a, b in zip(got, want, strict=True):
         assert_equal_runs(KERNELS[case.op], case, a, b, 0.0)
 
 
-def run_of(case: Case, call: Call) -> Run:
+def run_case(case: Case, call: Call) -> Run:
+    """Return results and gradients of a call for the inputs of a case."""
     return run(call, inputs_of(case), upstream_of(case))
 
 
@@ -39,7 +46,7 @@ def run_of(case: Case, call: Call) -> Run:
 def test_hard_decays_followed_by_tiny_ones_stay_accurate(dtype: torch.dtype, decay: str) -> None:
     """fla#77, fla#122: exp(-50) for 100 tokens, then hardly any decay for 100 tokens."""
     case = example("linear_attention", decay, T=200, strength="cliff", chunk_size=64, dtype=dtype)
-    check_kernel(case, kernel_call(case), "cliff")
+    assert_accurate(case, kernel_call(case), "cliff")
 
 
 @every_op
@@ -55,7 +62,7 @@ def test_default_scale_is_one_over_root_k(op: str) -> None:
 @every_op
 def test_negative_scale(op: str) -> None:
     case = example(op, "token" if op == "linear_attention" else None, scale=-1.0)
-    check_kernel(case, kernel_call(case), "scale -1")
+    assert_accurate(case, kernel_call(case), "scale -1")
 
 
 def test_linear_state_is_float32_under_half_precision() -> None:
@@ -77,7 +84,7 @@ def test_half_precision_decay_beside_half_precision_inputs(decay: str) -> None:
     got, want = (run(kernel_call(case), leaves, upstream_of(case)) for leaves in (narrow, wide))
     assert got[1]["log_decay"].dtype == torch.float16
     want[1]["log_decay"] = want[1]["log_decay"].half()
-    assert_same(case, got, want)
+    assert_same_bits(case, got, want)
 
 
 @every_op
@@ -120,8 +127,8 @@ def test_a_reset_among_mild_decays_drowns_nothing(decay: str, depth: float) -> N
 # --- gradients that are wanted, and those that are not -----------------------------------------------------
 
 
-def part_of(case: Case, results: set[str], leaves: set[str]) -> tuple[Tensors, Tensors]:
-    """Gradients of some leaves where only some results are used; and the same from a full run."""
+def gradients_of_part(case: Case, results: set[str], leaves: set[str]) -> tuple[Tensors, Tensors]:
+    """Return the gradients of some leaves where only some results are used, and those of a full run."""
     x = {name: y.clone().requires_grad_(name in leaves) for name, y in inputs_of(case).items()}
     y = kernel_call(case)(x)
     upstream = {name: w * (name in results) for name, w in upstream_of(case).items()}
@@ -148,14 +155,14 @@ def test_gradients_do_not_depend_on_what_else_is_wanted(
     decay: str, results: set[str], leaves: set[str]
 ) -> None:
     case = example("linear_attention", decay, T=3)
-    got, want = part_of(case, results, leaves)
+    got, want = gradients_of_part(case, results, leaves)
     assert_equal_runs(KERNELS[case.op], case, got, want, 0.0)
 
 
 def test_softmax_gradients_do_not_depend_on_what_else_is_wanted() -> None:
     case = example("softmax_attention", T=3)
     for results, leaves in (({"output"}, {"q"}), ({"state.k", "state.v"}, {"k", "v", "initial_state.k"})):
-        got, want = part_of(case, results, leaves)
+        got, want = gradients_of_part(case, results, leaves)
         assert_equal_runs(KERNELS[case.op], case, got, want, 0.0)
 
 
@@ -173,7 +180,7 @@ def test_gradient_of_a_sum(case: Case) -> None:
 
 @every_example
 def test_inputs_may_begin_anywhere_in_memory(case: Case) -> None:
-    """A copy engine asks for addresses that are multiples of 16 bytes."""
+    """TMA needs addresses that are multiples of 16 bytes."""
 
     def shifted(x: torch.Tensor) -> torch.Tensor:
         y = x.new_zeros(x.numel() + 1)[1:].view(x.shape)
@@ -202,15 +209,15 @@ def test_second_derivative_is_refused(op: str) -> None:
 @every_example
 def test_inputs_and_gradients_may_lie_anywhere_in_memory(case: Case) -> None:
     x = {name: y.clone() for name, y in inputs_of(case).items()}
-    got = run(on_strided_memory(kernel_call(case)), x, upstream_of(case))
-    assert_same(case, got, run_of(case, kernel_call(case)))
+    got = run(call_on_strided_memory(kernel_call(case)), x, upstream_of(case))
+    assert_same_bits(case, got, run_case(case, kernel_call(case)))
     assert all(torch.equal(x[name], y) for name, y in inputs_of(case).items())  # nothing was written into
 
 
 def test_strided_memory_is_strided() -> None:
     seen: Tensors = {}
     case = example("linear_attention", "head")
-    on_strided_memory(lambda x: seen.update(x) or {})(inputs_of(case))  # type: ignore[func-returns-value]
+    call_on_strided_memory(lambda x: seen.update(x) or {})(inputs_of(case))  # type: ignore[func-returns-value]
     assert seen.keys() == inputs_of(case).keys()
     for name, x in seen.items():
         assert not x.is_contiguous()
@@ -230,13 +237,18 @@ def test_forward_gives_the_same_bits_every_time(case: Case) -> None:
 
 @every_example
 def test_autocast_changes_nothing(case: Case) -> None:
-    assert_same(case, run_of(case, under_autocast(kernel_call(case), "cpu")), run_of(case, kernel_call(case)))
+    assert_same_bits(
+        case, run_case(case, call_under_autocast(kernel_call(case), "cpu")), run_case(case, kernel_call(case))
+    )
 
 
+@pytest.mark.slow
 @every_example
 def test_compiled_kernel_equals_eager(case: Case) -> None:
     """One graph, no break; results and gradients."""
-    assert_same(case, run_of(case, compiled(kernel_call(case), "aot_eager")), run_of(case, kernel_call(case)))
+    assert_same_bits(
+        case, run_case(case, compile_call(kernel_call(case), "aot_eager")), run_case(case, kernel_call(case))
+    )
 
 
 def test_compiled_kernel_is_compiled_once_for_all_lengths() -> None:
@@ -247,7 +259,7 @@ def test_compiled_kernel_is_compiled_once_for_all_lengths() -> None:
     call = torch.compile(kernel_call(case), backend=counter, fullgraph=True)
     for T in (3, 20, 33, 16):
         other = replace(case, T=T)
-        assert_same(other, run_of(other, call), run_of(other, kernel_call(case)))
+        assert_same_bits(other, run_case(other, call), run_case(other, kernel_call(case)))
     assert counter.frame_count <= 2
 
 

@@ -1,6 +1,6 @@
-"""More of everything than one program, one tile or one warp takes; and backwards that only some calls take.
+"""Test more of everything than one program, tile or warp takes, and backwards that only some calls take.
 
-Each test here is one that a planted mistake had passed by before.
+Each of these tests catches a planted mistake that all others had missed.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,18 @@ from torch import Tensor
 
 import linattn_kernels
 import linattn_ref.ops
-from linattn_kernels import launches, linear_chunks
-from linattn_kernels.decays import sums_kernel
-from linattn_kernels.launches import Launch
+from linattn_kernels import hardware, launch_config, scalar_decay
+from linattn_kernels.decays import decay_sums_kernel
+from linattn_kernels.launch_config import LaunchConfig
 from linattn_ref.ops import KVCache, chunk_linear_attention
-from tests.kernels.kernel_bounds import check_kernel
-from tests.kernels.kernel_calls import KERNELS, decays_apart, in_parts, kernel_call, kernel_step_call
+from tests.kernels.kernel_bounds import assert_accurate
+from tests.kernels.kernel_calls import (
+    KERNELS,
+    call_in_parts,
+    kernel_call,
+    kernel_step_call,
+    split_decay_gradient,
+)
 from tests.kernels.kernel_cases import example, examples
 from tests.ops.ladder import inputs_of, precision_bounds, truth_of, upstream_of
 from tests.support.closeness import assert_close
@@ -30,7 +36,7 @@ every_scalar_decay = pytest.mark.parametrize("decay", [None, "head", "token"])
 
 @pytest.mark.parametrize("case", examples(T=20, B=2, H=3), ids=str)
 def test_many_sequences_of_many_heads(case: Any) -> None:
-    check_kernel(case, kernel_call(case), "kernel")
+    assert_accurate(case, kernel_call(case), "kernel")
 
 
 @pytest.mark.parametrize("case", examples(T=2, B=2, H=3), ids=str)
@@ -38,7 +44,7 @@ def test_steps_of_many_sequences_of_many_heads(case: Any) -> None:
     """A slice of one token is contiguous where there is one sequence, and only there."""
     x = {name: y.clone() for name, y in inputs_of(case).items()}
     with torch.no_grad():
-        results = in_parts(case, 1, kernel_step_call(case))(x)
+        results = call_in_parts(case, 1, kernel_step_call(case))(x)
     for name, want in truth_of(case).items():
         assert_close(name, results[name], want, precision_bounds(case)[name])
 
@@ -51,76 +57,80 @@ def test_steps_of_many_sequences_of_many_heads(case: Any) -> None:
 )
 def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> None:
     case = example("linear_attention", decay, dtype=torch.float16, **sizes)
-    check_kernel(case, decays_apart(kernel_call(case)) if decay else kernel_call(case), "passes")
+    assert_accurate(case, split_decay_gradient(kernel_call(case)) if decay else kernel_call(case), "passes")
 
 
 @pytest.fixture
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As GPUs outside of data centres have it."""
-    monkeypatch.setattr(launches, "shared_memory", lambda x: 99 * 1024)
+def small_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs have as much shared memory as on GPUs outside of data centres."""
+    monkeypatch.setattr(hardware, "max_shared_memory", lambda x: 99 * 1024)
 
 
-@pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("wrap", [lambda call: call, decays_apart], ids=["all gradients", "decays apart"])
+@pytest.mark.usefixtures("small_shared_memory")
+@pytest.mark.parametrize(
+    "wrap", [lambda call: call, split_decay_gradient], ids=["all gradients", "decay gradient apart"]
+)
 @pytest.mark.parametrize("decay", ["head", "token"])
 def test_narrow_tiles_where_shared_memory_is_short(decay: str, wrap: Callable) -> None:
     """More columns than one program has room for, in half precision."""
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
-    check_kernel(case, wrap(kernel_call(case)), "lean")
+    assert_accurate(case, wrap(kernel_call(case)), "small memory")
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("small_shared_memory")
 @pytest.mark.parametrize("decay", [None, "channel"])
 def test_narrow_tiles_of_other_decays(decay: str | None) -> None:
     case = example("linear_attention", decay, dtype=torch.float16, T=100, H=1, K=128, V=128)
-    check_kernel(case, kernel_call(case), "lean")
+    assert_accurate(case, kernel_call(case), "small memory")
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("small_shared_memory")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 def test_narrow_tiles_of_softmax(dtype: torch.dtype) -> None:
     case = example("softmax_attention", None, dtype=dtype, T=150, H=1, K=64, V=128, chunk_size=128)
-    check_kernel(case, kernel_call(case), "lean")
+    assert_accurate(case, kernel_call(case), "small memory")
 
 
 @pytest.mark.parametrize(("programs", "wanted"), [(16, 8), (1, 45), (1000, 1)])
-def test_a_sequence_is_cut_as_far_as_it_pays(
+def test_a_sequence_has_as_many_segments_as_pay(
     monkeypatch: pytest.MonkeyPatch, programs: int, wanted: int
 ) -> None:
     """132 multiprocessors; 1024 chunks: more than sqrt(2048) segments cost more than they save."""
-    monkeypatch.setattr(launches, "multiprocessors", lambda x: 132)
-    c = launches.cut(1024 * 64, 64, programs, Launch(128, 8, 3), torch.empty(0))
-    assert c[:3] == (64, 1024, wanted)
-    assert (wanted - 1) * c.per < 1024 <= wanted * c.per
+    monkeypatch.setattr(launch_config, "multiprocessor_count", lambda x: 132)
+    layout = launch_config.choose_segments(1024 * 64, 64, programs, LaunchConfig(128, 8, 3), torch.empty(0))
+    assert layout[:3] == (64, 1024, wanted)
+    assert (wanted - 1) * layout.chunks_per_segment < 1024 <= wanted * layout.chunks_per_segment
 
 
 def test_more_heads_than_one_program_sums() -> None:
     case = example("linear_attention", "token", T=5, H=17)
-    check_kernel(case, kernel_call(case), "kernel")
+    assert_accurate(case, kernel_call(case), "kernel")
 
 
-def test_sums_write_nothing_behind_the_last_head() -> None:
+def test_sums_write_nothing_after_the_last_head() -> None:
     B, T, H, C, M = 1, 20, 3, 16, 2
     size = B * H * M * C
     sums, weights = torch.full((size + 64,), 7.0), torch.full((2 * size + 64,), 7.0)
-    sums_kernel[(B * M, 1)](-torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True, EARLY=False)
+    decay_sums_kernel[(B * M, 1)](
+        -torch.rand(B, T, H), sums, weights, T, H, M, C, 4, tl.float32, True, PDL=False
+    )
     assert (sums[size:] == 7).all()
     assert (sums[:size] <= 0).all()
     assert (weights[2 * size :] == 7).all()
     assert (weights[: 2 * size] <= 1).all()
-    G, (since_start, until_end) = sums[:size].view(-1, C), weights[: 2 * size].view(-1, 2, C).unbind(1)
-    torch.testing.assert_close(since_start, G.exp())
-    torch.testing.assert_close(until_end, (G[:, -1:] - G).exp())
+    G, (from_start, to_end) = sums[:size].view(-1, C), weights[: 2 * size].view(-1, 2, C).unbind(1)
+    torch.testing.assert_close(from_start, G.exp())
+    torch.testing.assert_close(to_end, (G[:, -1:] - G).exp())
 
 
 @pytest.mark.parametrize(("decay", "T"), [(None, 20), ("head", 20), ("token", 20), ("channel", 200)])
 def test_states_of_many_blocks(decay: str | None, T: int) -> None:
     case = example("linear_attention", decay, T=T, H=1, K=64, V=64)
-    check_kernel(case, kernel_call(case), "kernel")
+    assert_accurate(case, kernel_call(case), "kernel")
 
 
 def test_softmax_step_with_more_tiles_than_slices() -> None:
-    """So a slice carries maximum, denominator and output from tile to tile."""
+    """A slice carries maximum, denominator and output from tile to tile."""
     q, k, v = (torch.randn(1, 1, 1, width) for width in (16, 16, 32))
     cache = KVCache(torch.randn(1, 1100, 1, 16), torch.randn(1, 1100, 1, 32))
     got, want = (
@@ -135,13 +145,13 @@ def test_softmax_step_with_more_tiles_than_slices() -> None:
 
 @every_scalar_decay
 @pytest.mark.parametrize("K", [16, 128])
-def test_passes_are_taken_where_nobody_wants_the_gradient_of_decays(
+def test_passes_are_taken_where_the_gradient_of_decays_is_not_wanted(
     decay: str | None, K: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("chunk by chunk")
 
-    monkeypatch.setattr(linear_chunks, "backward", never)
+    monkeypatch.setattr(scalar_decay, "backward_by_chunks", never)
     case = example("linear_attention", decay, T=3, H=1, K=K, dtype=torch.float16)
     x = {name: y.clone().requires_grad_(name != "log_decay") for name, y in inputs_of(case).items()}
     kernel_call(case)(x)["output"].sum().backward()
@@ -151,9 +161,7 @@ def test_passes_are_taken_where_nobody_wants_the_gradient_of_decays(
 @every_scalar_decay
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("K", [16, 128])
-def test_output_alone_has_the_gradients_of_a_state_that_nobody_uses(
-    decay: str | None, start: bool, K: int
-) -> None:
+def test_output_alone_has_the_gradients_of_an_unused_state(decay: str | None, start: bool, K: int) -> None:
     case = example("linear_attention", decay, T=20, H=1, K=K, dtype=torch.float16, start=start)
     x = inputs_of(case)
     leaves = [name for name in x if name != "log_decay"]

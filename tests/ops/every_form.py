@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from linattn_ref.ops import FORMS, Form
 from tests.ops.ladder import OPS, forms_of
@@ -10,6 +11,7 @@ from tests.ops.ladder_cases import Case, Tensors
 from tests.support.closeness import assert_close
 
 EXACT = 1e-12  # the same sums in another order, in float64
+BY_NAME = {f"{form.form}-{form.op}": form for form in FORMS}
 
 
 def kinds(op: str, **fields: Any) -> list[Case]:
@@ -45,3 +47,12 @@ def assert_equal_runs(form: Form, case: Case, got: Tensors, want: Tensors, bound
     assert got.keys() == want.keys()
     for name in want:
         assert_close(f"{form.form} {case}: {name}", got[name], want[name], bound)
+
+
+def arguments(name: str, T: int, **fields: Any) -> dict[str, Any]:
+    """Arguments of a form in float32, the first kind of decay unless told, with no start state."""
+    op = OPS[BY_NAME[name].op]
+    decay, strength = op.variants[0]
+    case = Case(BY_NAME[name].op, **{"decay": decay, "strength": strength} | fields, T=T, dtype=torch.float32)
+    x = op.inputs(case, case.generator("inputs"))
+    return op.arguments(case, {key: leaf.float() for key, leaf in x.items()})

@@ -4,47 +4,10 @@ import warnings
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 
 from linattn_ref import ops
-from linattn_ref.ops import FORMS, Form, normalised
-from tests.ops.ladder import OPS
-from tests.ops.ladder_cases import Case
-
-BY_NAME = {f"{form.form}-{form.op}": form for form in FORMS}
-# a Python loop over tokens or tiles makes a graph a length; these have none
-LOOP_FREE = [name for name in BY_NAME if name not in ("chunk-softmax_attention",) and "recurrent" not in name]
-
-
-def arguments(name: str, T: int, **fields) -> dict:
-    """Arguments of a form, the first kind of decay, with no start state."""
-    op = OPS[BY_NAME[name].op]
-    decay, strength = op.variants[0]
-    case = Case(BY_NAME[name].op, T=T, decay=decay, strength=strength, dtype=torch.float32, **fields)
-    x = op.inputs(case, case.generator("inputs"))
-    return op.arguments(case, {key: leaf.float() for key, leaf in x.items()})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOOP_FREE)
-def test_compiled_form_is_not_compiled_again_for_every_length(name: str) -> None:
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    compiled = torch.compile(BY_NAME[name].function, backend=counter)
-    shortest = 18 if BY_NAME[name].form == "associative" else 70  # more than a chunk; few levels of a tree
-    for T in range(shortest, shortest + 10):
-        compiled(**arguments(name, T))
-    assert counter.frame_count <= 3
-
-
-def test_compiled_softmax_step_is_not_compiled_again_for_every_token() -> None:
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    compiled = torch.compile(ops.step_softmax_attention, backend=counter)
-    cache = None
-    for _ in range(12):
-        _, cache = compiled(*torch.randn(3, 1, 1, 2, 16), state=cache)
-    assert counter.frame_count <= 4
+from linattn_ref.ops import Form, normalised
+from tests.ops.every_form import BY_NAME, arguments
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))

@@ -76,7 +76,7 @@ To measure again, on a machine with a GPU, torch, Triton and FLA:
 
 ```bash
 make bench OUT=DIR PYTHON=python3      # resumes where it was interrupted; prints these tables
-make test-gpu OUT=DIR PYTHON=python3   # the ladder below
+make test-gpu OUT=DIR PYTHON=python3   # the ladder below; needs pytest-xdist and pytest-timeout
 ```
 """
 

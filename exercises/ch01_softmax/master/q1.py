@@ -45,16 +45,16 @@ def measured_size(K, rho, samples, seed):
 # 2022](https://arxiv.org/abs/2203.03466)).
 
 # %% checks q1
-@asks(ABOUT["q1"], predicted_size=predicted_size, measured_size=measured_size)
+@define_question(INFO["q1"], predicted_size=predicted_size, measured_size=measured_size)
 def q1(rng):
     pairs = [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]
-    cases = []
+    calls = []
     for K, rho in pairs:
-        says, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
+        inputs, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
         measured = ("measured_size", (K, rho, 4 * samples, seed))
-        cases.append(Case(*formula, says, Within(1.03), measured, entries=16))
-        cases.append(Case("measured_size", (K, rho, samples, seed + 1), says, Within(1.05), measured))
-        few = f"{says}, 50 samples"
-        cases.append(Case("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
-    return cases
+        calls.append(Call(*formula, inputs, Within(1.03), measured, max_entries=16))
+        calls.append(Call("measured_size", (K, rho, samples, seed + 1), inputs, Within(1.05), measured))
+        few = f"{inputs}, 50 samples"
+        calls.append(Call("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
+    return calls

@@ -60,8 +60,8 @@ def _two_futures(rng, T, size):
     return q, k, v
 
 
-@asks(
-    ABOUT["q2"],
+@define_question(
+    INFO["q2"],
     fault=fault,
     repaired=repaired,
     wrong_values={
@@ -76,10 +76,10 @@ def _two_futures(rng, T, size):
 )
 def q2(rng):
     small = _two_futures(rng, 6, 1.0)
-    cases = [Case("fault", (), "", Exactly())]
-    cases.append(Case("repaired", small, "T = 6"))
-    cases.append(Case("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    calls = [Call("fault", (), "", Exactly())]
+    calls.append(Call("repaired", small, "T = 6"))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
-    cases.append(Case("repaired", low, "T = 9, visible scores near -1000"))
-    return cases
+    calls.append(Call("repaired", low, "T = 9, visible scores near -1000"))
+    return calls

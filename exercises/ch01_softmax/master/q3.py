@@ -79,7 +79,7 @@ def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtyp
     return config
 
 
-@asks(ABOUT["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
+@define_question(INFO["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
     del old["num_key_value_heads"]
@@ -96,12 +96,12 @@ def q3(rng):
         "a model in 8 bits with a window of 100": drawn,
     }
     tokens = int(rng.integers(5000, 100_000))
-    cases = []
+    calls = []
     for name, config in models.items():
-        cases.append(Case("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
-        cases.append(Case("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+        calls.append(Call("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
+        calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     for name, config in models.items():
-        says = f"{name}, {room:,} bytes, batch 2"
-        cases.append(Case("most_tokens", (config, room, 2), says, Close(1e-12)))
-    return cases
+        inputs = f"{name}, {room:,} bytes, batch 2"
+        calls.append(Call("most_tokens", (config, room, 2), inputs, Close(1e-12)))
+    return calls

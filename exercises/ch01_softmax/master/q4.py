@@ -48,9 +48,9 @@ def _head(rng, T, K, V, size=1.0):
     return q, k, v
 
 
-@asks(ABOUT["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
+@define_question(INFO["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
 def q4(rng):
-    cases = []
+    calls = []
     for T, K, V, tile, size in (
         (7, 4, 3, 3, 1.0),
         (12, 5, 2, 4, 1.0),
@@ -59,9 +59,9 @@ def q4(rng):
         (20, 4, 3, 6, -1000.0),
         (200, 4, 3, 16, 1.0),
     ):
-        says = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
-        head = _head(rng, T, K, V, size)
-        cases.append(Case("online_softmax", (*head, tile), says, Close(1e-5), entries=T * max(tile, K, V)))
-    says = "T = 9, tiles of 4, a hidden score near 1000"
-    cases.append(Case("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), says, entries=9 * 4))
-    return cases
+        inputs = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
+        head, largest = _head(rng, T, K, V, size), T * max(tile, K, V)
+        calls.append(Call("online_softmax", (*head, tile), inputs, Close(1e-5), max_entries=largest))
+    inputs = "T = 9, tiles of 4, a hidden score near 1000"
+    calls.append(Call("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), inputs, max_entries=9 * 4))
+    return calls

@@ -37,10 +37,10 @@ def _triple(rng, n, at=0.0):
     return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
 
 
-@asks(ABOUT["q5"], merge=merge)
+@define_question(INFO["q5"], merge=merge)
 def q5(rng):
-    cases = []
-    for left, right, says in (
+    calls = []
+    for left, right, inputs in (
         ((5, 0.0), (8, 0.0), "5 and 8 keys"),
         ((5, 3.0), (2, -3.0), "the larger maximum first"),
         ((3, -400.0), (4, 500.0), "maxima 900 apart"),
@@ -48,5 +48,5 @@ def q5(rng):
         ((0, 0.0), (6, 0.0), "the first has no keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
-        cases.append(Case("merge", (_triple(rng, *left), _triple(rng, *right)), says))
-    return cases
+        calls.append(Call("merge", (_triple(rng, *left), _triple(rng, *right)), inputs))
+    return calls

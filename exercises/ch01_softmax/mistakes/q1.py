@@ -1,15 +1,15 @@
-"""Planted answers to question 1: what the square root assumes."""
+"""Known answers to question 1: what the square root assumes."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake(
     "That is the size for independent q and k. Here the mean of the score is not 0.",
-    of="predicted_size",
+    replaces="predicted_size",
 )
 def only_the_square_root(K, rho):
     return K**0.5
@@ -17,7 +17,7 @@ def only_the_square_root(K, rho):
 
 @mistake(
     "That is the mean of the score alone. At rho = 0 it is 0, and yet scores have size sqrt K.",
-    of="predicted_size",
+    replaces="predicted_size",
 )
 def only_the_mean(K, rho):
     return rho * K
@@ -25,7 +25,7 @@ def only_the_mean(K, rho):
 
 @mistake(
     "Almost: the variance of one term is not 1. With q = k it is that of a squared normal number, which is 2.",
-    of="predicted_size",
+    replaces="predicted_size",
 )
 def variance_of_one(K, rho):
     return math.sqrt(rho**2 * K**2 + K)
@@ -33,75 +33,79 @@ def variance_of_one(K, rho):
 
 @mistake(
     "You took |k|^2 to be K. It is so only on average: its variance is 2 K, and it enters the score.",
-    of="predicted_size",
+    replaces="predicted_size",
 )
 def length_of_the_key_fixed(K, rho):
     return math.sqrt(rho**2 * K**2 + (1 - rho**2) * K)
 
 
-@mistake("That is the standard deviation. The score has a mean too, and both count.", of="predicted_size")
+@mistake(
+    "That is the standard deviation. The score has a mean too, and both count.", replaces="predicted_size"
+)
 def only_the_spread(K, rho):
     return math.sqrt(K * (1 + rho**2))
 
 
-@mistake("That is the mean square itself. Take the root.", of="predicted_size")
+@mistake("That is the mean square itself. Take the root.", replaces="predicted_size")
 def without_the_root(K, rho):
     return rho**2 * K**2 + K * (1 + rho**2)
 
 
-@mistake("That is the scaled score. The question is about q . k as it is.", of="predicted_size")
+@mistake("That is the scaled score. The question is about q . k as it is.", replaces="predicted_size")
 def already_scaled(K, rho):
     return math.sqrt(rho**2 * K + 1 + rho**2)
 
 
-@mistake("Samples are a measurement. The prediction is a formula in K and rho.", of="predicted_size")
+@mistake("Samples are a measurement. The prediction is a formula in K and rho.", replaces="predicted_size")
 def prediction_by_samples(K, rho):
     gen = torch.Generator().manual_seed(0)
     k, n = torch.randn(2, 160_000 // K, K, generator=gen, dtype=torch.float64)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
 
 
-@mistake("The formula is the prediction. Draw the vectors and measure.", of="measured_size")
+@mistake("The formula is the prediction. Draw the vectors and measure.", replaces="measured_size")
 def formula_as_measurement(K, rho, samples, seed):
     return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))
 
 
-@mistake("That is the mean of |q . k|. Square first, take the mean, then the root.", of="measured_size")
+@mistake("That is the mean of |q . k|. Square first, take the mean, then the root.", replaces="measured_size")
 def mean_of_sizes(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).abs().mean().item()
 
 
-@mistake("That is the standard deviation: torch's std subtracts the mean first.", of="measured_size")
+@mistake("That is the standard deviation: torch's std subtracts the mean first.", replaces="measured_size")
 def spread_measured(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).std().item()
 
 
-@mistake("The noise has the wrong size: entries of q have variance 1 only with the root.", of="measured_size")
+@mistake(
+    "The noise has the wrong size: entries of q have variance 1 only with the root.", replaces="measured_size"
+)
 def noise_without_the_root(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
     return ((rho * k + (1 - rho**2) * n) * k).sum(-1).square().mean().sqrt().item()
 
 
-@mistake("That is the mean square. Take the root.", of="measured_size")
+@mistake("That is the mean square. Take the root.", replaces="measured_size")
 def root_forgotten(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().item()
 
 
-@mistake("You divided by sqrt K. The question is about q . k as it is.", of="measured_size")
+@mistake("You divided by sqrt K. The question is about q . k as it is.", replaces="measured_size")
 def scaled_score(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).div(K**0.5).square().mean().sqrt().item()
 
 
-@mistake("The score is a sum over the K entries. You took their mean.", of="measured_size")
+@mistake("The score is a sum over the K entries. You took their mean.", replaces="measured_size")
 def mean_over_entries(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
     k, n = torch.randn(2, samples, K, generator=gen)
@@ -110,7 +114,7 @@ def mean_over_entries(K, rho, samples, seed):
 
 @mistake(
     "You drew q and k apart, so they are independent whatever rho is. The k inside q must be the same k.",
-    of="measured_size",
+    replaces="measured_size",
 )
 def another_key(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)
@@ -118,13 +122,13 @@ def another_key(K, rho, samples, seed):
     return ((rho * other + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
 
 
-@also_right(of="predicted_size")
+@also_right(replaces="predicted_size")
 def size_of_terms(K, rho):
     pairs = K * (K - 1) * rho**2  # terms q_c k_c q_d k_d with c != d
     return (pairs + K * (2 * rho**2 + 1)) ** 0.5
 
 
-@also_right(of="measured_size")
+@also_right(replaces="measured_size")
 def measured_with_numpy(K, rho, samples, seed):
     import numpy as np
 

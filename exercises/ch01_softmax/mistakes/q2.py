@@ -1,13 +1,15 @@
-"""Planted answers to question 2: a loss that is too good."""
+"""Known answers to question 2: a loss that is too good."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
-@mistake("This is the suspect, as it was. Change the last key and watch the first output.", of="repaired")
+@mistake(
+    "This is the suspect, as it was. Change the last key and watch the first output.", replaces="repaired"
+)
 def as_it_was(q, k, v):
     weight = (q @ k.T * q.shape[-1] ** -0.5).softmax(-1).tril()
     return weight @ v
@@ -16,7 +18,7 @@ def as_it_was(q, k, v):
 @mistake(
     "Right on paper: dividing by the row's sum takes the future out. Where a future key has all the weight, "
     "it divides 0 by 0. Hide the scores before the softmax.",
-    of="repaired",
+    replaces="repaired",
 )
 def divided_afterwards(q, k, v):
     weight = (q @ k.T * q.shape[-1] ** -0.5).softmax(-1).tril()
@@ -25,58 +27,64 @@ def divided_afterwards(q, k, v):
 
 @mistake(
     "An epsilon turns 0/0 into 0, and the visible keys still have no weight. Hide the scores before the softmax.",
-    of="repaired",
+    replaces="repaired",
 )
 def divided_with_epsilon(q, k, v):
     weight = (q @ k.T * q.shape[-1] ** -0.5).softmax(-1).tril()
     return weight / (weight.sum(-1, keepdim=True) + 1e-12) @ v
 
 
-@mistake("exp overflows above 709. Subtract the maximum of the scores that are visible.", of="repaired")
+@mistake("exp overflows above 709. Subtract the maximum of the scores that are visible.", replaces="repaired")
 def plain_exponential(q, k, v):
     weight = (q @ k.T * q.shape[-1] ** -0.5).exp().tril()
     return weight / weight.sum(-1, keepdim=True) @ v
 
 
-@mistake("0 times infinity is not a number. Put minus infinity in with masked_fill or where.", of="repaired")
+@mistake(
+    "0 times infinity is not a number. Put minus infinity in with masked_fill or where.", replaces="repaired"
+)
 def infinity_times_a_mask(q, k, v):
     score = q @ k.T * q.shape[-1] ** -0.5
     return (score + torch.ones_like(score).triu(1) * -torch.inf).softmax(-1) @ v
 
 
-@mistake("A score of 0 is not hidden: it has the weight exp(0). Use minus infinity.", of="repaired")
+@mistake("A score of 0 is not hidden: it has the weight exp(0). Use minus infinity.", replaces="repaired")
 def zero_scores(q, k, v):
     return (q @ k.T * q.shape[-1] ** -0.5).tril().softmax(-1) @ v
 
 
-@mistake("A large negative number is not minus infinity: scores near -1000 are below it.", of="repaired")
+@mistake(
+    "A large negative number is not minus infinity: scores near -1000 are below it.", replaces="repaired"
+)
 def finite_mask(q, k, v):
     score = q @ k.T * q.shape[-1] ** -0.5
     return score.masked_fill(torch.ones_like(score).triu(1).bool(), -100.0).softmax(-1) @ v
 
 
-@mistake("Your mask hides the token itself, and the first token has nothing left to see.", of="repaired")
+@mistake(
+    "Your mask hides the token itself, and the first token has nothing left to see.", replaces="repaired"
+)
 def strictly_before(q, k, v):
     score = q @ k.T * q.shape[-1] ** -0.5
     hidden = torch.ones_like(score).triu(0).bool()
     return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
-@mistake("Your mask is transposed: it hides the past and shows the future.", of="repaired")
+@mistake("Your mask is transposed: it hides the past and shows the future.", replaces="repaired")
 def past_hidden(q, k, v):
     score = q @ k.T * q.shape[-1] ** -0.5
     hidden = torch.ones_like(score).tril(-1).bool()
     return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
-@mistake("The mask is right, and the scale 1/sqrt K is gone.", of="repaired")
+@mistake("The mask is right, and the scale 1/sqrt K is gone.", replaces="repaired")
 def scale_lost(q, k, v):
     score = q @ k.T
     hidden = torch.ones_like(score).triu(1).bool()
     return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
-@also_right(of="repaired")
+@also_right(replaces="repaired")
 def row_by_row(q, k, v):
     rows = []
     for t in range(len(q)):

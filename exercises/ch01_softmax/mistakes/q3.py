@@ -1,11 +1,11 @@
-"""Planted answers to question 3: the cache of a real model."""
+"""Known answers to question 3: the cache of a real model."""
 
 import math
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
-@mistake("That counts keys or values. Both are kept.", of="cache_bytes")
+@mistake("That counts keys or values. Both are kept.", replaces="cache_bytes")
 def keys_alone(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -19,14 +19,16 @@ def keys_alone(config, tokens, batch):
 @mistake(
     "That is the chapter's 2 T D for every layer. Real models differ from it in three ways: fewer heads for keys and "
     "values, heads of a width of their own, layers with a window.",
-    of="cache_bytes",
+    replaces="cache_bytes",
 )
 def as_in_the_chapter(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     return 2 * batch * tokens * config["hidden_size"] * config["num_hidden_layers"] * size
 
 
-@mistake("That counts the query heads. Only keys and values are kept: num_key_value_heads.", of="cache_bytes")
+@mistake(
+    "That counts the query heads. Only keys and values are kept: num_key_value_heads.", replaces="cache_bytes"
+)
 def query_heads(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -40,7 +42,7 @@ def query_heads(config, tokens, batch):
 @mistake(
     "That takes hidden_size over the query heads as the head width. Where head_dim is given, it holds "
     "(in Gemma 2 the two differ).",
-    of="cache_bytes",
+    replaces="cache_bytes",
 )
 def width_from_hidden_size(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
@@ -52,7 +54,7 @@ def width_from_hidden_size(config, tokens, batch):
     return 2 * batch * kept * (config.get("num_key_value_heads") or heads) * width * size
 
 
-@mistake("You let every layer keep everything. A layer with a window forgets.", of="cache_bytes")
+@mistake("You let every layer keep everything. A layer with a window forgets.", replaces="cache_bytes")
 def no_window(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -61,7 +63,9 @@ def no_window(config, tokens, batch):
     return 2 * batch * config["num_hidden_layers"] * tokens * kv_heads * width * size
 
 
-@mistake("You gave every layer the window. Layers of type full_attention keep everything.", of="cache_bytes")
+@mistake(
+    "You gave every layer the window. Layers of type full_attention keep everything.", replaces="cache_bytes"
+)
 def window_everywhere(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -71,7 +75,7 @@ def window_everywhere(config, tokens, batch):
     return 2 * batch * kept * kv_heads * width * size
 
 
-@mistake("That is one sequence. Each of the batch has a cache of its own.", of="cache_bytes")
+@mistake("That is one sequence. Each of the batch has a cache of its own.", replaces="cache_bytes")
 def one_sequence(config, tokens, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -82,7 +86,7 @@ def one_sequence(config, tokens, batch):
     return 2 * kept * (config.get("num_key_value_heads") or heads) * width * size
 
 
-@mistake("You took two bytes a number for every model. torch_dtype says how many.", of="cache_bytes")
+@mistake("You took two bytes a number for every model. torch_dtype says how many.", replaces="cache_bytes")
 def always_two_bytes(config, tokens, batch):
     heads = config["num_attention_heads"]
     width = config.get("head_dim") or config["hidden_size"] // heads
@@ -94,7 +98,7 @@ def always_two_bytes(config, tokens, batch):
 
 @mistake(
     "Dividing by the bytes of one token is right only while every layer still grows. A window stops growing.",
-    of="most_tokens",
+    replaces="most_tokens",
 )
 def bytes_of_one_token(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
@@ -104,7 +108,7 @@ def bytes_of_one_token(config, free_bytes, batch):
     return free_bytes // (2 * batch * config["num_hidden_layers"] * kv_heads * width * size)
 
 
-@mistake("That is the number for one sequence. The batch shares the memory.", of="most_tokens")
+@mistake("That is the number for one sequence. The batch shares the memory.", replaces="most_tokens")
 def for_one_sequence(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]
@@ -117,7 +121,7 @@ def for_one_sequence(config, free_bytes, batch):
     return (free_bytes - (layers - full) * window * one) // (full * one) if full else math.inf
 
 
-@also_right(of="most_tokens")
+@also_right(replaces="most_tokens")
 def solved_by_hand(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
     heads = config["num_attention_heads"]

@@ -1,10 +1,10 @@
-"""Planted answers to question 4: causal online softmax, over tiles."""
+"""Known answers to question 4: causal online softmax, over tiles."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake("There is no causal mask: every query saw all keys.")

@@ -1,10 +1,10 @@
-"""Planted answers to question 5: two readers of one book."""
+"""Known answers to question 5: two readers of one book."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake("Added as they are: the two were measured against different maxima.")

@@ -19,5 +19,6 @@ from statistics import NormalDist
 import torch
 
 # %% checks
-from linattn_exercises.judging import Close, Exactly, Within
-from linattn_exercises.questions import NO_NOISE, About, Case, asks
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question

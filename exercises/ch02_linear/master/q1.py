@@ -47,15 +47,15 @@ def _sequence(rng, T, K, V):
     return [torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V)]
 
 
-@asks(ABOUT["q1"], table=table)
+@define_question(INFO["q1"], table=table)
 def q1(rng):
-    cases = []
-    for T, strength, says in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
+    calls = []
+    for T, strength, inputs in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
         q, k, u = _sequence(rng, T, 3, 3)
         log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
-        cases.append(Case("table", (q, k, log_decay, u[0]), says))
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs))
     q, k, u = _sequence(rng, 30, 3, 3)
     log_decay = torch.full((30,), -40.0, dtype=torch.float64)
     log_decay[::3] = -0.1
-    cases.append(Case("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
-    return cases
+    calls.append(Call("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
+    return calls

@@ -43,16 +43,16 @@ def chunked(q, k, v, g, state, chunk):
 # Test with small $\gamma$, a start state and a ragged end.
 
 # %% checks q2
-@asks(ABOUT["q2"], banned=("linear_attention", "retention"), chunked=chunked)
+@define_question(INFO["q2"], banned=("linear_attention", "retention"), chunked=chunked)
 def q2(rng):
-    cases = []
+    calls = []
     for T, chunk, g in ((8, 4, -0.7), (11, 4, -0.7), (5, 8, -2.0), (6, 1, -0.3), (512, 64, -0.05)):
         q, k, v = _sequence(rng, T, 3, 4)
         state = torch.from_numpy(rng.normal(size=(3, 4)))
-        bounds = {"entries": T * max(chunk, 4), "operations": 480} if T == 512 else {}
-        says = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
-        cases.append(Case("chunked", (q, k, v, g, state, chunk), says, Close(1e-5), **bounds))
+        bounds = {"max_entries": T * max(chunk, 4), "max_operations": 480} if T == 512 else {}
+        inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2f}"
+        calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-5), **bounds))
     q, k, v = _sequence(rng, 70, 3, 4)
-    says = "T = 70, chunks of 40, gamma = 2e-09"
-    cases.append(Case("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), says))
-    return cases
+    inputs = "T = 70, chunks of 40, gamma = 2e-09"
+    calls.append(Call("chunked", (q, k, v, -20.0, torch.from_numpy(rng.normal(size=(3, 4))), 40), inputs))
+    return calls

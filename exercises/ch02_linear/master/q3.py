@@ -74,8 +74,8 @@ def _two_levels(rng, part):
     return q, k, v
 
 
-@asks(
-    ABOUT["q3"],
+@define_question(
+    INFO["q3"],
     fault=fault,
     zero_below=zero_below,
     repaired=repaired,
@@ -89,11 +89,14 @@ def _two_levels(rng, part):
     },
 )
 def q3(rng):
-    cases = [Case("fault", (), "", Exactly())]
-    cases += [Case("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
+    calls = [Call("fault", (), "", Exactly())]
+    calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
     for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
-        says = f"entries from {low} to {high}"
-        cases.append(Case("repaired", _entries(rng, 12, low, high), says, Close(1e-4)))
-    for part, says in (("queries", "some queries near -60, all keys"), ("keys", "queries and early keys near -60")):
-        cases.append(Case("repaired", _two_levels(rng, part), says, Close(1e-4)))
-    return cases
+        inputs = f"entries from {low} to {high}"
+        calls.append(Call("repaired", _entries(rng, 12, low, high), inputs, Close(1e-4)))
+    for part, inputs in (
+        ("queries", "some queries near -60, all keys"),
+        ("keys", "queries and early keys near -60"),
+    ):
+        calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    return calls

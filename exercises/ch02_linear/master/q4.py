@@ -66,22 +66,22 @@ def must_err(K, H):
 # number of state entries per value component.
 
 # %% checks q4
-@asks(
-    ABOUT["q4"],
+@define_question(
+    INFO["q4"],
     predicted_pairs=predicted_pairs,
     measured_pairs=measured_pairs,
     must_err=must_err,
 )
 def q4(rng):
-    cases = []
+    calls = []
     for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95)):
-        says, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
+        inputs, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
         measured = ("measured_pairs", (K, H, accuracy, seed))
         formula = ("predicted_pairs", (K, H, accuracy))
-        cases.append(Case(*formula, says, Within(1.15), measured, entries=16))
+        calls.append(Call(*formula, inputs, Within(1.15), measured, max_entries=16))
         again = ("measured_pairs", (K, H, accuracy, seed + 1))
-        cases.append(Case(*again, says, Within(1.15), measured))
-    cases.append(Case(*again, says, Close(1e-12), formula, NO_NOISE))
+        calls.append(Call(*again, inputs, Within(1.15), measured))
+    calls.append(Call(*again, inputs, Close(1e-12), formula, NO_NOISE))
     for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
-        cases.append(Case("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
-    return cases
+        calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
+    return calls

@@ -34,12 +34,13 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 # $K = 16$: 153 features if each product is kept once, 273 as its code keeps them.
 
 # %% checks q5
-@asks(ABOUT["q5"], feature_width=feature_width, break_even=break_even)
+@define_question(INFO["q5"], feature_width=feature_width, break_even=break_even)
 def q5(rng):
-    exact, cases = Close(1e-12), []
+    exact, calls = Close(1e-12), []
     for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
-        cases.append(Case("feature_width", (K, order), f"K = {K}, order {order}", exact))
-    for K, V, order, state, cache in ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4)):
-        says = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
-        cases.append(Case("break_even", (K, V, order, state, cache), says, exact))
-    return cases
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
+    sizes = ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4))
+    for K, V, order, state, cache in sizes:
+        inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
+        calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))
+    return calls

@@ -1,8 +1,8 @@
-"""Planted answers to question 1: from a step to a table."""
+"""Known answers to question 1: from a step to a table."""
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake("The diagonal lacks w: the token reads itself with the weights w, not with 1.")

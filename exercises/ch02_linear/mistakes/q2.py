@@ -1,10 +1,10 @@
-"""Planted answers to question 2: a chunk form that forgets."""
+"""Known answers to question 2: a chunk form that forgets."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake("The state handed on from the chunk before is read as it was. Token i has decayed it i + 1 times.")

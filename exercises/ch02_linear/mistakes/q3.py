@@ -1,33 +1,33 @@
-"""Planted answers to question 3: the denominator that vanishes."""
+"""Known answers to question 3: the denominator that vanishes."""
 
 import math
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
 @mistake(
     "Numbers just above -1 are 2^-bits apart. Half of that, 2^-(bits + 1), already rounds to -1.",
-    of="zero_below",
+    replaces="zero_below",
 )
 def without_the_half(bits):
     return -bits * math.log(2)
 
 
-@mistake("That is in powers of two. e^x = 2^y means x = y log 2.", of="zero_below")
+@mistake("That is in powers of two. e^x = 2^y means x = y log 2.", replaces="zero_below")
 def in_powers_of_two(bits):
     return -(bits + 1.0)
 
 
-@mistake("The size is right. x is negative.", of="zero_below")
+@mistake("The size is right. x is negative.", replaces="zero_below")
 def wrong_sign(bits):
     return (bits + 1) * math.log(2)
 
 
 @mistake(
     "That is the spacing of numbers at 1. Just above -1, on the side of 0, they are twice as dense.",
-    of="zero_below",
+    replaces="zero_below",
 )
 def spacing_above_one(bits):
     return -(bits - 1) * math.log(2)
@@ -35,7 +35,7 @@ def spacing_above_one(bits):
 
 @mistake(
     "The features are still 0, as in the suspect: they are rounded before anything else can help.",
-    of="repaired",
+    replaces="repaired",
 )
 def unchanged(q, k, v):
     a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
@@ -45,7 +45,7 @@ def unchanged(q, k, v):
 
 @mistake(
     "An epsilon turns NaN into 0. The output is a mean of values, and 0 is not that mean.",
-    of="repaired",
+    replaces="repaired",
 )
 def epsilon(q, k, v):
     a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
@@ -55,7 +55,7 @@ def epsilon(q, k, v):
 
 @mistake(
     "A floor under the features makes small ones all alike: the weights are no longer right.",
-    of="repaired",
+    replaces="repaired",
 )
 def floor(q, k, v):
     a, b = ((torch.nn.functional.elu(x) + 1).clamp(min=1e-6) for x in (q, k))
@@ -63,7 +63,7 @@ def floor(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-@mistake("NaN replaced by 0 is still the wrong output, only harder to notice.", of="repaired")
+@mistake("NaN replaced by 0 is still the wrong output, only harder to notice.", replaces="repaired")
 def nan_hidden(q, k, v):
     a, b = (torch.nn.functional.elu(x) + 1 for x in (q, k))
     weight = (a @ b.T).tril()
@@ -73,7 +73,7 @@ def nan_hidden(q, k, v):
 @mistake(
     "The features are right now. Near -60 their products still vanish: e^-120 is no float32. "
     "What can be multiplied into numerator and denominator?",
-    of="repaired",
+    replaces="repaired",
 )
 def two_branches(q, k, v):
     a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
@@ -81,14 +81,14 @@ def two_branches(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-@mistake("float64 moves the limit from -17 to -37. It does not remove it.", of="repaired")
+@mistake("float64 moves the limit from -17 to -37. It does not remove it.", replaces="repaired")
 def suspect_in_double(q, k, v):
     a, b = (torch.nn.functional.elu(x.double()) + 1 for x in (q, k))
     weight = (a @ b.T).tril()
     return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
 
 
-@mistake("A floor under the denominator turns NaN into 0, which is not the mean either.", of="repaired")
+@mistake("A floor under the denominator turns NaN into 0, which is not the mean either.", replaces="repaired")
 def floor_under_the_denominator(q, k, v):
     a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
     weight = (a @ b.T).tril()
@@ -97,7 +97,7 @@ def floor_under_the_denominator(q, k, v):
 
 @mistake(
     "One maximum for all queries cancels, but it does not lift a query that is small beside another.",
-    of="repaired",
+    replaces="repaired",
 )
 def one_maximum_for_all_queries(q, k, v):
     a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
@@ -107,7 +107,7 @@ def one_maximum_for_all_queries(q, k, v):
 
 @mistake(
     "One maximum for all keys cancels, but early keys are then lost beside a later, larger one.",
-    of="repaired",
+    replaces="repaired",
 )
 def one_maximum_for_all_keys(q, k, v):
     a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
@@ -115,7 +115,7 @@ def one_maximum_for_all_keys(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-@mistake("A factor for each key does not cancel: it changes how much that key counts.", of="repaired")
+@mistake("A factor for each key does not cancel: it changes how much that key counts.", replaces="repaired")
 def every_key_rescaled(q, k, v):
     a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
     a, b = ((x - x.amax(-1, keepdim=True)).exp() for x in (a, b))
@@ -123,14 +123,14 @@ def every_key_rescaled(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-@also_right(of="repaired")
+@also_right(replaces="repaired")
 def in_double(q, k, v):
     a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q.double(), k.double()))
     weight = (a @ b.T).tril()
     return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
 
 
-@also_right(of="repaired")
+@also_right(replaces="repaired")
 def as_a_softmax(q, k, v):
     a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))
     score = (a[:, None] + b).logsumexp(-1)  # the logarithm of the weight

@@ -1,51 +1,53 @@
-"""Planted answers to question 4: when must a state start to err?"""
+"""Known answers to question 4: when must a state start to err?"""
 
 from statistics import NormalDist
 
 import torch
 
-from linattn_exercises.planted import also_right, mistake
+from linattn_exercises.known_mistakes import also_right, mistake
 
 
-@mistake("That is one head. The noises of H heads are averaged.", of="predicted_pairs")
+@mistake("That is one head. The noises of H heads are averaged.", replaces="predicted_pairs")
 def one_head(K, H, accuracy):
     return 1 + K / NormalDist().inv_cdf(accuracy) ** 2
 
 
-@mistake("Averaging H independent noises divides the variance by H, not by H squared.", of="predicted_pairs")
+@mistake(
+    "Averaging H independent noises divides the variance by H, not by H squared.", replaces="predicted_pairs"
+)
 def heads_squared(K, H, accuracy):
     return 1 + H * H * K / NormalDist().inv_cdf(accuracy) ** 2
 
 
 @mistake(
     "A sign is wrong on one side only: the probability is Phi(z), not that of |noise| < z.",
-    of="predicted_pairs",
+    replaces="predicted_pairs",
 )
 def two_sided(K, H, accuracy):
     return 1 + H * K / NormalDist().inv_cdf((1 + accuracy) / 2) ** 2
 
 
-@mistake("z is a standard deviation, (n - 1)/(HK) a variance: square z.", of="predicted_pairs")
+@mistake("z is a standard deviation, (n - 1)/(HK) a variance: square z.", replaces="predicted_pairs")
 def not_squared(K, H, accuracy):
     return 1 + H * K / NormalDist().inv_cdf(accuracy)
 
 
 @mistake(
     "HK is where exact recall ends for the best keys. Random keys err much earlier.",
-    of="predicted_pairs",
+    replaces="predicted_pairs",
 )
 def as_many_as_entries(K, H, accuracy):
     return H * K
 
 
-@mistake("The formula is the prediction. Draw keys and values, and count.", of="measured_pairs")
+@mistake("The formula is the prediction. Draw keys and values, and count.", replaces="measured_pairs")
 def formula_as_measurement(K, H, accuracy, seed):
     return 1 + H * K / NormalDist().inv_cdf(accuracy) ** 2
 
 
 @mistake(
     "All heads have the same keys here. Then they make the same error, and averaging does nothing.",
-    of="measured_pairs",
+    replaces="measured_pairs",
 )
 def same_keys(K, H, accuracy, seed):
     gen = torch.Generator().manual_seed(seed)
@@ -60,7 +62,7 @@ def same_keys(K, H, accuracy, seed):
 
 @mistake(
     "You count a pair only if all its signs are right. The share of right signs is asked.",
-    of="measured_pairs",
+    replaces="measured_pairs",
 )
 def whole_values(K, H, accuracy, seed):
     gen = torch.Generator().manual_seed(seed)
@@ -77,7 +79,7 @@ def whole_values(K, H, accuracy, seed):
 
 @mistake(
     "These keys are orthogonal while n is at most K, so they do not err before. Draw them at random.",
-    of="measured_pairs",
+    replaces="measured_pairs",
 )
 def orthogonal_keys(K, H, accuracy, seed):
     gen = torch.Generator().manual_seed(seed)
@@ -94,26 +96,26 @@ def orthogonal_keys(K, H, accuracy, seed):
 
 @mistake(
     "With HK pairs exact recall is still possible: give each head K of them. One more is too many.",
-    of="must_err",
+    replaces="must_err",
 )
 def already_at_the_rank(K, H):
     return H * K
 
 
-@mistake("That is one head. H heads have H states.", of="must_err")
+@mistake("That is one head. H heads have H states.", replaces="must_err")
 def rank_of_one_head(K, H):
     return K + 1
 
 
 @mistake(
     "K x V entries are in the state, but rank counts: a head's recall has rank K at most.",
-    of="must_err",
+    replaces="must_err",
 )
 def entries_of_the_state(K, H):
     return H * K * K + 1
 
 
-@also_right(of="measured_pairs")
+@also_right(replaces="measured_pairs")
 def keys_not_normalised(K, H, accuracy, seed):
     gen = torch.Generator().manual_seed(seed)
     n, right = 2, 1.0

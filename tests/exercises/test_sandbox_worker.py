@@ -6,8 +6,8 @@ import types
 import pytest
 import torch
 
-from linattn_exercises import plain
-from linattn_exercises.grading import answers
+from linattn_exercises import serialization
+from linattn_exercises.grading import sandbox_worker
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +30,13 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_magics_are_taken_out(source, want):
-    assert answers.without_magics(source) == want
+    assert sandbox_worker.strip_magics(source) == want
 
 
-def run(*cells: tuple[str, bool], definitions: bool = False) -> tuple[types.ModuleType, dict | None, dict]:
-    return answers.run_cells([list(cell) for cell in cells], definitions)
+def run(
+    *cells: tuple[str, bool], definitions_only: bool = False
+) -> tuple[types.ModuleType, dict | None, dict]:
+    return sandbox_worker.run_cells([list(cell) for cell in cells], definitions_only)
 
 
 def test_a_cell_that_fails_does_not_stop_those_after_it():
@@ -52,7 +54,7 @@ def test_an_import_that_is_missing_does_not_take_the_rest_of_its_cell():
 
 
 def test_definitions_alone_leave_out_what_takes_time():
-    module, _, _ = run(("x = 1\ndef f():\n    return x\nwhile True:\n    pass", True), definitions=True)
+    module, _, _ = run(("x = 1\ndef f():\n    return x\nwhile True:\n    pass", True), definitions_only=True)
     assert module.f() == 1
 
 
@@ -73,17 +75,17 @@ def test_the_last_function_of_a_name_counts_even_if_the_name_was_used_again(monk
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     cells = [["def f(x):\n    return x + 1", True], ["f = f(3)", True]]
     job = {"cells": cells, "calls": [["f", [1], False]]}
-    assert answers.answer_job(job) == {"outcomes": [{"value": 2}]}
+    assert sandbox_worker.run_calls(job) == {"outcomes": [{"value": 2}]}
 
 
 def test_our_checks_do_nothing():
-    found = answers.Silent("linattn_exercises.ch01_softmax").check
-    assert isinstance(found, answers.Anything)
-    assert isinstance(found.q1(3), answers.Anything)
+    found = sandbox_worker.SilentModule("linattn_exercises.ch01_softmax").check
+    assert isinstance(found, sandbox_worker.Anything)
+    assert isinstance(found.q1(3), sandbox_worker.Anything)
 
 
 def test_a_failure_names_the_line_of_the_answer_and_not_torch_s():
     module, _, _ = run(("import torch\ndef f(x):\n    return torch.zeros(2) @ x", True))
-    outcome = plain.call(vars(module), "f", [plain.encode(torch.zeros(3))], False)
+    outcome = serialization.call_answer(vars(module), "f", [serialization.encode(torch.zeros(3))], False)
     assert outcome["error"] == "RuntimeError"
     assert outcome["line"] == "return torch.zeros(2) @ x"

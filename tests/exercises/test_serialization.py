@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from linattn_exercises import plain
-from linattn_exercises.cases import decoded
+from linattn_exercises import serialization
+from linattn_exercises.calls import decode_outcome
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from linattn_exercises.cases import decoded
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_a_value_comes_back_as_it_went(value):
-    back = plain.decode(json.loads(json.dumps(plain.encode(value))))
+    back = serialization.decode(json.loads(json.dumps(serialization.encode(value))))
     if isinstance(value, np.ndarray | torch.Tensor):
         assert type(back) is type(value)
         assert back.dtype == value.dtype
@@ -32,40 +32,43 @@ def test_a_value_comes_back_as_it_went(value):
 
 
 def test_nan_comes_back_as_nan():
-    assert math.isnan(plain.decode(plain.encode(math.nan)))
-    assert plain.decode(plain.encode(np.array([np.nan]))).tolist() != [0.0]
+    assert math.isnan(serialization.decode(serialization.encode(math.nan)))
+    assert serialization.decode(serialization.encode(np.array([np.nan]))).tolist() != [0.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_widened(dtype):
-    assert plain.decode(plain.encode(torch.ones(2, dtype=dtype, requires_grad=True))).dtype == torch.float32
+    assert (
+        serialization.decode(serialization.encode(torch.ones(2, dtype=dtype, requires_grad=True))).dtype
+        == torch.float32
+    )
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 1, b"bytes", 1j, np.array([None])])
 def test_what_is_no_plain_data_is_refused(value):
     with pytest.raises(TypeError):
-        plain.encode(value)
+        serialization.encode(value)
 
 
 def test_what_is_too_large_is_refused():
     with pytest.raises(TypeError, match="expected at most"):
-        plain.encode(np.zeros(plain.MAX_ENTRIES + 1))
+        serialization.encode(np.zeros(serialization.MAX_ENTRIES + 1))
     with pytest.raises(TypeError, match="whole number"):
-        plain.encode(10**5000)
+        serialization.encode(10**5000)
     with pytest.raises(TypeError, match="of 10,001, expected at most"):
-        plain.encode([0] * (plain.MAX_ITEMS + 1))
-    assert len(plain.encode("x" * 10**6)) == plain.MAX_TEXT
+        serialization.encode([0] * (serialization.MAX_ITEMS + 1))
+    assert len(serialization.encode("x" * 10**6)) == serialization.MAX_TEXT
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\x1b[31mb", "\x00", "fine\ntwo"])
 def test_texts_can_be_written_anywhere(text):
-    plain.encode(text).encode("utf-8")
-    assert "\x1b" not in plain.encode(text)
+    serialization.encode(text).encode("utf-8")
+    assert "\x1b" not in serialization.encode(text)
 
 
 @pytest.mark.parametrize("value", [Fraction(3, 2), np.longdouble(1.5), np.float16(1.5)])
 def test_other_real_numbers_become_plain_ones(value):
-    assert plain.encode(value) == 1.5
+    assert serialization.encode(value) == 1.5
 
 
 FORGED = r"not made by encode|reshape|buffer|base64|padding|Incorrect|dimensions"
@@ -90,10 +93,10 @@ FORGED = r"not made by encode|reshape|buffer|base64|padding|Incorrect|dimensions
 )
 def test_forged_data_is_refused(data):
     with pytest.raises(ValueError, match=FORGED):
-        plain.decode(data)
+        serialization.decode(data)
 
 
 @pytest.mark.parametrize("outcome", [None, 3, "x", {"value": 1, "entries": "many"}, {"value": {"a": 1}}])
 def test_a_forged_outcome_is_refused(outcome):
     with pytest.raises(ValueError, match=r"outcome|data"):
-        decoded(outcome)
+        decode_outcome(outcome)

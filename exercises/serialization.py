@@ -1,8 +1,8 @@
-"""Answers and their results as plain data: what may cross between the process that runs answers and ours.
+"""Turn arguments and results of answers into plain data, which may cross between the sandbox and the grader.
 
-``encode`` and ``decode`` are each other's inverse; ``call`` calls an answer and reports what came of it. This
-file imports nothing of ours, so that the sandbox of the grader can load it alone.
-"""
+``encode`` and ``decode`` are each other's inverse; ``call_answer`` calls an answer with encoded arguments and
+returns an encoded outcome. This file imports nothing of ours, so that the sandbox of the grader can load it
+alone."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ DTYPES = ("float64", "float32", "int64", "int32", "bool")
 MAX_ENTRIES = 400_000  # of one array
 MAX_ITEMS = 10_000  # of one list, tuple or dict
 MAX_BITS = 4_096  # of one whole number
-OURS = ("plain.py", "answers.py")  # frames of these are no answer's
+OUR_FILES = ("serialization.py", "sandbox_worker.py")  # whose frames are left out of a traceback
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
 
 
@@ -27,7 +27,19 @@ MAX_TEXT = 2_000  # characters of a text, an error, a line of code
 
 
 def encode(value: Any) -> Any:
-    """None, numbers, texts, lists, tuples, dicts, arrays and tensors as JSON data; TypeError for the rest."""
+    """Return a value as data that JSON can write.
+
+    Args:
+        value: None, a number, a text, a NumPy array, a tensor, or a list, tuple or dict of them. Tensors of
+            half precision become float32.
+
+    Returns:
+        Numbers, texts and None as they are; all else as a dict with its type, such as ``{"tuple": [1, 2]}``.
+
+    Raises:
+        TypeError: for every other type, and for what exceeds ``MAX_ENTRIES``, ``MAX_ITEMS`` or ``MAX_BITS``.
+            Its message begins with "returned", since it is shown to the author of the answer.
+    """
     if type(value) is int and value.bit_length() > MAX_BITS:
         raise TypeError(
             f"returned a whole number of {value.bit_length():,} bits, expected at most {MAX_BITS:,}"
@@ -35,7 +47,7 @@ def encode(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str):
-        return printable(str(value))
+        return make_printable(str(value))
     if isinstance(value, torch.Tensor):
         wide = value.dtype not in (torch.float64, torch.float32) and value.dtype.is_floating_point
         plain = value.detach().cpu().float() if wide else value.detach().cpu()
@@ -59,14 +71,25 @@ def encode(value: Any) -> Any:
     )
 
 
-def printable(text: str) -> str:
-    """A text that can be written anywhere: no lone surrogates, no control characters, not too long."""
+def make_printable(text: str) -> str:
+    """Return a text that can be written anywhere: no lone surrogates, no control characters, not too long.
+
+    Args:
+        text: any text; what exceeds ``MAX_TEXT`` characters is cut off.
+    """
     short = text[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in short)
 
 
 def decode(data: Any) -> Any:
-    """The value that ``encode`` was given. Data that ``encode`` cannot have made is a ValueError."""
+    """Return the value that ``encode`` was given.
+
+    Args:
+        data: what JSON has read. It may come from an answer, so nothing about it is taken for granted.
+
+    Raises:
+        ValueError: if ``encode`` cannot have made the data.
+    """
     if data is None or isinstance(data, (bool, int, float, str)):
         return data
     if not isinstance(data, dict) or len(data) != 1:
@@ -84,10 +107,12 @@ def decode(data: Any) -> Any:
 
 
 def _is_pair(data: Any) -> bool:
+    """Return whether the data is a key, which must be hashable, and a value."""
     return isinstance(data, list) and len(data) == 2 and isinstance(data[0], (str, int, float, bool))
 
 
 def _encode_array(array: np.ndarray) -> list[Any]:
+    """Return dtype, shape and entries (base64) of an array."""
     if array.dtype.name not in DTYPES:
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, casting="same_kind")
     if array.size > MAX_ENTRIES:
@@ -100,6 +125,7 @@ def _encode_array(array: np.ndarray) -> list[Any]:
 
 
 def _decode_array(content: Any) -> np.ndarray:
+    """Return the array that ``_encode_array`` was given; a ValueError if it cannot have made the content."""
     try:
         name, shape, data = content
         if name not in DTYPES or not all(type(n) is int and n >= 0 for n in shape):
@@ -113,8 +139,8 @@ def _decode_array(content: Any) -> np.ndarray:
 # --- one call -----------------------------------------------------------------------------------------------
 
 
-class Watch(TorchDispatchMode):
-    """Counts torch operations, and remembers the size of the largest tensor that one of them made."""
+class OperationCounter(TorchDispatchMode):
+    """Count torch operations, and record the entries of the largest tensor that one of them made."""
 
     entries = 0
     operations = 0
@@ -128,35 +154,52 @@ class Watch(TorchDispatchMode):
         return result
 
 
-def call(namespace: dict[str, Any], name: str, arguments: list[Any], watched: bool) -> dict[str, Any]:
-    """The outcome of one call: ``{"value": ...}`` or ``{"error": kind, "text": what, "line": where}``.
+def call_answer(namespace: dict[str, Any], name: str, arguments: list[Any], counted: bool) -> dict[str, Any]:
+    """Call a function of an answer, or read a value of it, and return the outcome as plain data.
 
-    If it is watched, with the entries of the largest tensor and the number of torch operations.
+    Args:
+        namespace: what the answer has defined, by name.
+        name: the function that is called. A name that is no function is its own value, if there are no
+            arguments.
+        arguments: encoded arguments.
+        counted: whether torch's operations are counted.
 
-    A name that is no function is its own value, if there are no arguments.
+    Returns:
+        ``{"value": encoded}``, if counted with ``"entries"`` (of the largest tensor) and ``"operations"``; or
+        ``{"error": kind, "text": message, "line": the answer's line that raised}``. It never raises.
     """
     if name not in namespace:
         return {"error": "Missing", "text": f"`{name}` is not defined", "line": ""}
     try:
-        with (watch := Watch()) if watched else contextlib.nullcontext():
+        with (counter := OperationCounter()) if counted else contextlib.nullcontext():
             answer = namespace[name]
             value = answer(*map(decode, arguments)) if callable(answer) or arguments else answer
         outcome = {"value": encode(value)}
-        seen = {"entries": watch.entries, "operations": watch.operations} if watched else {}
-        return outcome | seen
+        counts = {"entries": counter.entries, "operations": counter.operations} if counted else {}
+        return outcome | counts
     except BaseException as error:  # also SystemExit: an answer must not end the process that reports
-        return failure(error)
+        return describe_exception(error)
 
 
-def failure(error: BaseException) -> dict[str, Any]:
-    """An exception as plain data; ``line`` is the answer's own line that raised."""
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """Return an exception as an outcome.
+
+    Args:
+        error: what was raised while an answer ran.
+
+    Returns:
+        ``{"error": the nearest built-in class, "text": its message, "line": the answer's own line that
+        raised}``.
+    """
     try:
         text = str(error)
     except Exception:
         text = ""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).name not in OURS]
+    frames = [
+        one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).name not in OUR_FILES
+    ]
     line = [frame.line for frame in frames if frame.filename == frames[0].filename][-1] if frames else ""
     if isinstance(error, SyntaxError):
         line = error.text or ""
     name = next(known for known in type(error).__mro__ if known.__module__ == "builtins").__name__
-    return {"error": name, "text": printable(text), "line": printable((line or "").strip())}
+    return {"error": name, "text": make_printable(text), "line": make_printable((line or "").strip())}

@@ -1,4 +1,4 @@
-"""Talk to the process that runs answers: start it, as isolated as the machine allows, and send it jobs."""
+"""Run answers in a sandbox: start a worker, as isolated as the machine allows, and send it jobs."""
 
 import contextlib
 import json
@@ -14,38 +14,49 @@ from functools import cache
 from types import TracebackType
 from typing import Any
 
-from linattn_exercises import plain
-from linattn_exercises.cases import Case, decoded
-from linattn_exercises.grading.isolation import ISOLATIONS, command, environment
-from linattn_exercises.judging import Outcome
+from linattn_exercises.calls import Call, Outcome, decode_outcome
+from linattn_exercises.grading.isolation import ISOLATIONS, build_command, build_environment
+from linattn_exercises.serialization import encode
 
 START_SECONDS = 120.0
 
 
-class NoIsolation(RuntimeError):
-    """Answers cannot be run here in the way that was asked for."""
+class IsolationUnavailable(RuntimeError):
+    """Say that answers cannot be run here in the way that was asked for."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one question of one submission may use."""
+    """Limit what one question of one submission may use.
 
-    cpu: int = 5  # seconds of processor time
-    wall: int = 15  # seconds on the clock
-    memory: int = 1_000_000_000  # bytes beyond what torch takes
-    file: int = 10_000_000  # bytes of a file
+    Args:
+        cpu: seconds of processor time; default 5.
+        wall: seconds on the clock; default 15.
+        memory: bytes beyond what torch takes; default 1 GB.
+        file: bytes of the largest file that it may write; default 10 MB.
+        processes: how many it may start; default 64.
+    """
+
+    cpu: int = 5
+    wall: int = 15
+    memory: int = 1_000_000_000
+    file: int = 10_000_000
     processes: int = 64
 
 
-class Closed(RuntimeError):
-    """The run was stopped; what this server was asked has no answer."""
+class SandboxClosed(RuntimeError):
+    """Say that the run was stopped; what this sandbox was asked has no answer."""
 
 
-class Server:
-    """A process that runs answers, started with the first job and again after it ended, until it is closed.
+class Sandbox:
+    """Run answers in a worker process. It is started with the first job, and again after it has ended.
 
-    For each question it gets two open files: one with the job, and an empty one for the report. Nothing of
-    one answer is in its memory when it forks for the next.
+    For each question the worker gets two open files: one with the job, and an empty one for the report.
+    Nothing of one answer is in its memory when it forks for the next.
+
+    Args:
+        isolation: "bubblewrap" or "process", see ``choose_isolation``.
+        limits: what one question may use.
     """
 
     def __init__(self, isolation: str, limits: Limits) -> None:
@@ -56,38 +67,46 @@ class Server:
         self._jobs = 0
         self._closed = False
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "Sandbox":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def outcomes(
-        self, cells: Sequence[tuple[str, bool]], cases: Sequence[Case], definitions: bool = False
+    def run(
+        self, cells: Sequence[tuple[str, bool]], calls: Sequence[Call], definitions_only: bool = False
     ) -> list[Outcome]:
-        """Run the cells, then call what every case calls; one outcome for each case, whatever happens.
+        """Run the cells, then make the calls.
 
-        With ``definitions`` only imports, definitions and assignments of the cells are run.
+        Args:
+            cells: source, and whether the cell belongs to the question.
+            calls: what is called.
+            definitions_only: run only imports, definitions and assignments of the cells.
+
+        Returns:
+            One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped".
+
+        Raises:
+            IsolationUnavailable: if the worker does not start.
+            SandboxClosed: if ``close`` was called from another thread.
         """
-        watched = [any(bound for _, bound in case.bounds()) for case in cases]
-        arguments = [[plain.encode(one) for one in case.arguments] for case in cases]
         job = {
             "cells": [list(cell) for cell in cells],
-            "calls": [[c.name, *more] for c, *more in zip(cases, arguments, watched, strict=True)],
-            "definitions": definitions,
+            "calls": [[call.name, [encode(x) for x in call.arguments], call.is_counted] for call in calls],
+            "definitions_only": definitions_only,
             "limits": asdict(self.limits),
         }
-        end, data = self._run(job)
+        end, data = self._run_job(job)
         if end in ("lost", "died"):  # may have been the machine: once more
-            end, data = self._run(job)
+            end, data = self._run_job(job)
         if end != "done":
-            return [_stopped(self._reason(end))] * len(cases)
+            return [_make_stopped(self._explain(end))] * len(calls)
         try:
-            found = [decoded(one) for one in json.loads(data)["outcomes"]]
+            found = [decode_outcome(one) for one in json.loads(data)["outcomes"]]
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
             found = []
-        if len(found) != len(cases):
-            return [_stopped("The answer interfered with the report of its results.")] * len(cases)
+        if len(found) != len(calls):
+            return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)
         return found
 
     def close(self) -> None:
@@ -109,7 +128,8 @@ class Server:
                 with contextlib.suppress(OSError):
                     subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
-    def _reason(self, end: str) -> str:
+    def _explain(self, end: str) -> str:
+        """Return in words how a job ended that was not done."""
         limits = self.limits
         reasons = {
             "cpu": f"Stopped after {limits.cpu} seconds of processor time: a loop without end?",
@@ -120,22 +140,23 @@ class Server:
         }
         return reasons.get(end, "The answer could not be run.")
 
-    def _run(self, job: dict[str, Any]) -> tuple[str, bytes]:
-        """Send a job; how it ended, and what its process wrote."""
+    def _run_job(self, job: dict[str, Any]) -> tuple[str, bytes]:
+        """Send a job; return how it ended, and what its process wrote."""
         with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as report:
             asked.write(json.dumps(job).encode())
             asked.flush()
             asked.seek(0)
             try:
-                end = self._ended([asked.fileno(), report.fileno()])
+                end = self._send_job([asked.fileno(), report.fileno()])
             except (OSError, ValueError, TimeoutError):
                 self._stop()
                 if self._closed:
-                    raise Closed("the run was stopped") from None
+                    raise SandboxClosed("the run was stopped") from None
                 end = "lost"
             return end, os.pread(report.fileno(), self.limits.file + 1, 0)
 
-    def _ended(self, files: list[int]) -> str:
+    def _send_job(self, files: list[int]) -> str:
+        """Send the open files of a job, wait, and return how the job ended."""
         if self._process is None or self._process.poll() is not None:
             self._stop()
             self._start()
@@ -143,38 +164,39 @@ class Server:
         self._jobs += 1
         line = json.dumps({"id": self._jobs, "wall": self.limits.wall}).encode()
         socket.send_fds(self._channel, [line], files)
-        reply = self._line(self.limits.wall + 15)
+        reply = self._read_line(self.limits.wall + 15)
         if reply.get("id") != self._jobs:
             raise ValueError("reply: not to what was asked")
         return str(reply["end"])
 
     def _start(self) -> None:
+        """Start the worker, and wait until it is ready."""
         if self._closed:
-            raise Closed("the run was stopped")
+            raise SandboxClosed("the run was stopped")
         self._folder = tempfile.mkdtemp(prefix="linattn-")
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                command(self.isolation),
+                build_command(self.isolation),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment(self._folder),
+                env=build_environment(self._folder),
                 cwd=self._folder,
                 start_new_session=True,
             )
         try:
-            ready = self._line(START_SECONDS)
+            ready = self._read_line(START_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
             self._stop()
             if self._closed:
-                raise Closed("the run was stopped") from None
-            raise NoIsolation(f"isolation: {self.isolation!r} does not start here") from error
+                raise SandboxClosed("the run was stopped") from None
+            raise IsolationUnavailable(f"isolation: {self.isolation!r} does not start here") from error
         if ready != {"end": "ready"}:
-            raise NoIsolation(f"isolation: got {ready!r} from the server, expected that it is ready")
+            raise IsolationUnavailable(f"isolation: got {ready!r} from the worker, expected that it is ready")
 
-    def _line(self, seconds: float) -> dict[str, Any]:
-        """The next line from the server; TimeoutError if none comes in time, OSError if it has ended."""
+    def _read_line(self, seconds: float) -> dict[str, Any]:
+        """Return the worker's next line; a TimeoutError if none comes in time, an OSError if it has ended."""
         deadline = time.monotonic() + seconds
         line = b""
         while not line.endswith(b"\n"):
@@ -186,7 +208,7 @@ class Server:
             except TimeoutError:
                 continue
             if not part:
-                raise OSError("the server has ended")
+                raise OSError("the worker has ended")
             line += part
         reply = json.loads(line)
         if not isinstance(reply, dict) or "end" not in reply:
@@ -194,7 +216,8 @@ class Server:
         return reply
 
 
-def _stopped(text: str) -> Outcome:
+def _make_stopped(text: str) -> Outcome:
+    """Return the outcome of a call that was never finished."""
     return {"error": "Stopped", "text": text, "line": ""}
 
 
@@ -202,32 +225,41 @@ def _stopped(text: str) -> Outcome:
 
 
 @cache
-def works(isolation: str) -> bool:
-    """Whether an answer can be run here in this way."""
+def isolation_works(isolation: str) -> bool:
+    """Return whether an answer can be run here in this way; tried once in each process."""
     if isolation == "process":
         return hasattr(os, "fork")
     if not shutil.which("bwrap"):
         return False
     try:
-        with Server("bubblewrap", Limits()) as server:
-            found = server.outcomes([("x = 1 + 1", True)], [Case("x")])
+        with Sandbox("bubblewrap", Limits()) as sandbox:
+            found = sandbox.run([("x = 1 + 1", True)], [Call("x")])
         return found == [{"value": 2, "entries": 0, "operations": 0}]
-    except NoIsolation:
+    except IsolationUnavailable:
         return False
 
 
-def chosen(isolation: str) -> str:
-    """The isolation to use; "auto" is bubblewrap where it works. NoIsolation if what was asked for fails."""
+def choose_isolation(isolation: str) -> str:
+    """Return the isolation to use.
+
+    Args:
+        isolation: "bubblewrap" (no network, no files but Python's), "process" (limited in time and memory
+            alone), or "auto": bubblewrap where it works.
+
+    Raises:
+        ValueError: for another word.
+        IsolationUnavailable: if what was asked for does not work here.
+    """
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation: got {isolation!r}, expected one of {', '.join(ISOLATIONS)}")
-    if not works("process"):
-        raise NoIsolation(
+    if not isolation_works("process"):
+        raise IsolationUnavailable(
             "Grading needs Linux or macOS (on Windows: WSL), because answers run in forked processes."
         )
     if isolation == "auto":
-        return "bubblewrap" if works("bubblewrap") else "process"
-    if not works(isolation):
-        raise NoIsolation(
+        return "bubblewrap" if isolation_works("bubblewrap") else "process"
+    if not isolation_works(isolation):
+        raise IsolationUnavailable(
             "isolation: bubblewrap does not work here: install bwrap, and allow user namespaces."
         )
     return isolation

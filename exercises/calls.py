@@ -1,0 +1,154 @@
+"""Call an answer once, and say what is wrong with the outcome.
+
+A question is a list of such calls (``Question.draw``). The same ``Call`` is made in a reader's notebook, in
+the sandbox of the grader, on the reference and on every known mistake."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from linattn_exercises.comparison import Close, Comparison
+from linattn_exercises.serialization import call_answer, decode, encode
+
+CLOSE = Close()
+
+Outcome = dict[str, Any]  # what ``call_answer`` returns, with the value decoded
+
+
+@dataclass(frozen=True)
+class Call:
+    """Describe one call of an answer, and how its result is compared.
+
+    Args:
+        name: the function of the answer that is called, or the value that is read (without arguments).
+        arguments: plain data, see ``serialization.encode``.
+        inputs: the inputs in words, for the message.
+        comparison: how the result is compared; default ``Close()``.
+        expected_from: what gives the expected result, if not ``name`` itself: another function of the
+            reference, and the arguments it is called with.
+        must_differ: said if the result *is* the expected one, for a call that must not give it.
+        max_entries: of the largest tensor that torch may make in this call; 0 is any size.
+        max_operations: that torch may do in this call; 0 is any number.
+        hint: said when the call fails and no known mistake fits.
+    """
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    inputs: str = ""
+    comparison: Comparison = CLOSE
+    expected_from: tuple[str, tuple[Any, ...]] | None = None
+    must_differ: str = ""
+    max_entries: int = 0
+    max_operations: int = 0
+    hint: str = ""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """Return what torch may do in this call; 0 is no bound."""
+        return {"entries": self.max_entries, "operations": self.max_operations}
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether torch's operations are counted in this call."""
+        return any(self.bounds.values())
+
+    def find_excess(self, outcome: Outcome) -> list[str]:
+        """Return the names of the bounds that a counted outcome exceeds."""
+        return [name for name, bound in self.bounds.items() if outcome[name] > bound > 0]
+
+
+def run_call(answer: dict[str, Any], call: Call) -> Outcome:
+    """Call an answer in this process, through plain data as the sandbox does, so it gets copies.
+
+    Args:
+        answer: the functions and values of the answer, by name.
+        call: what is called.
+
+    Returns:
+        ``{"value", "entries", "operations"}``, or ``{"error", "text", "line"}`` if the call raised.
+    """
+    arguments = [encode(one) for one in call.arguments]
+    return decode_outcome(call_answer(answer, call.name, arguments, call.is_counted))
+
+
+def decode_outcome(outcome: Any) -> Outcome:
+    """Return an outcome with its value decoded.
+
+    Args:
+        outcome: what ``call_answer`` has returned; it may come from a sandbox whose answer has forged it.
+
+    Raises:
+        ValueError: for what is no outcome.
+    """
+    if not isinstance(outcome, dict):
+        raise ValueError("outcome: not a dict")
+    if "value" in outcome:
+        counts = {name: outcome.get(name, 0) for name in ("entries", "operations")}
+        if not all(type(count) is int for count in counts.values()):
+            raise ValueError("outcome: counts are no whole numbers")
+        return {"value": decode(outcome["value"]), **counts}
+    return {
+        name: str(outcome[name])[:400] for name in ("error", "text", "line", "missing") if name in outcome
+    }
+
+
+def find_fault(call: Call, outcome: Outcome, expected: Any) -> tuple[str, str] | None:
+    """Return what is wrong with an outcome.
+
+    Args:
+        call: the call that the outcome belongs to.
+        outcome: what came of it.
+        expected: the result of the reference.
+
+    Returns:
+        What is wrong in a sentence, and a hint or ""; None if nothing is wrong.
+    """
+    inputs = f"{call.inputs}: " if call.inputs else ""
+    if "value" not in outcome:
+        return _describe_error(call, outcome, inputs), ""
+    if outcome["value"] is None:
+        return f"`{call.name}` is not answered yet: it gave None.", ""
+    found = call.comparison.find_difference(outcome["value"], expected)
+    if call.must_differ:
+        return None if found else (f"{inputs}`{call.name}` {call.must_differ}", "")
+    if found:
+        return f"{inputs}`{call.name}` {found}", found.hint
+    counted = {"entries": "made a tensor of {:,} entries", "operations": "took {:,} torch operations"}
+    for name in call.find_excess(outcome):
+        much, bound = counted[name].format(outcome[name]), call.bounds[name]
+        return f"{inputs}right, but `{call.name}` {much}, expected at most {bound:,}.", ""
+    return None
+
+
+def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:
+    """Return a sentence about a call that raised, or was stopped."""
+    error, text, line = (outcome.get(name, "") for name in ("error", "text", "line"))
+    if error == "NotImplementedError" and not text:
+        return f"`{call.name}` is not answered yet."
+    if error == "Missing":
+        return f"`{call.name}` is not defined; its cell is missing, or did not run."
+    if error == "Stopped":
+        return text
+    if error == "MemoryError" or "allocate memory" in text:
+        return f"{inputs}`{call.name}` needs more memory than it may use."
+    raised = f"raised {error}{f' in the line `{line}`' if line else ''}: {text}".rstrip(": ")
+    if outcome.get("missing"):
+        return f"`{outcome['missing']}` is not defined: its cell {raised}."
+    if error == "TypeError" and text.startswith("returned"):
+        return f"{inputs}`{call.name}` {text}."
+    return f"{inputs}`{call.name}` {raised}."
+
+
+def outcomes_agree(call: Call, outcome: Outcome, other: Outcome) -> bool:
+    """Return whether two outcomes of a call are the same, as far as its comparison and bounds can tell.
+
+    Args:
+        call: the call that both belong to.
+        outcome: what an answer gave.
+        other: what a known mistake gives.
+    """
+    if call.must_differ:
+        return True  # every other result will do, so this call tells nothing
+    if "value" in outcome and "value" in other:
+        same_excess = call.find_excess(outcome) == call.find_excess(other)
+        return same_excess and call.comparison.find_difference(outcome["value"], other["value"]) is None
+    return "error" in outcome and outcome.get("error") == other.get("error")

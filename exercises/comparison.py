@@ -1,0 +1,198 @@
+"""Compare a result with the expected one, and say in words where and how they differ.
+
+A question chooses one of three comparisons for each call: ``Close`` (numbers and arrays), ``Within`` (a
+measurement) and ``Exactly`` (a letter, a whole number).
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+
+class Difference(NamedTuple):
+    """Describe the first place where two values differ.
+
+    Args:
+        where: the place, such as ``[0][2, 1]``; "" for a value without parts.
+        got: what stands there, or a shape or type.
+        expected: what should stand there.
+        hint: what the wrong value has in common with the right one, if anything.
+    """
+
+    where: str
+    got: str
+    expected: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"at {self.where} " if self.where else ""
+        return f"{place}got {self.got}, expected {self.expected}."
+
+
+class Comparison(Protocol):
+    """Decide whether a value is the expected one."""
+
+    def find_difference(self, got: Any, expected: Any) -> Difference | None:
+        """Return the first difference, or None if the value is accepted."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """Accept numbers, arrays and tuples of them that are close to the expected ones.
+
+    The condition is ``|got - expected| <= tolerance * max(1, max|expected|)`` for every entry. The shapes
+    must be equal, NaN and infinities stand where they are expected; dtypes, and lists in place of arrays, do
+    not matter.
+
+    Args:
+        tolerance: default 1e-5, for float64 inputs and an answer that may be written in several ways; 1e-12
+            asks for the exact number.
+    """
+
+    tolerance: float = 1e-5
+
+    def find_difference(self, got: Any, expected: Any) -> Difference | None:
+        """Return the first entry that is too far from the expected one, or None."""
+        if isinstance(expected, tuple):
+            return _find_in_tuple(self, got, expected)
+        a, b = as_numbers(got), as_numbers(expected)
+        if a is None or b is None:
+            return Difference("", describe(got), describe(expected))
+        if a.shape != b.shape:
+            return Difference("", describe(got), describe(expected), compare_shapes(a, b))
+        wrong = ~np.isclose(a, b, rtol=0.0, atol=self.tolerance * scale_of_tolerance(b), equal_nan=True)
+        return _name_first(a, b, wrong, compare_values(a, b, self.tolerance)) if wrong.any() else None
+
+
+@dataclass(frozen=True)
+class Within:
+    """Accept positive numbers that agree up to a factor: ``expected / factor <= got <= expected * factor``.
+
+    Args:
+        factor: above 1; 1.05 allows a measurement to be off by 5 %.
+    """
+
+    factor: float
+
+    def find_difference(self, got: Any, expected: Any) -> Difference | None:
+        """Return the first entry outside of the factor, or None."""
+        a, b = as_numbers(got), as_numbers(expected)
+        if a is None or b is None or a.shape != b.shape:
+            return Difference("", describe(got), describe(expected))
+        wrong = ~((a >= b / self.factor) & (a <= b * self.factor))
+        found = _name_first(a, b, wrong, "") if wrong.any() else None
+        return found and found._replace(expected=f"{found.expected} up to a factor of {self.factor:g}")
+
+
+@dataclass(frozen=True)
+class Exactly:
+    """Accept a text (capitals and spaces around it do not matter) or a whole number that is the expected one.
+
+    The expected value is not part of the message: it would give the answer away.
+    """
+
+    def find_difference(self, got: Any, expected: Any) -> Difference | None:
+        """Return that the value is another one, or None."""
+        if isinstance(got, str) and isinstance(expected, str):
+            got, expected = got.strip().upper(), expected.upper()
+        same = type(got) is type(expected) and got == expected
+        return None if same else Difference("", repr(got)[:80], "another answer")
+
+
+def _find_in_tuple(how: Comparison, got: Any, expected: tuple[Any, ...]) -> Difference | None:
+    """Return the first difference between the parts of two tuples."""
+    if not isinstance(got, (tuple, list)) or len(got) != len(expected):
+        return Difference("", describe(got), describe(expected))
+    for i, pair in enumerate(zip(got, expected, strict=True)):
+        if found := how.find_difference(*pair):
+            return found._replace(where=f"[{i}]{found.where}")
+    return None
+
+
+def _name_first(a: np.ndarray, b: np.ndarray, wrong: np.ndarray, hint: str) -> Difference:
+    """Return the first entry of a that is wrong, with as many digits as tell it from b's."""
+    index = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    where = f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
+    pair = float(a[index]), float(b[index])
+    whole = all(number.is_integer() and abs(number) < 1e15 for number in pair)
+    x, y = (f"{number:,.0f}" if whole else f"{number:.6g}" for number in pair)
+    if x == y:
+        x, y = (f"{number:.12g}" for number in pair)
+    return Difference(where, x, y, hint)
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """Return a value as a float64 array; None for what is not made of numbers."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().double().numpy()
+    if isinstance(value, (tuple, list)) and not _is_made_of_numbers(value):
+        return None
+    try:
+        array = np.asarray(value)
+        return array.astype(np.float64) if array.dtype.kind in "fiu" else None
+    except (TypeError, ValueError, OverflowError):  # ragged lists, whole numbers without end
+        return None
+
+
+def _is_made_of_numbers(value: Any) -> bool:
+    """Return whether a nested list holds numbers, arrays and tensors only."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_made_of_numbers, value))
+    return isinstance(value, (int, float, np.ndarray, torch.Tensor))
+
+
+def describe(value: Any, depth: int = 2) -> str:
+    """Return what a value is, for a message: its shape, or its type."""
+    if value is None:
+        return "None"
+    if isinstance(value, tuple) and depth:
+        return f"({', '.join(describe(one, depth - 1) for one in value[:6])})"
+    array = as_numbers(value)
+    if array is None:
+        return f"a {type(value).__name__}"
+    return f"shape {list(array.shape)}" if array.ndim else "one number"
+
+
+def scale_of_tolerance(expected: np.ndarray) -> float:
+    """Return the largest finite magnitude, at least 1: what a tolerance is relative to."""
+    finite = np.abs(expected[np.isfinite(expected)])
+    return max(1.0, float(finite.max())) if finite.size else 1.0
+
+
+# --- hints for mistakes that are not known -----------------------------------------------------------------
+
+
+def compare_shapes(got: np.ndarray, expected: np.ndarray) -> str:
+    """Return a hint on an array of a wrong shape, or ""."""
+    if got.shape == expected.shape[::-1]:
+        return "It has the shape of the transpose."
+    if got.size == expected.size:
+        return "The entries are as many as expected, in another shape."
+    return ""
+
+
+def compare_values(got: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
+    """Return what a wrong array has in common with the right one, or ""."""
+    bound = tolerance * scale_of_tolerance(expected)
+
+    def is_near(a: np.ndarray, b: np.ndarray) -> bool:
+        return a.size > 1 and bool(np.all(np.abs(a - b) <= bound))
+
+    if not np.isfinite(expected).all():
+        return ""
+    if not np.isfinite(got).all():
+        bad = np.count_nonzero(~np.isfinite(got))
+        return f"{bad:,} of {got.size:,} entries are NaN or infinite." if got.size > 1 else ""
+    if got.ndim == 2 and got.shape[0] == got.shape[1] and is_near(got.T, expected):
+        return "It is the transpose of the expected table."
+    scale = float((got * expected).sum() / max(float((expected * expected).sum()), 1e-300))
+    if is_near(got, scale * expected) and abs(scale) > 1e-3 and abs(scale - 1) > 1e-3:
+        return f"Every entry is {scale:.4g} times the expected one."
+    if got.ndim and len(got) > 2:
+        if is_near(got[1:], expected[:-1]):
+            return "It is the expected sequence, one token late."
+        if is_near(got[:-1], expected[1:]):
+            return "It is the expected sequence, one token early."
+    return ""

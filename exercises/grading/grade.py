@@ -1,0 +1,311 @@
+"""Grade submissions: several at a time, each once, and nothing is lost when the run is stopped."""
+
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import linattn_exercises
+from linattn_exercises.calls import Outcome
+from linattn_exercises.grading.sandbox import (
+    IsolationUnavailable,
+    Limits,
+    Sandbox,
+    SandboxClosed,
+    choose_isolation,
+)
+from linattn_exercises.grading.sandbox_worker import strip_magics
+from linattn_exercises.grading.submissions import (
+    MAX_BYTES,
+    Submission,
+    SubmissionFile,
+    UnreadableNotebook,
+    read_submission,
+)
+from linattn_exercises.questions import Question, Verdict
+from linattn_exercises.serialization import make_printable
+from linattn_exercises.sets import SETS, load_check
+from linattn_ref.training.files import write_atomically
+
+RUN_FILE = "run.json"  # in the folder of marks: the seed
+KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
+
+
+class Mark(NamedTuple):
+    """Hold the mark for one question of one submission: a row of marks.csv.
+
+    Args:
+        submission: the name it goes by.
+        chapter: the set that it answers, such as "ch01_softmax"; "" if that is not known.
+        question: "q1" and so on; "" if none was found.
+        points: all that the question has, or 0.
+        max_points: what the question has.
+        message: the verdict in words, for the author.
+    """
+
+    submission: str
+    chapter: str
+    question: str
+    points: int
+    max_points: int
+    message: str
+
+
+@dataclass(frozen=True)
+class GradedSubmission:
+    """Hold the marks of one submission.
+
+    Args:
+        name: the name it goes by.
+        marks: one for each question of its set.
+        note: for its author, such as that it was written for an earlier version of the set.
+        fault: what went wrong in the grader itself; such marks are not kept for the next run.
+    """
+
+    name: str
+    marks: list[Mark]
+    note: str = ""
+    fault: str = ""
+
+
+class Grader:
+    """Grade into a folder, and go on where an earlier run into the same folder stopped.
+
+    Args:
+        out: the folder for marks and feedback; made if it is not there.
+        seed: the secret from which inputs are drawn; "" is that of the earlier run, or a new one.
+        isolation: "auto", "bubblewrap" or "process", see ``choose_isolation``.
+        limits: what one question may use; default ``Limits()``.
+        jobs: submissions graded at a time; 0 is one per core.
+        default_set: the set of notebooks that do not say which they answer; "" if it is not known.
+
+    Raises:
+        ValueError: if there is no such set or isolation, or ``jobs`` is negative.
+        IsolationUnavailable: if the isolation does not work here.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        seed: str = "",
+        isolation: str = "auto",
+        limits: Limits | None = None,
+        jobs: int = 0,
+        default_set: str = "",
+    ) -> None:
+        if default_set and default_set not in SETS:
+            raise ValueError(f"set: got {default_set!r}, expected one of {', '.join(SETS)}")
+        if jobs < 0:
+            raise ValueError(f"jobs: got {jobs}, expected 1 or more")
+        self.out, self.default_set, self.limits = out, default_set, limits or Limits()
+        self.isolation = choose_isolation(isolation)
+        self.jobs = jobs or os.cpu_count() or 1
+        (out / KEPT_FOLDER).mkdir(parents=True, exist_ok=True)
+        self.seed = seed or self._load_or_draw_seed()
+        self.checks = {name: load_check(name) for name in SETS}
+        self.answer_names = {
+            name: {key: one.info.id for one in module.QUESTIONS for key in one.reference}
+            for name, module in self.checks.items()
+        }
+        self._local = threading.local()
+        self._sandboxes: list[Sandbox] = []
+        self._stopped = False
+        self._lock = threading.Lock()
+        self._code = _hash_code()
+
+    def grade(
+        self,
+        files: Sequence[SubmissionFile],
+        on_graded: Callable[[GradedSubmission, bool], None] = lambda graded, was_kept: None,
+    ) -> list[GradedSubmission]:
+        """Grade submissions. If it is stopped by an exception, nothing that was still being graded is kept.
+
+        Args:
+            files: the submissions, see ``find_submissions``.
+            on_graded: called with each as it is ready, and with whether an earlier run had graded it.
+
+        Returns:
+            One for each file, in the order of the files.
+        """
+        results: dict[str, GradedSubmission] = {}
+        todo = []
+        for file in files:
+            if kept := self._load_kept(file):
+                results[file.name] = kept
+                on_graded(kept, True)
+            else:
+                todo.append(file)
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                for future in as_completed([pool.submit(self._grade_and_keep, file) for file in todo]):
+                    graded = future.result()
+                    results[graded.name] = graded
+                    on_graded(graded, False)
+            except BaseException:
+                self._stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            finally:
+                for sandbox in self._sandboxes:
+                    sandbox.close()
+                self._sandboxes, self._local = [], threading.local()
+        return [results[file.name] for file in files]
+
+    # --- one submission ---------------------------------------------------------------------------------
+
+    def _grade_and_keep(self, file: SubmissionFile) -> GradedSubmission:
+        """Grade a submission and write its marks for a later run, unless the grader failed."""
+        try:
+            digest = self._hash_inputs(file)
+            graded = self._grade(file)
+            if self._stopped:
+                raise SandboxClosed("the run was stopped")
+            content = {
+                "digest": digest,
+                "note": graded.note,
+                "marks": [mark._asdict() for mark in graded.marks],
+            }
+            write_atomically({self._kept_path(file): json.dumps(content, indent=1) + "\n"})
+            return graded
+        except (SandboxClosed, IsolationUnavailable):
+            raise
+        except Exception as error:  # one submission must not stop the class
+            fault = make_printable(f"{type(error).__name__}: {error}")
+            return GradedSubmission(
+                file.name, [Mark(file.name, "", "", 0, 0, f"Could not be graded: {fault}")], "", fault
+            )
+
+    def _grade(self, file: SubmissionFile) -> GradedSubmission:
+        """Return the marks of a submission."""
+        try:
+            submission = read_submission(file.path, self.answer_names, self.default_set)
+        except UnreadableNotebook as error:
+            return GradedSubmission(file.name, self._mark_unreadable(file, str(error)))
+        module = self.checks[submission.set_name]
+        sandbox = self._get_sandbox()
+        marks = [self._mark(file, submission, question, sandbox) for question in module.QUESTIONS]
+        other = submission.version and submission.version != module.VERSION
+        note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
+        return GradedSubmission(file.name, marks, note)
+
+    def _mark_unreadable(self, file: SubmissionFile, message: str) -> list[Mark]:
+        """Give no points, for every question of the set that was handed out, if it is known."""
+        if not self.default_set:
+            return [Mark(file.name, "", "", 0, 0, message)]
+        infos = [question.info for question in self.checks[self.default_set].QUESTIONS]
+        return [Mark(file.name, self.default_set, info.id, 0, info.points, message) for info in infos]
+
+    def _mark(
+        self, file: SubmissionFile, submission: Submission, question: Question, sandbox: Sandbox
+    ) -> Mark:
+        """Return the mark for one question."""
+        info = question.info
+        try:
+            right, message = self._judge_submission(submission, question, sandbox)
+        except (MemoryError, RecursionError):
+            right, message = False, "The answer returned more than can be compared."
+        points = info.points if right else 0
+        return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
+
+    def _judge_submission(
+        self, submission: Submission, question: Question, sandbox: Sandbox
+    ) -> tuple[bool, str]:
+        """Return whether one of two attempts is right, and the message of the first that finds the answer.
+
+        The first runs the cells of the question and those before the first question. The second runs all
+        cells; or, if the first took too long, only imports, definitions and assignments of its cells."""
+        id = question.info.id
+        cells, every = submission.select_cells(id), submission.select_cells(id, include_others=True)
+        if found := question.describe_banned([strip_magics(source) for source, _ in every]):
+            return False, found
+        with self._lock:  # draws inputs and expected values, the first time
+            calls = question.prepare(self.seed).calls
+        if not any(own for _, own in cells):
+            return (
+                False,
+                f"No answer found: no cell defines {', '.join(f'`{n}`' for n in question.reference)}.",
+            )
+        outcomes = sandbox.run(cells, calls)
+        verdict = self._judge_outcomes(question, outcomes)
+        errors = {one.get("error") for one in outcomes}
+        if verdict.right:
+            return True, verdict.message
+        if verdict.mistake or errors == {"NotImplementedError"}:
+            return False, verdict.message
+        stopped = "Stopped" in errors
+        again = sandbox.run(cells, calls, definitions_only=True) if stopped else sandbox.run(every, calls)
+        second = self._judge_outcomes(question, again)
+        lost = errors & {"NameError", "Missing"} and not {"Stopped"} & {one.get("error") for one in again}
+        shown = second if second.right or lost else verdict
+        return shown.right, shown.message
+
+    def _judge_outcomes(self, question: Question, outcomes: list[Outcome]) -> Verdict:
+        """Return the verdict on outcomes; one thread at a time, since preparing a question is not safe."""
+        with self._lock:
+            return question.judge(outcomes, self.seed)
+
+    def _get_sandbox(self) -> Sandbox:
+        """Return the sandbox of this thread."""
+        if not hasattr(self._local, "sandbox"):
+            self._local.sandbox = Sandbox(self.isolation, self.limits)
+            self._sandboxes.append(self._local.sandbox)
+            if self._stopped:  # after all others were closed
+                raise SandboxClosed("the run was stopped")
+        return self._local.sandbox
+
+    # --- what an earlier run did --------------------------------------------------------------------------
+
+    def _load_kept(self, file: SubmissionFile) -> GradedSubmission | None:
+        """Return the marks of an earlier run, if nothing that they depend on has changed."""
+        try:
+            content = json.loads(self._kept_path(file).read_bytes())
+            if content["digest"] == self._hash_inputs(file):
+                return GradedSubmission(
+                    file.name, [Mark(**mark) for mark in content["marks"]], content["note"]
+                )
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # never graded, or the file is damaged: grade it
+        return None
+
+    def _kept_path(self, file: SubmissionFile) -> Path:
+        """Return the file that keeps the marks of a submission."""
+        return self.out / KEPT_FOLDER / f"{hashlib.sha256(os.fsencode(file.name)).hexdigest()[:24]}.json"
+
+    def _hash_inputs(self, file: SubmissionFile) -> str:
+        """Return a hash of all that marks depend on: file, name, seed, limits, and the code that grades."""
+        try:
+            large = file.path.stat().st_size > MAX_BYTES
+            content = b"large" if large else file.path.read_bytes()
+        except OSError:
+            content = b""
+        settings = json.dumps([file.name, self.seed, self.default_set, asdict(self.limits), self._code])
+        return hashlib.sha256(settings.encode() + b"\0" + content).hexdigest()
+
+    def _load_or_draw_seed(self) -> str:
+        """Return the seed of the run before into this folder, or a new one, which is kept for the next."""
+        file = self.out / RUN_FILE
+        try:
+            seed = json.loads(file.read_bytes())["seed"]
+            if isinstance(seed, str) and seed:
+                return seed
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        seed = secrets.token_hex(16)
+        write_atomically({file: json.dumps({"seed": seed}) + "\n"})
+        file.chmod(0o600)
+        return seed
+
+
+def _hash_code() -> str:
+    """Return a hash of all Python files of the exercises."""
+    folder = Path(linattn_exercises.__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    parts = [f"{file.relative_to(folder).as_posix()}\0{file.read_text('utf-8')}" for file in files]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,79 @@
+"""Check arguments: what ``linattn_ref.ops`` checks, and what only a kernel must ask.
+
+A kernel takes float32, bfloat16 or float16 on an NVIDIA GPU of compute capability 8.0 or later, K and V in
+``HEAD_WIDTHS`` (linear attention: any V), and a chunk size that is a tile of the matrix unit. For anything
+else it raises ``ValueError`` and says what to call instead: nothing falls back to another path in silence.
+
+Values (a log decay above 0, NaN) are checked on the CPU alone, since a check would make the host wait for the
+GPU; ``LINATTN_CHECK_VALUES=1`` asks for it there, too.
+"""
+
+import os
+
+import torch
+from torch import Tensor
+
+from linattn_kernels.hardware import INTERPRETED
+from linattn_ref.ops.validation import (
+    check_chunk_size,
+    check_log_decay,
+    require,
+    require_like,
+    require_tensor,
+)
+
+HEAD_WIDTHS = (16, 32, 64, 128)  # K and V: a tile is a power of two, and a matrix unit takes 16 at least
+LINEAR_CHUNK_SIZES = (16, 32, 64)  # there is no room for more beside the states
+SOFTMAX_CHUNK_SIZES = (*LINEAR_CHUNK_SIZES, 128)  # keys in a tile
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Triton's interpreter computes bfloat16 wrongly
+SUPPORTED_DTYPES = tuple(dtype for dtype in DTYPES if not (INTERPRETED and dtype == torch.bfloat16))
+
+
+def check_supported(op: str, q: Tensor, v: Tensor | None = None) -> None:
+    """Raise unless the kernel of ``op`` runs on this device, with this dtype and these head widths.
+
+    Args:
+        op: name of the function that was called; the message names its namesake in ``linattn_ref.ops``.
+        q: ``[..., K]``.
+        v: ``[..., V]``; None where any V will do.
+    """
+    instead = f"linattn_ref.ops.{op} takes any other"
+    names = ", ".join(str(x) for x in SUPPORTED_DTYPES)
+    require(q.dtype in SUPPORTED_DTYPES, "q", str(q.dtype), f"one of {names}; {instead}")
+    for name, x in (("q", q), ("v", v)):
+        if x is not None:
+            width = int(x.shape[-1])
+            require(width in HEAD_WIDTHS, name, f"a width of {width}", f"one of {HEAD_WIDTHS}; {instead}")
+    check_device(q, instead)
+
+
+def check_device(q: Tensor, instead: str) -> None:
+    """Raise unless q lies on an NVIDIA GPU of compute capability 8.0 or later, or Triton interprets."""
+    if INTERPRETED or torch.compiler.is_compiling():
+        return
+    expected = f"a CUDA tensor; {instead} device"
+    require(q.is_cuda and torch.version.hip is None, "q", f"a tensor on {q.device}", expected)
+    major = torch.cuda.get_device_capability(q.device)[0]
+    name = "a GPU of compute capability"
+    require(major >= 8, "q", f"{name} {major}.x", f"{name} 8.0 or later; {instead} device")
+
+
+def check_supported_chunk_size(op: str, chunk_size: int, supported: tuple[int, ...]) -> None:
+    """Raise unless ``chunk_size`` is one of the tiles that the kernel of ``op`` has."""
+    check_chunk_size(chunk_size)
+    instead = f"linattn_ref.ops.{op} takes any other"
+    require(chunk_size in supported, "chunk_size", lambda: repr(chunk_size), f"one of {supported}; {instead}")
+
+
+def prepare_log_decay(log_decay: Tensor | None, q: Tensor) -> Tensor | None:
+    """Check ``log_decay`` and return it contiguous, in float32."""
+    if log_decay is None:
+        return None
+    require_tensor(log_decay, "log_decay", "a torch.Tensor or None")
+    if log_decay.is_cuda and os.environ.get("LINATTN_CHECK_VALUES") != "1":
+        require_like(log_decay, "log_decay", q, (log_decay.dtype,))
+        check_log_decay(log_decay.to("meta"), q.to("meta"))  # shapes and dtypes without values
+    else:
+        check_log_decay(log_decay, q)
+    return log_decay.to(torch.float32).contiguous()

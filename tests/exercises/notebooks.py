@@ -1,0 +1,54 @@
+"""Helpers of the tests: notebooks as students hand them in, made from the solutions with answers replaced."""
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+from linattn_exercises.known_mistakes import KnownAnswer
+from linattn_exercises.questions import Question
+from linattn_exercises.sets import SETS, load_questions
+
+FOLDER = Path(__file__).parents[2] / "exercises"
+QUESTIONS: list[Question] = [question for name in SETS for question in load_questions(name).values()]
+
+
+def name_of(question: Question) -> str:
+    """Return the id of a question in the names of tests."""
+    return f"{question.info.set_name}-{question.info.id}"
+
+
+def notebook(name: str, kind: str = "solution") -> dict:
+    """Return the student's notebook of a set ("student") or the one with all answers right ("solution")."""
+    content = json.loads((FOLDER / name / f"{kind}.ipynb").read_text())
+    for cell in content["cells"]:
+        cell["source"] = "".join(cell["source"])
+    return content
+
+
+def answer_cell(content: dict, question: str) -> dict:
+    """Return the cell that holds the answer to a question."""
+    (cell,) = (cell for cell in content["cells"] if cell.get("id") == f"{question}-answer")
+    return cell
+
+
+def hand_in(name: str, answers: Mapping[str, str], kind: str = "solution") -> dict:
+    """Return a notebook in which the answer cells of some questions hold other code."""
+    content = notebook(name, kind)
+    for question, source in answers.items():
+        answer_cell(content, question)["source"] = source
+    return content
+
+
+def source_of(question: Question, known: KnownAnswer) -> str:
+    """Return a known answer as the code of a cell: the right answer, and what is written over it."""
+    right = answer_cell(notebook(question.info.set_name), known.question)["source"]
+    if not callable(known.value):
+        return f"{right}\n\n{known.name} = {known.value!r}\n"
+    tree = ast.parse(textwrap.dedent(inspect.getsource(known.value)))
+    (function,) = tree.body
+    assert isinstance(function, ast.FunctionDef)
+    function.decorator_list = []
+    return f"{right}\n\n{ast.unparse(function)}\n\n{known.name} = {function.name}\n"
