@@ -126,6 +126,7 @@ FLA_LAYERS_BENCHMARK = Benchmark(
         "remark": "why there is no error, or behind the output no row of gradients",
     },
     tasks=tasks,
+    mixers=tuple(FLA_LAYERS),
     needs_gpu=True,
     group_by="mixer",
     processes_share_gpu=True,

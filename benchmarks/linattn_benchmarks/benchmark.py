@@ -1,6 +1,6 @@
 """Describe a benchmark: its table, and the tasks that measure the rows of the table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -55,6 +55,7 @@ class Benchmark:
         name: of the table, as ``linattn_book.results`` keeps it.
         columns: each column's unit or meaning, in order.
         tasks: size -> all tasks, in the order of their rows in the table.
+        mixers: of its models; the other mixers do not decide its rows.
         needs_gpu: whether anything but a dry run needs one.
         group_by: the key column by which tasks are shared out to processes; empty: all run one after the
             other in one process.
@@ -67,6 +68,7 @@ class Benchmark:
     name: str
     columns: Mapping[str, str]
     tasks: Callable[[Size], Sequence[Task]]
+    mixers: Collection[str] = ()
     needs_gpu: bool = False
     group_by: str = ""
     processes_share_gpu: bool = False

@@ -22,6 +22,7 @@ from linattn_benchmarks.run import device_for
 from linattn_book import measure
 from linattn_ref import ops
 from linattn_ref.backend import backend_for
+from linattn_ref.config import PAPER_ARCHITECTURES
 from linattn_ref.costs.accounting import n_parameters, state_bytes
 from linattn_ref.model import LanguageModel, ModelConfig, decoding
 from linattn_study.corpora import StudyCorpus
@@ -98,6 +99,7 @@ DECODE_COST = Benchmark(
         "parameters": "count",
     },
     tasks=decode_tasks,
+    mixers=("softmax", "linear"),
 )
 
 # --- training and generation of the study's architectures ---------------------------------------------------
@@ -248,5 +250,6 @@ SPEED = Benchmark(
         "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
     },
     tasks=speed_tasks,
+    mixers=tuple(PAPER_ARCHITECTURES.values()),
     group_by="arch",
 )

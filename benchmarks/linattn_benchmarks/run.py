@@ -83,7 +83,9 @@ class Table:
 
     def __post_init__(self) -> None:
         self.tasks = self.benchmark.tasks(self.size)
-        self.source_hash = code_hash(BENCHMARKS[self.benchmark.name].split(":")[0])
+        self.source_hash = code_hash(
+            BENCHMARKS[self.benchmark.name].split(":")[0], mixers=self.benchmark.mixers
+        )
         self.device = "CPU, dry run" if self.size is Size.DRY_RUN else results.device_name()
 
     @property

@@ -136,6 +136,7 @@ LANGUAGE_MODELS = Benchmark(
         "corpus_sha256": "hash of the corpus",
     },
     tasks=language_tasks,
+    mixers=tuple(model["mixer"] for model in MODELS.values()),
     group_by="model",
 )
 
@@ -213,4 +214,5 @@ LATE_MASK = Benchmark(
         "corpus_sha256": "hash of the corpus",
     },
     tasks=mask_tasks,
+    mixers=("softmax",),
 )

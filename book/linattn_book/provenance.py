@@ -21,6 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from linattn_ref.mixers import MIXERS
+
 PACKAGES = (
     "linattn_ref",
     "linattn_kernels",
@@ -29,18 +31,25 @@ PACKAGES = (
     "linattn_book",
     "linattn_exercises",
 )
+MIXERS_MODULE = "linattn_ref.mixers"  # has the registry, and imports every mixer
 THIS = "linattn_book.provenance"  # what says which code decided a number decides none
 BINDS = {ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name", ast.arg: "arg"}
 NAMES = {**BINDS, ast.Name: "id", ast.keyword: "arg", ast.alias: "name"}
 
 
-def code_hash(*modules: str, without: Sequence[str] = (), packages: Sequence[str] = PACKAGES) -> str:
+def code_hash(
+    *modules: str,
+    mixers: Iterable[str] | None = None,
+    without: Sequence[str] = (),
+    packages: Sequence[str] = PACKAGES,
+) -> str:
     """Return the sha256 of the code that ``modules`` and all that they import consist of.
 
     Args:
         modules: dotted names of modules or packages of ours, such as "linattn_study.loop".
-        without: dotted names of modules that do not count, nor what is imported by way of them alone: for
-            example a registry of all models where only one is used, which is then one of ``modules``.
+        mixers: names in ``linattn_ref.mixers.MIXERS`` of those that are used; the others, and new ones, do
+            not count. Default None: all count if the registry is imported.
+        without: dotted names of modules that do not count, nor what is imported by way of them alone.
         packages: import packages whose code is ours.
 
     Raises:
@@ -48,6 +57,9 @@ def code_hash(*modules: str, without: Sequence[str] = (), packages: Sequence[str
     """
     if not modules:
         raise ValueError("modules: got none, expected at least one dotted name")
+    if mixers is not None:
+        modules = (*modules, *(MIXERS[name].__module__ for name in mixers))
+        without = (*without, MIXERS_MODULE)
     trees = [_tree(name) for name in imported(*modules, without=without, packages=packages)]
     definitions = [part for tree in trees for part in _parts(tree, packages)]
     ours = {name for tree in trees for node in ast.walk(tree) for name in _bound(node, packages)}
@@ -62,6 +74,9 @@ def code_hash(*modules: str, without: Sequence[str] = (), packages: Sequence[str
 
 def imported(*modules: str, without: Sequence[str] = (), packages: Sequence[str] = PACKAGES) -> list[str]:
     """Return the names of ``modules`` and of all modules of ours that their import lines lead to, sorted.
+
+    A package on the way to a module, as ``linattn_ref.ops`` is on that to ``linattn_ref.ops.delta``, counts
+    only if something is imported from itself.
 
     Args:
         modules, without, packages: as for ``code_hash``.
@@ -142,7 +157,7 @@ def _targets(node: ast.AST, packages: Sequence[str]) -> Iterator[str]:
         names = []
     for name in names:
         if name.split(".")[0] in packages and all(map(str.isidentifier, name.split("."))):
-            yield from (name.rsplit(".", n)[0] for n in range(name.count(".") + 1))
+            yield name
 
 
 def _aliases(tree: ast.Module, packages: Sequence[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Build the layer of flash-linear-attention (FLA) that computes what a mixer of ours computes.
 
 ``to_fla_layer(mixer)`` builds the layer with our weights; ``FLA_LAYERS`` holds for every mixer the options
-and weights with which the two are equal, and ``WITHOUT_FLA_LAYER`` says why the other mixers have no layer.
+and weights with which the two are equal, and ``WITHOUT_FLA_LAYER`` says why another mixer has no layer.
 
 * For 64 tokens or fewer FLA's layers run as "fused_recurrent", whatever their ``mode`` is.
 * With gradients on, a layer runs as "chunk" instead of one of its ``forward_only_modes``.
@@ -94,7 +94,8 @@ def to_fla_layer(mixer: Mixer, mode: str | None = None) -> nn.Module:
         [32]
     """
     name = mixer.config.mixer
-    require(name in FLA_LAYERS, "mixer", name, WITHOUT_FLA_LAYER.get(name, ""))
+    reason = WITHOUT_FLA_LAYER.get(name, f"one of {', '.join(FLA_LAYERS)}")
+    require(name in FLA_LAYERS, "mixer", name, reason)
     layer = FLA_LAYERS[name]
     modes = (*layer.modes, *layer.forward_only_modes)
     mode = mode or modes[0]

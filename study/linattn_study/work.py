@@ -15,7 +15,6 @@ import torch
 from linattn_book import results
 from linattn_book.provenance import code_hash
 from linattn_ref.config import PAPER_ARCHITECTURES
-from linattn_ref.mixers import MIXERS
 from linattn_ref.training.checkpoint import identity_of, save_checkpoint
 from linattn_ref.training.distributed import World, current_world
 from linattn_ref.training.trainer import Diverged
@@ -211,10 +210,9 @@ def _manifest(
 @functools.cache
 def source_hash(backend: str) -> str:
     """Return the hash of the code that decides the numbers of the four architectures on a backend."""
-    mixers = [MIXERS[name].__module__ for name in PAPER_ARCHITECTURES.values()]
-    others = ["linattn_ref.mixers"] + ["linattn_kernels"] * (backend != "triton")
-    modules = ("linattn_study.loop", "linattn_study.probes", "linattn_study.corpora", *mixers)
-    return code_hash(*modules, without=others)
+    modules = ("linattn_study.loop", "linattn_study.probes", "linattn_study.corpora")
+    without = () if backend == "triton" else ("linattn_kernels",)
+    return code_hash(*modules, mixers=PAPER_ARCHITECTURES.values(), without=without)
 
 
 def _peak_bytes(device: torch.device) -> int | None:

@@ -13,6 +13,7 @@ from linattn_benchmarks import __main__ as command
 from linattn_benchmarks import run
 from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Rows, Size, Task, load_benchmark
 from linattn_book import results
+from linattn_ref import mixers
 
 LABELS = [f"op = {op}, mode = {mode}" for op in "ab" for mode in ("fwd", "step")]
 
@@ -81,7 +82,7 @@ def test_rows_of_other_code_sizes_and_devices_are_replaced(
 ) -> None:
     call(tmp_path)
     if change == "code":
-        monkeypatch.setattr(run, "code_hash", lambda *modules: "0" * 64)
+        monkeypatch.setattr(run, "code_hash", lambda *modules, **others: "0" * 64)
     if change == "device":
         monkeypatch.setattr(results, "device_name", lambda: "another GPU")
     assert call(tmp_path, *["--reduced"] * (change == "size")) == 0
@@ -265,7 +266,10 @@ def test_a_dry_run_returns_the_columns_of_the_benchmark(
 ) -> None:
     """The two that are left out have dry runs of their own, in test_kernels.py and test_agreement.py."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # the command sets it
+    look_up, used = mixers.mixer_class, set()
+    monkeypatch.setattr(mixers, "mixer_class", lambda mixer: used.add(mixer) or look_up(mixer))
     assert command.main([name, "--dry-run", "--out", str(tmp_path)]) == 0
+    assert used <= set(load_benchmark(name).mixers)
     rows = results.load(name, directory=tmp_path)
     assert list(rows[0]) == list(load_benchmark(name).columns)
     assert "--dry-run" in results.provenance(name, directory=tmp_path)["command"]

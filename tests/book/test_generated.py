@@ -53,9 +53,9 @@ def test_the_page_says_whether_the_kernels_have_changed_since_they_were_measured
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured = results.provenance("kernels")["source_hash"]
-    monkeypatch.setattr(kernels, "code_hash", lambda *modules: measured)
+    monkeypatch.setattr(kernels, "code_hash", lambda *modules, **others: measured)
     assert "have changed since" not in kernels.measured("kernels", ROOT)
-    monkeypatch.setattr(kernels, "code_hash", lambda *modules: "0" * 64)
+    monkeypatch.setattr(kernels, "code_hash", lambda *modules, **others: "0" * 64)
     assert kernels.measured("kernels", ROOT).endswith(
         "**The sources have changed since, to `000000000000`.**"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from linattn_book import provenance
 from linattn_book.provenance import code_hash, commit, imported
 
 MAIN = '''"""What is computed."""
@@ -163,10 +164,28 @@ def test_a_module_is_left_out_with_what_it_alone_imports(folder: Path) -> None:
         "unused.py": "b = 2\n",
     }
     hashed(folder, files)
-    every = ["ours", "ours.main", "ours.registry", "ours.unused", "ours.used"]
+    every = ["ours", "ours.main", "ours.registry", "ours.unused", "ours.used"]  # ours itself: main names it
     assert imported("ours.main", packages=("ours",)) == every
     without = imported("ours.main", packages=("ours",), without=["ours.registry"])
     assert without == ["ours", "ours.main", "ours.used"]
+
+
+def test_a_package_on_the_way_to_a_module_does_not_count(folder: Path) -> None:
+    files = {"main.py": "from ours.inside.used import a\n", "inside/used.py": "a = 1\n"}
+    leads_on = {"inside/__init__.py": "from ours.inside.unused import b\n", "inside/unused.py": "b = 2\n"}
+    assert hashed(folder, files | leads_on) == hashed(folder, files | {"inside/__init__.py": ""})
+    assert imported("ours.main", packages=("ours",)) == ["ours.inside.used", "ours.main"]
+
+
+def test_a_mixer_that_is_not_used_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed(*mixers: str) -> str:
+        return code_hash("linattn_ref.model", mixers=mixers)
+
+    before = hashed("gla", "tnl")
+    assert before == hashed("tnl", "gla")
+    assert len({before, hashed("gla"), hashed(), code_hash("linattn_ref.model")}) == 4
+    monkeypatch.setitem(provenance.MIXERS, "new", type("New", (), {"__module__": "linattn_ref.mixers.rwkv"}))
+    assert before == hashed("gla", "tnl") != hashed("gla", "tnl", "new")
 
 
 @pytest.mark.parametrize("modules", [(), ("ours.nothing",), ("torch.nn",)])

@@ -1,6 +1,5 @@
 """What a model costs, held against the model itself, torch's own counter and the numbers of the paper."""
 
-from contextlib import ExitStack
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -17,15 +16,9 @@ from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig, paper_config
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
-CHANNEL_DECAYS = ("gla", "hgrn2", "rwkv6")
-FORWARD = (*CHANNEL_DECAYS, "delta_net", "gated_delta_net")
+TRIANGULAR = ("delta_net", "gated_delta_net")
 NO_PRODUCTS = ("mamba", "delta_net", "gated_delta_net", "rwkv4", "s4d", "h3")  # at one token
-chunk = ops.chunk_linear_attention
-REPLACED: dict[str, Any] = {  # by what torch counts as products of matrices
-    "chunk_linear_attention": lambda q, k, v, g=None, **rest: chunk(q, k, v, **rest),
-    "chunk_rwkv6": lambda q, k, v, bonus, g=None, **rest: chunk(q, k, v, **rest),
-    "convolution_lti_ssm": lambda u, delta, A, B, C, D, **rest: (u * D, torch.zeros_like(A)),
-}
+chunk_linear_attention = ops.chunk_linear_attention
 BASE: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_heads": 3, "vocab_size": 32, "d_ff": 40}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [
@@ -48,24 +41,35 @@ def config_of(name: str, overrides: dict[str, Any] | None = None) -> ModelConfig
 
 
 def counted_by_torch(config: ModelConfig, seq_len: int) -> int:
-    """Forward and backward; three times the forward pass where torch's count of the backward is another.
+    """Count forward and backward; three times the forward pass where torch counts the backward otherwise.
 
     What is no product of matrices is left out or replaced: convolutions by FFT, cosFormer2's front among
     them, and decays per channel, which are element-wise. The gradient of a triangular system has a product of
     its own that torch counts, and a solution that it does not.
     """
     tokens = torch.randint(config.vocab_size, (1, seq_len))
-    with ExitStack() as changed:
-        for name, op in REPLACED.items():
-            if config.mixer in CHANNEL_DECAYS or name == "convolution_lti_ssm":
-                changed.enter_context(patch.object(ops, name, op))
+    left_out: list[Tensor] = []
+
+    def linear(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor | None = None, **others: Any) -> Any:
+        if log_decay is not None and log_decay.ndim == 4:
+            left_out.append(log_decay)
+            log_decay = None
+        return chunk_linear_attention(q, k, v, log_decay, **others)
+
+    replaced: dict[str, Any] = {
+        "chunk_linear_attention": linear,
+        "chunk_rwkv6": lambda q, k, v, bonus, *decay, **others: linear(q, k, v, *decay, **others),
+        "convolution_lti_ssm": lambda u, delta, A, B, C, D, **others: (u * D, torch.zeros_like(A)),
+    }
+    with patch.multiple(ops, **replaced):
         model = LanguageModel(config)
         model.front = None
         with FlopCounterMode(display=False) as counter:
             loss = model(tokens)[0].sum()
-            if config.mixer not in FORWARD:
+            forward = bool(left_out) or config.mixer in TRIANGULAR
+            if not forward:
                 loss.backward()
-    return counter.get_total_flops() * (3 if config.mixer in FORWARD else 1)
+    return counter.get_total_flops() * (3 if forward else 1)
 
 
 # --- FLOPs -------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_a_class_of_twenty(tmp_path):
     assert len(list((out / "feedback").glob("*.html"))) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_a_class_of_two_hundred_killed_half_way(tmp_path):
     folder, out, size = tmp_path / "class", tmp_path / "out", 200

@@ -114,6 +114,27 @@ def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
     assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
 
 
+def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
+    content = notebook("ch02_linear", "student")
+    stub = answer_cell(content, "q3")
+    assert "= None" in stub["source"]
+    answer = answer_cell(notebook("ch02_linear"), "q3")["source"]
+    content["cells"].insert(
+        content["cells"].index(stub), {"cell_type": "code", "metadata": {}, "source": answer}
+    )
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert [name for name, value in points(one).items() if value] == ["q3"]
+
+
+@pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])
+def test_a_notebook_of_another_version_is_noted(grader, tmp_path, version, noted):
+    content = notebook("ch01_softmax", "student")
+    if version:
+        content["metadata"]["linattn"]["version"] = version
+    note = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"].note
+    assert note.startswith(f"Written for version {version}") if noted else note == ""
+
+
 def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):
     content = notebook("ch01_softmax")
     answer_cell(content, "q1")["source"] += "\ntorch.set_default_dtype(torch.float64)\nzero = torch.zeros(3)"

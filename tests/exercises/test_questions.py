@@ -118,6 +118,8 @@ def busy(x):
         (lambda x: "two", "`double` got a str, expected shape [3, 2]."),
         (lambda x: (2 * x).T if hasattr(x, "T") else 2 * x, "It has the shape of the transpose."),
         (lambda x: 3 * x, "Every entry is 1.5 times the expected one."),
+        (lambda x: 0.1 * x, "Every entry is 0.05 times the expected one."),
+        (lambda x: 2.02 * x, "Every entry is 1.01 times the expected one."),
         (lambda x: x * float("nan"), "6 of 6 entries are NaN or infinite."),
         (lambda x: {1, 2}, "returned a set"),
         (7.0, "raised TypeError"),
@@ -190,6 +192,8 @@ def test_a_missing_answer_is_named():
         (Close(1e-3), 1.0005, 1.0, True),
         (Close(1e-3), 1.002, 1.0, False),
         (Close(1e-3), 1000.5, 1000.0, True),
+        (Close(), 1 + 5e-6, 1.0, True),
+        (Close(), 1 + 2e-5, 1.0, False),
         (Close(), float("nan"), 1.0, False),
         (Close(), float("inf"), float("inf"), True),
         (Close(), float("-inf"), float("inf"), False),
@@ -230,3 +234,5 @@ def test_a_sequence_that_is_late_or_early_is_recognised():
     late, early = np.vstack([[[9.0]], want[:-1]]), np.vstack([want[1:], [[9.0]]])
     assert "one token late" in Close().find_difference(late, want).hint  # type: ignore[union-attr]
     assert "one token early" in Close().find_difference(early, want).hint  # type: ignore[union-attr]
+    two = np.array([[1.0, 2.0], [3.0, 4.0]])  # of two tokens one may be right by chance
+    assert Close().find_difference(two[::-1], two).hint == ""  # type: ignore[union-attr]

@@ -198,7 +198,7 @@ def save(rows: list[TableRow], directory: Path, device: str, command: str) -> No
         columns=COLUMNS,
         command=command,
         seed=0,
-        source_hash=code_hash("linattn_kernels"),
+        source_hash=code_hash("linattn_kernels", mixers=()),
         device=device,
         directory=directory,
     )

@@ -15,11 +15,15 @@ import linattn_ref.interop
 import linattn_ref.mixers
 import linattn_ref.model
 import linattn_ref.ops
+import linattn_ref.ops.feature_maps
+import linattn_ref.oracle
 import linattn_ref.training
 from linattn_ref.mixers import MIXERS
 
 MODULES = (
+    linattn_ref.oracle,
     linattn_ref.ops,
+    linattn_ref.ops.feature_maps,
     linattn_ref.mixers,
     linattn_ref.model,
     linattn_ref.training,
@@ -33,7 +37,8 @@ def public() -> dict[str, Any]:
     """Return every public function and class of the reference by its dotted name."""
     found = {}
     for module in MODULES:
-        for name in getattr(module, "__all__", ()):
+        own = [name for name, x in vars(module).items() if getattr(x, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
             thing = getattr(module, name)
             if inspect.isfunction(thing) or inspect.isclass(thing):
                 found[f"{thing.__module__}.{thing.__qualname__}"] = thing

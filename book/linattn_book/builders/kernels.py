@@ -167,7 +167,7 @@ def measured(name: str, root: Path) -> str:
     """Where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
-    now = code_hash(*MODULES[name])
+    now = code_hash(*MODULES[name], mixers=())
     same = results.same_code(origin["source_hash"], now)
     older = "" if same else f" **The sources have changed since, to `{now[:12]}`.**"
     return (

@@ -129,6 +129,6 @@ def origin() -> dict[str, str]:
         "other_hash": "`, `".join(sorted(set(made.values()))),
         "names": ", ".join(f"`{name}`" for name in BESIDE),
         "repeats": ", ".join(f"`{name}`" for name in REPEATS),
-        "speed": results.provenance("speed")["command"],
+        "speed": results.command("speed"),
         "speed_hash": results.provenance("speed")["source_hash"][:12],
     }

@@ -164,7 +164,7 @@ def save_fits(name: str, directory: Path) -> int:
         columns=COLUMNS,
         command=f"linattn study {name} --fit DIR",
         seed=0,
-        source_hash=code_hash("linattn_study.scaling.fits"),
+        source_hash=code_hash("linattn_study.scaling.fits", mixers=()),
         digits=7,  # the others differ from processor to processor
         directory=directory,
     )
