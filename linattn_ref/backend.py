@@ -1,4 +1,7 @@
-"""Choose where the ops of a model come from. This is the only place that knows the kernel package."""
+"""Choose the module that a model takes its ops from: the reference or the Triton kernels.
+
+No other module of the reference imports the kernel package, and this one does so only when it is asked for.
+"""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -7,16 +10,17 @@ from types import ModuleType
 import torch
 
 BACKENDS = {"reference": "linattn_ref.ops", "triton": "linattn_kernels"}
-_LOADED: dict[str, ModuleType] = {}
+_LOADED: dict[str, ModuleType] = {}  # backends that were imported before, by name
 
 
 def backend_for(device: torch.device) -> str:
-    """Return the backend to use on a device: kernels where they run, else the reference.
+    """Return the backend to use on a device: the kernels where they run, else the reference.
 
-    Kernels run from compute capability 8.0 on, so not on the T4 of a free notebook.
+    The kernels need ``linattn_kernels`` installed, and an NVIDIA GPU of compute capability 8.0 or higher; the
+    T4 of a free notebook has 7.5.
 
     Args:
-        device: where the model will be.
+        device: the device that the model will be on.
 
     Returns:
         "triton" or "reference", for ``ModelConfig.backend``.
@@ -30,7 +34,9 @@ def backend_for(device: torch.device) -> str:
 
 
 def ops_of(backend: str) -> ModuleType:
-    """Return the module that holds the ops of a backend: same names and arguments, whichever it is.
+    """Return the module that holds the ops of a backend.
+
+    An op has the same name and arguments in every backend, but a backend need not have every op.
 
     Args:
         backend: "reference" (``linattn_ref.ops``) or "triton" (``linattn_kernels``).
@@ -39,19 +45,20 @@ def ops_of(backend: str) -> ModuleType:
         The module.
 
     Raises:
-        ValueError: for another name, or a backend that is not installed.
+        ValueError: for another name, or for "triton" where ``linattn_kernels`` is not installed (the extra
+            ``linattn-ref[kernels]`` does that).
 
     Example:
         >>> ops_of("reference").__name__
         'linattn_ref.ops'
     """
-    if backend not in _LOADED:  # so that a compiled model finds it and imports nothing
+    if backend not in _LOADED:  # so that a compiled model finds the module here and traces no import
         _LOADED[backend] = _load(backend)
     return _LOADED[backend]
 
 
 def _load(backend: str) -> ModuleType:
-    """Import a backend."""
+    """Import the module of a backend, or raise as ``ops_of`` says."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: got {backend!r}, expected one of {sorted(BACKENDS)}")
     try:
@@ -59,4 +66,7 @@ def _load(backend: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != BACKENDS[backend]:
             raise  # something that the backend itself needs is missing
-        raise ValueError(f"backend: got {backend!r}, but {BACKENDS[backend]} is not installed") from error
+        install = 'pip install "linattn-ref[kernels]"'
+        raise ValueError(
+            f"backend: got {backend!r}, but {BACKENDS[backend]} is not installed: {install}"
+        ) from error

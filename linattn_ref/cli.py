@@ -1,8 +1,9 @@
-"""The command ``linattn``. Every room of the project adds its subcommands through an entry point.
+"""The command ``linattn``: it finds the subcommands and runs the one that is asked for.
 
-An entry point of the group ``linattn.commands`` is a function of an ``argparse.ArgumentParser``: it describes
-the subcommand, adds its arguments, and sets ``run``, which takes the parsed arguments and returns the exit
-status. Only the subcommand that is asked for is imported.
+Subcommands are defined elsewhere: ``pyproject.toml`` lists them as entry points of the group
+``linattn.commands``. An entry point is a function that takes the ``argparse.ArgumentParser`` of its
+subcommand, adds a description and arguments, and calls ``parser.set_defaults(run=function)``. That function
+takes the parsed arguments and returns the exit status. Only the subcommand that is asked for is imported.
 """
 
 import argparse
@@ -14,7 +15,17 @@ GROUP = "linattn.commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand and return its exit status: 2 for an error that has been explained, 130 for Ctrl-C."""
+    """Run a subcommand and return its exit status.
+
+    Args:
+        arguments: the words after ``linattn``; default None, those of the command line.
+
+    Returns:
+        What the subcommand returned, 2 for an error whose message was printed, 130 for Ctrl-C.
+
+    Raises:
+        SystemExit: for ``--help`` (status 0) and for a wrong command line (status 2), as argparse does.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog="linattn",
@@ -27,20 +38,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = given[0] if given else ""
     for entry in entries:
         command = commands.add_parser(entry.name)
-        if entry.name == asked:
+        if entry.name == asked:  # the others are only listed
             entry.load()(command)
     return run(parser.parse_args(given))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Call ``options.run`` and return its exit status; what it explains in an error is printed in a line."""
+    """Call ``options.run(options)`` and return its exit status.
+
+    Errors whose message explains them, such as that of a wrong argument or a missing file, are printed
+    without a traceback. All others are raised.
+
+    Args:
+        options: the parsed arguments, with the function ``run`` that the subcommand has set.
+
+    Returns:
+        What ``options.run`` returned, 2 after a printed error, 130 after Ctrl-C.
+    """
     try:
         return options.run(options)
     except (ValueError, OSError, RuntimeError, ImportError, FloatingPointError) as error:
         print(f"linattn: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nlinattn: stopped. The same command goes on from here.", file=sys.stderr)
+        print("\nlinattn: stopped. The same command goes on from what was saved.", file=sys.stderr)
         return 130
 
 

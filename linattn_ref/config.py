@@ -1,9 +1,10 @@
-"""The one description of a model, and the sizes of the paper."""
+"""Describe a model: ``ModelConfig``, ``Options`` (the base class of a mixer's options), the paper's sizes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from linattn_ref.ops.validation import require
@@ -11,10 +12,11 @@ from linattn_ref.ops.validation import require
 
 @dataclass(frozen=True)
 class Options:
-    """Hold the options of one mixer; a mixer with options has a subclass of this beside it.
+    """Hold the options of one mixer: the base class, which has none.
 
-    A field that is annotated ``Literal[...]`` is checked against its values here. A subclass checks its
-    numbers in its own ``__post_init__``, after ``super().__post_init__()``.
+    A mixer with options defines a subclass in its own file. This class checks the fields that are annotated
+    ``Literal[...]``. A subclass checks its numbers in its own ``__post_init__``, after
+    ``super().__post_init__()``.
 
     Raises:
         ValueError: for a value that is not among those of its ``Literal``.
@@ -41,13 +43,13 @@ class ModelConfig:
         mixer: a name in ``linattn_ref.mixers.MIXERS``; default "softmax".
         d_model: width D, a multiple of ``n_heads``; default 128.
         n_layers: number of blocks L; default 2.
-        n_heads: number of heads H; the width of a head is K = V = D / H; default 4.
+        n_heads: number of heads H; a head has width D / H, unless the mixer says otherwise; default 4.
         vocab_size: number of tokens in the vocabulary; default 256, one for each byte.
         options: the options of the mixer: an object of the mixer's ``options_class``, a mapping of names to
             values, or None for the defaults. It is always an object of that class once the config is made.
         softmax_every: n > 0 makes a hybrid: blocks number n, 2 n, ... have softmax attention (with its
             default options, so with rotary positions) instead of ``mixer``; default 0, none has.
-        sinusoidal: whether sinusoids of the position are added to the embeddings; default None, as the
+        sinusoidal: whether sinusoids of the position are added to the embeddings; default None: as the
             mixer was published (linear attention without rotation: yes; all others: no).
         d_ff: hidden width of the gated MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
         norm_eps: epsilon of every RMSNorm; default 1e-6.
@@ -75,9 +77,8 @@ class ModelConfig:
     n_layers: int = 2
     n_heads: int = 4
     vocab_size: int = 256
-    options: Any = (
-        None  # an object of the mixer's options class once made; Any, since the class is known at run time
-    )
+    # once the config is made, an object of the mixer's options class, which is known only at run time
+    options: Any = None
     softmax_every: int = 0
     sinusoidal: bool | None = None
     d_ff: int = 0
@@ -89,6 +90,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_at_least(self, 1, "d_model", "n_layers", "n_heads", "vocab_size")
         check_at_least(self, 0, "d_ff", "softmax_every")
+        check_positive(self, "norm_eps")
         fits = self.d_model % self.n_heads == 0
         require(fits, "d_model", str(self.d_model), f"a multiple of n_heads = {self.n_heads}")
         check_choices(self)
@@ -96,24 +98,25 @@ class ModelConfig:
 
     @property
     def head_dim(self) -> int:
-        """The width of a head, D / H."""
+        """The width of a head, D / H. Some mixers have other keys or values, see ``Mixer.widths``."""
         return self.d_model // self.n_heads
 
     @property
     def ff_width(self) -> int:
-        """The hidden width of the gated MLP."""
+        """The hidden width of the gated MLP: ``d_ff``, or for 0 its default."""
+        # -(-a // b) is a / b rounded up
         return self.d_ff or 32 * -(-8 * self.d_model // (3 * 32))
 
     def of_layer(self, layer: int) -> "ModelConfig":
-        """Return the configuration of the mixer in block ``layer`` (0..L-1); a hybrid has two kinds."""
+        """Return the configuration of block ``layer`` (0..L-1); in a hybrid some have softmax attention."""
         if self.softmax_every and (layer + 1) % self.softmax_every == 0:
             return replace(self, mixer="softmax", options=None, softmax_every=0)
         return self
 
 
 def _options_of(mixer: str, given: Any) -> Options:
-    """Return ``given`` as the options object of ``mixer``."""
-    # Mixers stand above this module, so their registry is looked up here, by name, when a config is made.
+    """Return ``given``, an options object, a mapping or None, as the options object of ``mixer``."""
+    # The mixers import this module, so their registry is imported here, when a config is made.
     options_class = import_module("linattn_ref.mixers").mixer_class(mixer).options_class
     if given is None or isinstance(given, Mapping):
         given = given or {}
@@ -130,7 +133,7 @@ def _options_of(mixer: str, given: Any) -> Options:
 
 
 def check_choices(config: object) -> None:
-    """Raise a ``ValueError`` if a field annotated ``Literal[...]`` has a value that is not among those."""
+    """Raise a ``ValueError`` if a field annotated ``Literal[...]`` has a value that is not listed there."""
     for name, kind in get_type_hints(type(config)).items():
         if get_origin(kind) is Literal:
             value = getattr(config, name)
@@ -138,15 +141,24 @@ def check_choices(config: object) -> None:
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raise a ``ValueError`` if one of the fields ``names`` is no whole number, or is below ``least``."""
+    """Raise a ``ValueError`` if one of the fields ``names`` is not a whole number or is below ``least``."""
     for name in names:
         value = getattr(config, name)
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         require(whole and value >= least, name, repr(value), f"a whole number, at least {least}")
 
 
+def check_positive(config: object, *names: str) -> None:
+    """Raise a ``ValueError`` if one of the fields ``names`` is not a finite number above 0."""
+    for name in names:
+        value = getattr(config, name)
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        require(number and 0 < value < math.inf, name, repr(value), "a finite number above 0")
+
+
 # Table 7 of arXiv 2406.16690: layers, width, heads, hidden width of the gated MLP. The 1B row is printed with
-# 16 heads and 5632, its parameters and FLOPs are those of 12 and 4096; heads are width / 128 throughout.
+# 16 heads and hidden width 5632, but its parameters and FLOPs are those of 12 and 4096. The number of heads
+# is width / 128 in all rows here.
 PAPER_SIZES: dict[str, tuple[int, int, int, int]] = {
     "70M": (6, 512, 4, 1536),
     "160M": (12, 768, 6, 2048),
@@ -155,15 +167,19 @@ PAPER_SIZES: dict[str, tuple[int, int, int, int]] = {
     "3B": (35, 2560, 20, 6912),
     "7B": (32, 4096, 32, 11008),
 }
+# The paper's name of an architecture -> our name of its mixer.
 PAPER_ARCHITECTURES = {"llama": "softmax", "tnl": "tnl", "hgrn2": "hgrn2", "cosformer2": "cosformer2"}
-GATED_AT_410M = 25  # layers of TNL and cosFormer2 there, whose output gates are parameters too
+# Layers of TNL and cosFormer2 at 410M, in place of 26: their output gates add parameters, and the paper's
+# parameter counts are those of 25 layers.
+GATED_LAYERS_AT_410M = 25
 
 
 def paper_config(architecture: str, size: str) -> ModelConfig:
     """Return the configuration of one model of the scaling study, with 100,280 tokens in its vocabulary.
 
-    The MLP of LLaMA is SwiGLU, that of the others has no activation. Where the paper's tables contradict each
-    other (heads and hidden width at 1B, layers at 410M) the sizes are those that its parameter counts have.
+    LLaMA, our softmax attention, has a SwiGLU MLP; that of the others has no activation. Where the paper's
+    tables contradict each other (heads and hidden width at 1B, layers at 410M), the sizes are those that give
+    the parameter counts it prints.
 
     Args:
         architecture: "llama", "tnl", "hgrn2" or "cosformer2".
@@ -189,7 +205,7 @@ def paper_config(architecture: str, size: str) -> ModelConfig:
         raise ValueError(f"size: got {size!r}, expected one of {list(PAPER_SIZES)}")
     n_layers, d_model, n_heads, d_ff = PAPER_SIZES[size]
     if size == "410M" and architecture in ("tnl", "cosformer2"):
-        n_layers = GATED_AT_410M
+        n_layers = GATED_LAYERS_AT_410M
     return ModelConfig(
         PAPER_ARCHITECTURES[architecture],
         d_model,

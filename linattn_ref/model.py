@@ -1,4 +1,9 @@
-"""A decoder-only language model in which the token mixer is a name."""
+"""A decoder-only language model, whose token mixer is chosen by its name, and how to sample from it.
+
+``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``. ``generate`` continues a prompt,
+``decoding`` makes single steps fast. ``ModelConfig``, ``paper_config`` and ``PAPER_SIZES`` belong to
+``config`` and can be imported from here as well.
+"""
 
 import math
 from collections.abc import Iterator
@@ -26,7 +31,10 @@ __all__ = [
     "paper_config",
 ]
 
-ModelState = tuple[Any, tuple[State, ...]]  # tokens so far (and the front's state), and every layer's state
+# (front, layers). front: the number of tokens so far, or that and the state of the front module if there is
+# one; layers: the state of every layer.
+ModelState = tuple[Any, tuple[State, ...]]
+COLDEST = 1e-30  # the lowest temperature: logits divided by it stay finite in float32
 
 
 class GatedMLP(nn.Module):
@@ -35,7 +43,7 @@ class GatedMLP(nn.Module):
         y = W_down(silu(W_gate x) * W_up x)    SwiGLU; without the silu for activation="none" (SGLU)
 
     Args:
-        config: sizes of the model; reads ``d_model``, ``ff_width`` and ``activation``.
+        config: the configuration of the model; ``d_model``, ``ff_width`` and ``activation`` are read.
 
     Source:
         arXiv 2002.05202, section 2 (SwiGLU); arXiv 2406.16690, equations 10, 14 and 18 (SGLU).
@@ -65,9 +73,9 @@ class Block(nn.Module):
         x = x + mlp(RMSNorm(x))
 
     Args:
-        config: of the model; the mixer is that of ``config.of_layer(layer)``.
+        config: the configuration of the model; the mixer is that of ``config.of_layer(layer)``.
         layer: number of the block, 0..L-1.
-        shared: the module that all layers share, or None.
+        shared: the module that all layers share, see ``Mixer.shared_module``; default None.
 
     Example:
         >>> x, state = Block(ModelConfig("gla", d_model=32), layer=0)(torch.randn(1, 5, 32))
@@ -86,7 +94,7 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> tuple[Float[Tensor, "B T D"], State]:
-        """Return x [B, T, D] and the state of the mixer."""
+        """Return the new x [B, T, D] and the state of the mixer."""
         y, state = self.mixer(self.mixer_norm(x), state)
         x = x + y
         return x + self.mlp(self.mlp_norm(x)), state
@@ -101,20 +109,21 @@ class LanguageModel(nn.Module):
 
     One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits. The
     state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
-    the mixer has one), and one tuple per layer. What all layers learn together is ``shared``.
+    the mixer has one), and one tuple per layer. ``front`` changes the embeddings before the first layer (only
+    cosFormer2 has one), ``shared`` holds parameters of all layers together (only HGRN2); else they are None.
 
     Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
-    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; what
-    ``mixers.spared_parameters`` names keeps the values that its mixer gave it.
+    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; vectors and what
+    ``mixers.spared_parameters`` names start with the values that the mixer gave them.
 
     Shapes: tokens int64 or int32 [B, T], T >= 1; logits [B, T, vocab_size] in the dtype of the weights.
 
     Args:
-        config: sizes, mixer, options and backend.
+        config: the configuration of the model.
 
     Raises:
-        ValueError: for sizes that the mixer cannot have, or a backend without its op; when called, for tokens
-            of another dtype or shape.
+        ValueError: for sizes that the mixer cannot have, a backend that is not installed or lacks the mixer's
+            op; when called, for tokens of another dtype or shape.
 
     Example:
         >>> model = LanguageModel(ModelConfig("gla", d_model=32))
@@ -132,8 +141,8 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         mixer = mixer_class(config.mixer)
         self.sinusoidal = mixer.adds_sinusoids(config) if config.sinusoidal is None else config.sinusoidal
-        self.front = mixer.front_module(config)  # cosFormer2's positions
-        self.shared = mixer.shared_module(config)  # HGRN2's bounds
+        self.front = mixer.front_module(config)  # cosFormer2's positions, else None
+        self.shared = mixer.shared_module(config)  # HGRN2's bounds of the gates, else None
         self.blocks = nn.ModuleList(Block(config, layer, self.shared) for layer in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
@@ -144,7 +153,7 @@ class LanguageModel(nn.Module):
     def initialise(self) -> None:
         """Draw all matrices anew, as the docstring of the class says; nothing else is changed."""
         for name, matrix in weight_matrices(self).items():
-            writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))
+            writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))  # into the residual stream
             nn.init.normal_(matrix, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
 
     def forward(
@@ -196,12 +205,15 @@ def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
 
 @contextmanager
 def decoding(model: LanguageModel) -> Iterator[None]:
-    """Send single tokens through the ops that are made for them, as long as the block lasts.
+    """Compute single tokens with the step ops, inside a ``with`` statement.
 
-    These may use up the state that they are given: copy it first if you need it twice.
+    A step of the Triton kernels may overwrite the state that it is given: copy the state first if you need it
+    twice. Mixers that call neither ``Mixer.linear_attention`` nor softmax attention have no step here: they
+    compute a token with their usual op.
 
     Args:
-        model: a ``LanguageModel``; all its mixers are switched, and switched back at the end.
+        model: a ``LanguageModel``; the attribute ``decoding`` of all its mixers is set, and restored at the
+            end.
 
     Yields:
         None.
@@ -215,13 +227,14 @@ def decoding(model: LanguageModel) -> Iterator[None]:
         torch.Size([1, 1, 256])
     """
     mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    before = [mixer.decoding for mixer in mixers]
     for mixer in mixers:
         mixer.decoding = True
     try:
         yield
     finally:
-        for mixer in mixers:
-            mixer.decoding = False
+        for mixer, value in zip(mixers, before, strict=True):
+            mixer.decoding = value
 
 
 @torch.no_grad()
@@ -237,9 +250,9 @@ def generate(
 
     Args:
         model: a ``LanguageModel``.
-        prompt: tokens, int64 [B, T], T >= 1, on the model's device.
+        prompt: tokens, int64 or int32 [B, T], T >= 1, on the model's device.
         n_tokens: how many tokens to sample for every sequence.
-        generator: where the randomness comes from, on the device of ``prompt``.
+        generator: draws the tokens; on the device of ``prompt``.
         temperature: divides the logits; near 0 the likeliest token is taken, 1 (default) samples from the
             model.
 
@@ -247,8 +260,9 @@ def generate(
         The new tokens, int64 [B, n_tokens].
 
     Raises:
-        ValueError: for a temperature that is not finite or not above 0, a negative ``n_tokens``, a
-            generator on another device, or an empty prompt.
+        ValueError: for a temperature that is not finite or below 1e-30, a negative ``n_tokens``, a
+            generator on another device; from the model, as ``tokens``, for a prompt that is empty or has
+            another dtype or shape.
 
     Example:
         >>> model = LanguageModel(ModelConfig("gla", d_model=32))
@@ -256,8 +270,8 @@ def generate(
         >>> new.shape
         torch.Size([1, 4])
     """
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature: got {temperature}, expected a finite number above 0")
+    if not COLDEST <= temperature < math.inf:
+        raise ValueError(f"temperature: got {temperature}, expected a finite number, at least {COLDEST}")
     if n_tokens < 0:
         raise ValueError(f"n_tokens: got {n_tokens}, expected at least 0")
     if generator.device.type != prompt.device.type:

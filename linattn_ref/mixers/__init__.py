@@ -1,6 +1,8 @@
-"""Token mixers: a model is how x becomes what one op takes.
+"""Token mixers: layers that project x to what one op takes, call the op, and project its output back.
 
-A new mixer is a file with its options, its class and its equation, and a line in ``MIXERS``.
+``MIXERS`` lists them by name. ``base`` has their common class ``Mixer``, ``equation`` the gate, write and
+read that describe each of them, ``parts`` what several of them use; every other file has one mixer or two
+close relatives. A new mixer is a file with its options, its class and its equation, and a line in ``MIXERS``.
 """
 
 from linattn_ref.config import Options
@@ -45,7 +47,7 @@ MIXERS: dict[str, type[Mixer]] = {
 
 
 def mixer_class(name: str) -> type[Mixer]:
-    """Return the mixer of that name.
+    """Return the class of the mixer of that name.
 
     Args:
         name: a key of ``MIXERS``, as in ``ModelConfig.mixer``.
@@ -60,7 +62,7 @@ def mixer_class(name: str) -> type[Mixer]:
         >>> mixer_class("gla").__name__
         'GLAMixer'
     """
-    if name not in MIXERS:
+    if not isinstance(name, str) or name not in MIXERS:
         raise ValueError(f"mixer: got {name!r}, expected one of {sorted(MIXERS)}")
     return MIXERS[name]
 

@@ -1,4 +1,4 @@
-"""What every token mixer is: x in, (y, state) out, the same call for training, prefill and decoding."""
+"""``Mixer``, the base class of all token mixers, and small functions that several of them use."""
 
 from types import ModuleType
 from typing import Any, ClassVar
@@ -12,23 +12,27 @@ from linattn_ref.mixers.equation import StateEquation
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import require
 
-State = tuple[Any, ...]
-Projections = dict[str, Any]
+State = tuple[Any, ...]  # what a mixer carries from call to call: (S, past), or a KVCache
+Projections = dict[str, Any]  # what ``project`` makes of x, by name; "gate" is the output gate, not G
 
 
 class Mixer(nn.Module):
     """Mix the tokens of a sequence: the interface of all mixers.
 
-    ``mixer(x, state=None) -> (y, state)`` with x and y [B, T, D]; a state is a tuple, None starts a
-    sequence. One call trains, prefills and decodes. A mixer defines three steps, ``project``, ``mix`` and
-    ``output``::
+    ``mixer(x, state=None) -> (y, state)`` with x and y [B, T, D]; None starts a sequence. The same call
+    trains, prefills and decodes. A mixer defines three steps, ``project``, ``mix`` and ``output``::
 
         z, past = project(x, past)       # queries, keys, values, gates; what the next call needs of x
         o, S    = mix(z, S)              # one op
-        y       = output(o, z)           # norm, gate, output projection
+        y       = output(o, z)           # norm, output gate, output projection
 
-    It states in ``equation`` what that means as gate, write and read, and names its options' class. Nobody
-    overrides a concrete mixer.
+    The state is the tuple ``(S, past)``: S is what the op carries, ``past`` what ``project`` carries: the
+    number of tokens so far, the last few inputs, or None. Softmax attention alone defines ``forward``
+    instead; its state is its cache.
+
+    A mixer states in ``equation`` what the steps mean as gate, write and read, and names the class of its
+    options in ``options_class``. Its output projection is called ``out``: by this name the model finds the
+    matrix and starts it smaller. The mixers here derive from this class alone, never from each other.
 
     Args:
         config: the configuration of the model; a mixer reads its sizes, ``backend`` and ``options``.
@@ -37,23 +41,23 @@ class Mixer(nn.Module):
 
     Raises:
         ValueError: if ``config.options`` are another mixer's, or the backend lacks the op that the mixer
-        needs.
+            needs.
     """
 
     options_class: ClassVar[type[Options]] = Options  # the frozen dataclass of its options
-    equation: ClassVar[StateEquation | None] = None
+    equation: ClassVar[StateEquation | None] = None  # None where there is none: softmax attention
     needs: ClassVar[str] = "chunk_linear_attention"  # the op that a backend must have
-    state_in_float32: ClassVar[bool] = True  # else the state has the dtype of the activations
-    spared: ClassVar[tuple[str, ...]] = ()  # own parameters that keep their values, see ``spared_parameters``
-    decoding = False  # then a state may be used up by the call it is given to: see ``model.decoding``
-    out: nn.Linear
+    state_in_float32: ClassVar[bool] = True  # in float32 at least; else in the dtype of the activations
+    spared: ClassVar[tuple[str, ...]] = ()  # names of own parameters, see ``spared_parameters``
+    decoding = False  # whether single tokens go through step ops, which may overwrite their state
+    out: nn.Linear  # the output projection
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
         self.config, self.layer = config, layer
         own = type(config.options) is self.options_class
         require(own, "config.options", repr(config.options), self.options_class.__name__)
-        if not hasattr(ops_of(config.backend), self.needs):  # fails here, not in the first forward pass
+        if not hasattr(ops_of(config.backend), self.needs):  # raise here, not in the first forward pass
             raise ValueError(
                 f"backend: got {config.backend!r}, which has no {self.needs}, expected 'reference' "
                 f"for {config.mixer!r}"
@@ -74,15 +78,15 @@ class Mixer(nn.Module):
         return self.output(o, z), (S, past)
 
     def project(self, x: Float[Tensor, "B T D"], past: Any) -> tuple[Projections, Any]:
-        """Return what the equation is written in, and what the next call needs of x: a count, or tokens."""
+        """Return z, the quantities of the equation and the output gate, and ``past`` for the next call."""
         raise TypeError(f"{type(self).__name__} does not define project")
 
     def mix(self, z: Projections, S: Any) -> tuple[Tensor, Any]:
-        """Return the output of the op and its state."""
+        """Return the output o and the state S of the op."""
         raise TypeError(f"{type(self).__name__} does not define mix")
 
     def output(self, o: Tensor, z: Projections) -> Float[Tensor, "B T D"]:
-        """Return y: norm and gate, where there are any, then the output projection."""
+        """Return y: norm and output gate, where there are any, then the output projection."""
         return self.out(merge_heads(o))
 
     def linear_attention(
@@ -95,7 +99,7 @@ class Mixer(nn.Module):
         scale: float | None = None,
         state: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return output and state of the backend's op: in chunks, or by its step for a token of decoding."""
+        """Run linear attention: by a step for one token while ``decoding``, else in chunks."""
         if self.decoding and q.shape[1] == 1:
             return self.ops.step_linear_attention(q, k, v, log_decay, scale=scale, state=state)
         return self.ops.chunk_linear_attention(q, k, v, log_decay, scale=scale, initial_state=state)
@@ -107,27 +111,30 @@ class Mixer(nn.Module):
 
     @classmethod
     def shared_module(cls, config: ModelConfig) -> nn.Module | None:
-        """Return what all layers of a model learn together; it is given to each as ``shared``."""
+        """Return the module that all layers of a model share and get as ``shared``, or None."""
         return None
 
     @classmethod
     def front_module(cls, config: ModelConfig) -> nn.Module | None:
-        """Return what a model does to its embeddings before the first layer: ``(x, state) -> (x, state)``."""
+        """Return the module before the first layer, ``(embeddings, state) -> (x, state)``, or None."""
         return None
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
-        """Return (K, V) of the state of a head, where that is a matrix."""
+        """Return (K, V), the shape of the state of a head, for mixers where that is a matrix."""
         return config.head_dim, config.head_dim
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:
-        """Return how many numbers are carried beside the matrices: earlier tokens, a running maximum."""
+        """Return how many numbers a layer carries beside those: earlier tokens, a running maximum."""
         return 0
 
     @classmethod
     def state_numel(cls, config: ModelConfig, seq_len: int) -> int:
-        """Return how many numbers a layer carries per sequence after ``seq_len`` tokens, counts aside."""
+        """Return how many numbers a layer carries per sequence after ``seq_len`` tokens.
+
+        The number of tokens so far, which some states have, is not counted.
+        """
         K, V = cls.widths(config)
         return config.n_heads * K * V + cls.past_numel(config)
 
@@ -154,7 +161,7 @@ def token_positions(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"
 
 
 def check_rotation(config: ModelConfig, width: int) -> None:
-    """Raise a ``ValueError`` if RoPE is to turn heads of odd width: it turns planes."""
+    """Raise a ``ValueError`` if RoPE is chosen for heads of odd width: it turns pairs of channels."""
     if config.options.positions == "rope" and width % 2:
         raise ValueError(f"positions: got 'rope' for heads of width {width}, expected an even width")
 
@@ -165,7 +172,7 @@ def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B T H
 
 
 def merge_heads(x: Float[Tensor, "B T H V"]) -> Float[Tensor, "B T D"]:
-    """Return the values of all heads side by side."""
+    """Return the channels of all heads side by side."""
     return x.flatten(-2)
 
 

@@ -81,7 +81,9 @@ class CosformerMixer(Mixer):
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         start, M = past or 0, self.config.options.max_length
         if start + x.shape[1] > M:
-            raise ValueError(f"max_length: got {start + x.shape[1]} tokens, expected at most {M}")
+            raise ValueError(
+                f"max_length: got {start + x.shape[1]} tokens, expected at most {M}, the option of the mixer"
+            )
         t = token_positions(x, start)
         q, k = (cos_reweight(torch.relu(z), t, M) for z in (q, k))
         return {"q": q, "k": k, "v": v}, start + x.shape[1]

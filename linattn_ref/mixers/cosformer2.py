@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import silu
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads, token_positions
 from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import LowRank, simple_rms, upcast
@@ -22,10 +22,17 @@ class Cosformer2Options(Options):
 
     Args:
         theta_base: theta_c = theta_base^(-2c/K) for channel c, see ``ops.position.cos_per_channel``;
-        default 10,000.
+            default 10,000.
+
+    Raises:
+        ValueError: for a base that is not a finite number above 0.
     """
 
     theta_base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "theta_base")
 
 
 class ToeplitzPositions(nn.Module):
@@ -33,14 +40,14 @@ class ToeplitzPositions(nn.Module):
 
         y_t = x_t + sum_{s<=t} sum_j w_dj (1 - lambda_j) lambda_j^(t-s) x_s
 
-    With j = 1..e, e = D / H, and w [D, e] learned, parameters (d e) and FLOPs (4 n d e) are those that the
+    With j = 1..e, e = D / H, and w [D, e] learned, parameters (D e) and FLOPs (4 T D e) are those that the
     study counts. It prints no formula; a later release of its authors has another one with a D x D matrix.
     The rates lambda_j are fixed, half-lives of 1 to 1024 tokens: our choice. All channels share them, so
     the filters of all are one product, ``w [D, e] @ (1 - lambda) lambda^l [e, T]``.
 
     Args:
         width: D.
-        memory: e, exponentials of a filter.
+        memory: e, exponentials of a filter; N in the shapes below.
 
     Source:
         arXiv 2406.16690, A.1.4 (counts); the rates: none, ours.

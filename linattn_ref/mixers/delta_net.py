@@ -7,14 +7,14 @@ import torch
 from torch import exp, eye, nn
 from torch.nn.functional import silu, softplus
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import HeadNorm, ShortConvolution, l2_normalize, step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import require
 
-CONV = 4
+CONV = 4  # tokens that the short convolution sees
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class DeltaNetOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.beta_max <= 2, "beta_max", str(self.beta_max), "above 0 and at most 2")
+        check_positive(self, "beta_max")
+        require(self.beta_max <= 2, "beta_max", str(self.beta_max), "above 0 and at most 2")
 
 
 class DeltaNetMixer(Mixer):
@@ -186,7 +187,12 @@ class GatedDeltaNetMixer(Mixer):
 
 
 def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-    """Return q and k of length 1, v and the write strength beta [B, T, H]; and the last inputs."""
+    """Project x as both mixers of this file do, with the layers ``beta``, ``qkv`` and ``conv`` of ``mixer``.
+
+    Returns:
+        q and k of length 1, v and the write strength beta [B, T, H], by name; and the last inputs of the
+        convolution.
+    """
     config = mixer.config
     beta = config.options.beta_max * torch.sigmoid(upcast(mixer.beta(x)))
     qkv, past = mixer.conv(mixer.qkv(x), past)

@@ -1,7 +1,8 @@
-"""State equations: a mixer as gate, write and read in S_t = G_t o S_{t-1} + W_t, o_t = read(q_t, S_t).
+"""State equations: a mixer as gate, write and read in S_t = G_t * S_{t-1} + W_t, o_t = read(q_t, S_t).
 
-A ``StateEquation`` is a statement about a mixer, not the way it computes: mixers go in logs, in chunks, by
-FFT or scan. The tests run every equation in a plain loop and compare; the book prints its source text.
+A ``StateEquation`` is a statement about a mixer, not the way it computes: mixers work with logarithms of
+decays, in chunks, by FFT or by scan. The tests run every equation in a plain loop and compare; the book
+prints its source text. Below are the functions that equations are written with, such as ``outer``.
 """
 
 import ast
@@ -14,7 +15,7 @@ import torch
 
 from linattn_ref.ops.shapes import Float, Tensor
 
-Names = dict[str, Any]
+Names = dict[str, Any]  # the quantities of an equation by name: tensors and numbers
 
 
 class StateEquation(NamedTuple):
@@ -29,7 +30,7 @@ class StateEquation(NamedTuple):
         gate: G_t, numbers that broadcast to [B, T, H, K], or matrices [B, T, H, K, K], see ``gating``.
         write: W_t, [B, T, H, K, V].
         read: o_t, [B, T, H, V], what ``mix`` returns.
-        learned: in words, what the gate learns.
+        learned: in words, the learned parameters in it besides the projections to q, k and v.
         gating: how the gate acts: "elementwise", each number on a row of S, or "matrix", from the left.
         where: ``(mixer, z) -> dict``, quantities that the equation names and ``project`` does not return.
 
@@ -47,7 +48,7 @@ class StateEquation(NamedTuple):
     where: Callable[[Any, Names], Names] = lambda mixer, z: {}
 
     def names(self, mixer: Any, z: Names) -> Names:
-        """Return the quantities by name, from ``z``, the output of ``mixer.project``."""
+        """Return by name ``z``, the result of ``mixer.project``, ``K``, and what ``where`` adds."""
         K = {"K": z["k"].shape[-1]} if "k" in z else {}
         return {**K, **z, **self.where(mixer, z)}
 
@@ -57,7 +58,7 @@ class StateEquation(NamedTuple):
 
 
 def evaluate(function: Callable[..., Any], names: Names) -> Tensor:
-    """Return ``function`` of the names that its arguments ask for."""
+    """Return the value of a gate, write or read, called with those of ``names`` that are its arguments."""
     return torch.as_tensor(function(**{name: names[name] for name in inspect.signature(function).parameters}))
 
 
@@ -101,7 +102,7 @@ def bounded(o: Float[Tensor, "... V+1"]) -> Float[Tensor, "... V"]:
 
 
 def quotient(S: Float[Tensor, "... 1 2"]) -> Float[Tensor, "... 1"]:
-    """Return the first entry of a state divided by the second."""
+    """Return the first entry of a state, the numerator, divided by the second, the denominator."""
     return S[..., 0, :1] / S[..., 0, 1:]
 
 
@@ -111,5 +112,5 @@ def paired(y: Tensor) -> Tensor:
 
 
 def columns(z: Names, names: str) -> Names:
-    """Return the quantities ``names`` with a last dimension of 1, as numbers per head."""
+    """Return those of z whose names stand in ``names``, with a last dimension of 1, as numbers per head."""
     return {name: z[name][..., None] for name in names.split()}

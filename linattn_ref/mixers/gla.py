@@ -9,8 +9,8 @@ from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import HeadNorm, LowRank, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
-TEMPERATURE = 16.0
-RANK = 16
+TEMPERATURE = 16.0  # divides the logarithm of the gate: the exponent 1/16
+RANK = 16  # of the projection to the gate
 
 
 class GLAMixer(Mixer):
@@ -22,7 +22,7 @@ class GLAMixer(Mixer):
 
     Gate: alpha_t, a number for every row of S. Write: k^T v. Read: q S. Keys and queries have width D / 2,
     values D; the norm is per head. The paper prints LayerNorm and a bias in the output gate, the released
-    code has RMSNorm and no bias, and so do we. Ours: D / 2 must divide by H.
+    code has RMSNorm and no bias, and so do we. D must be a multiple of 2 H.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, D / 2H, V] in
     float32 and None.

@@ -92,11 +92,12 @@ class HGRN2Mixer(Mixer):
         if shared is None:
             self.bounds = LayerBounds(config.n_layers, D)
         else:
-            object.__setattr__(self, "bounds", shared)  # the model's, so not a part of this layer
+            object.__setattr__(self, "bounds", shared)  # a submodule of the model, so not one of this layer
 
     def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, f, v = (split_heads(z, self.config.n_heads) for z in self.qfv(x).chunk(3, -1))
         bound = self.bounds(self.layer).unflatten(0, (self.config.n_heads, -1))  # [H, K]
+        # f here is x W_f, before the sigmoid
         return {"q": silu(q), "f": upcast(f), "v": v, "bound": bound}, None
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:

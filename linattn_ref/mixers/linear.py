@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import nn
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import (
     Mixer,
     Projections,
@@ -36,7 +36,8 @@ class LinearOptions(Options):
         rope_base: base of the speeds of rotation, see ``ops.rotate``; default 10,000.
 
     Raises:
-        ValueError: for an unknown name, or for rotation with a denominator.
+        ValueError: for an unknown name, rotation with a denominator, or a base that is not a finite number
+            above 0.
     """
 
     feature_map: str = "elu_plus_one"
@@ -46,6 +47,7 @@ class LinearOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_positive(self, "rope_base")
         known = self.feature_map in FEATURE_MAPS
         require(known, "feature_map", repr(self.feature_map), f"one of {sorted(FEATURE_MAPS)}")
         sums = self.positions == "rope" and self.normaliser == "denominator"

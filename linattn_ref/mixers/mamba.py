@@ -14,7 +14,7 @@ from linattn_ref.mixers.equation import Names, StateEquation, columns, dot, oute
 from linattn_ref.mixers.parts import LowRank, ShortConvolution, step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
-EXPAND, CONV = 2, 4
+EXPAND, CONV = 2, 4  # E / D; tokens that the short convolution sees
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MambaOptions(Options):
 
 
 def _per_channel(mixer: Mixer, z: Names) -> Names:
-    """Return u, Delta and D as heads of width 1, and B and C for all heads."""
+    """Return u, Delta and the skip D as heads of width 1, and B and C for all heads."""
     return columns(z, "u delta D") | {"B": z["B"][:, :, None], "C": z["C"][:, :, None]}
 
 
@@ -51,10 +51,10 @@ class MambaMixer(Mixer):
         o_t = C_t h_t + D u_t
         y = (o silu(x W_z)) W_o
 
-    Gate: exp(Delta A). Write: B^T (Delta u). Read: C h + D u. E = 2 D channels u, each with N numbers; a
-    convolution of width 4 and SiLU makes u of x, a gate stands behind. Delta comes from a projection of
-    rank D / 16, B and C are shared by all channels, A = -(1, ..., N) at the start (S4D-Real). Every channel
-    is a head of its own.
+    Gate: exp(Delta A). Write: B^T (Delta u). Read: C h + D u, where D is the skip of each channel. A
+    projection, a convolution of width 4 and SiLU make of x [B, T, D] the channels u [B, T, E], E = 2 D, each
+    with a state of N numbers; a gate stands behind. Delta comes from a projection of rank D / 16, B and C are
+    shared by all channels, A = -(1, ..., N) at the start (S4D-Real). Every channel is a head of its own.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h [B, E, N] and the last
     three inputs of the convolution [B, 3, E], in float32.
@@ -119,5 +119,5 @@ class MambaMixer(Mixer):
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        # reading; a scan has no products
+        # of reading only: the scan that updates the states has no products of matrices
         return 2 * seq_len * EXPAND * config.d_model * config.options.state_size

@@ -12,7 +12,7 @@ from linattn_ref.mixers.equation import Names, StateEquation, columns, dot, oute
 from linattn_ref.mixers.parts import ShortConvolution, step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
-EXPAND, CONV = 2, 4
+EXPAND, CONV = 2, 4  # width of all heads / D; tokens that the short convolution sees
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Mamba2Options(Options):
 
 
 def _per_head(mixer: Mixer, z: Names) -> Names:
-    """Return Delta, a and D as numbers per head, and B and C for all heads."""
+    """Return Delta, a and the skip D as numbers per head, and B and C for all heads."""
     return columns(z, "delta a D") | {"B": z["B"][:, :, None], "C": z["C"][:, :, None]}
 
 
@@ -46,10 +46,10 @@ class Mamba2Mixer(Mixer):
         o_t = C_t S_t + D x'_t
         y = RMSNorm(o silu(x W_z)) W_o
 
-    Gate: exp(-exp(a) Delta). Write: B^T (Delta x'). Read: C S + D x'. In the words of attention q = C, k =
-    B, v = Delta x', scale 1. B and C of N numbers are shared by all H heads of width 2 D / H; a convolution
-    of width 4 and SiLU before x', B and C. At the start a = log U[1, 16]: here evenly spaced, so that
-    nothing is drawn.
+    Gate: exp(-exp(a) Delta). Write: B^T (Delta x'). Read: C S + D x', where D is the skip of each head. In
+    the words of attention q = C, k = B, v = Delta x', scale 1. B and C of N numbers are shared by all H heads
+    of width 2 D / H; a convolution of width 4 and SiLU makes x', B and C of projections of x. At the start
+    a = log U[1, 16]: here evenly spaced, so that nothing is drawn.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, N, 2 D / H] and
     the last three inputs of the convolution [B, 3, 2 D + 2 N], in float32.

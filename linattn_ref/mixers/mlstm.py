@@ -12,7 +12,7 @@ from linattn_ref.mixers.equation import StateEquation, bounded, columns, dot, ou
 from linattn_ref.mixers.parts import HeadNorm, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
 
-LONGEST = 2**31  # tokens of a sequence that a compiled model may be given
+LONGEST = 2**31  # tokens that a compiled model takes at most: see ``running_maximum``
 
 
 class MLSTMMixer(Mixer):
@@ -71,7 +71,7 @@ class MLSTMMixer(Mixer):
     def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, k, v, gate = self.qkvg(x).chunk(4, -1)
         q, k, v = (split_heads(z, self.config.n_heads) for z in (q, k, v))
-        f, i = (upcast(z) for z in self.gates(x).chunk(2, -1))  # [B, T, H]
+        f, i = (upcast(z) for z in self.gates(x).chunk(2, -1))  # [B, T, H], before sigmoid and exp
         return {"q": q, "k": k, "v": v, "f": f, "i": i, "gate": torch.sigmoid(gate)}, None
 
     def mix(self, z: Projections, S: Any) -> tuple[Tensor, Any]:
@@ -85,10 +85,8 @@ class MLSTMMixer(Mixer):
         k = upcast(z["k"]) * (log_i - m).exp()[..., None] * K**-0.5
         op = self.ops.chunk_linear_attention
         o, S = op(upcast(z["q"]), k, upcast(with_ones(z["v"])), log_decay, scale=1.0, initial_state=S)
-        small, large = (
-            m.clamp(max=0).exp()[..., None],
-            (-m.clamp(min=0)).exp()[..., None],
-        )  # e^-m may overflow
+        # o = value / max(|norm|, e^-m), both sides times e^min(m, 0), since e^-m may overflow
+        small, large = m.clamp(max=0).exp()[..., None], (-m.clamp(min=0)).exp()[..., None]
         value, norm = small * o[..., :-1], small * o[..., -1:]
         return (value / torch.maximum(norm.abs(), large)).to(z["v"].dtype), (S, m[:, -1])
 

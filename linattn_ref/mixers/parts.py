@@ -1,4 +1,8 @@
-"""Parts of several mixers: convolutions, token shift, low-rank projections, norms, and what is spared."""
+"""Parts of several mixers: convolutions, token shift, low-rank projections, norms.
+
+And ``spared_parameters`` and ``weight_matrices``: what a model draws when it is initialised, and what weight
+decay acts on.
+"""
 
 import math
 from typing import ClassVar
@@ -11,11 +15,11 @@ from linattn_ref.ops.shapes import Float, Tensor
 
 
 def spared_parameters(model: nn.Module) -> set[str]:
-    """Return the names of the parameters that keep their initial values and that weight decay spares.
+    """Return the names of the parameters that neither ``LanguageModel.initialise`` nor weight decay touches.
 
-    A module class names its own in ``spared``, a tuple of names. The rule looks at classes and names, never
-    at tensors: copies, ``to_empty``, ``load_state_dict(assign=True)`` and FSDP2 put other tensors in their
-    place.
+    They start with the values that their module gave them, and are trained like all others. A module class
+    names its own in ``spared``, a tuple of names. The rule looks at classes and names, never at tensors:
+    copies, ``to_empty``, ``load_state_dict(assign=True)`` and FSDP2 put other tensors in their place.
 
     Args:
         model: any module.
@@ -37,13 +41,13 @@ def spared_parameters(model: nn.Module) -> set[str]:
 
 
 def weight_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return what is drawn anew at the start and what weight decay acts on: matrices that are not spared.
+    """Return what ``LanguageModel.initialise`` draws and weight decay acts on: matrices that are not spared.
 
     Args:
         model: any module.
 
     Returns:
-        Name -> parameter, in the order of ``model.named_parameters()``; all else are vectors, scalars and
+        Name -> parameter, in the order of ``model.named_parameters()``; all others are vectors, scalars or
         ``spared_parameters``.
 
     Example:
@@ -62,7 +66,14 @@ def upcast(x: Tensor) -> Tensor:
 
 
 class LowRank(nn.Sequential):
-    """Compute x W_1 W_2 + b with a narrow middle; the bias starts at 0."""
+    """Compute x W_1 W_2, or x W_1 W_2 + b, with a narrow middle.
+
+    Args:
+        width: of x.
+        rank: of the product, the width of the middle.
+        out: width of the output.
+        bias: whether there is a b, which starts at 0; default False.
+    """
 
     def __init__(self, width: int, rank: int, out: int, bias: bool = False) -> None:
         up = nn.Linear(rank, out, bias=bias)
@@ -72,7 +83,12 @@ class LowRank(nn.Sequential):
 
 
 class ShortConvolution(nn.Module):
-    """Convolve each channel with the last few tokens, causally, then apply SiLU (Mamba's, DeltaNet's)."""
+    """Convolve each channel over the last few tokens, then apply SiLU, as Mamba and DeltaNet do.
+
+    Args:
+        channels: X, each with a filter of its own.
+        width: W, tokens that a filter sees, its own token included; default 4.
+    """
 
     spared: ClassVar = ("weight",)
 
@@ -92,7 +108,7 @@ class ShortConvolution(nn.Module):
 def causal_filter(
     x: Float[Tensor, "B T X"], weight: Float[Tensor, "W X"], past: Tensor | None
 ) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
-    """Return y_t = sum_i weight_i x_{t-W+1+i} and the last W - 1 inputs, both in float32 at least."""
+    """Return y_t = sum_i weight_i x_{t-W+1+i}, i = 0..W-1, and the last W - 1 inputs, in float32 at least."""
     before = weight.shape[0] - 1
     seen = torch.cat([earlier(x, past, before), upcast(x)], 1)
     y = sum(w * seen[:, i : i + x.shape[1]] for i, w in enumerate(upcast(weight)))
@@ -100,7 +116,7 @@ def causal_filter(
 
 
 def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Tensor, "B n D"]:
-    """Return the n tokens before x: those carried, or zeros at the start of a sequence."""
+    """Return the n tokens before x: ``past``, or zeros at the start of a sequence, where ``past`` is None."""
     if past is None:
         return upcast(x.new_zeros(x.shape[0], n, x.shape[2]))
     if past.shape != (x.shape[0], n, x.shape[2]):
@@ -112,13 +128,18 @@ def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Ten
 def token_shift(
     x: Float[Tensor, "B T D"], last: Float[Tensor, "B 1 D"] | None
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B 1 D"]]:
-    """Return x one token late, as in RWKV, and its last token for the next call."""
+    """Return for every token the one before it, as in RWKV, and the last token for the next call."""
     seen = torch.cat([earlier(x, last, 1).to(x.dtype), x], 1)
     return seen[:, :-1], upcast(seen[:, -1:])
 
 
 class HeadNorm(nn.Module):
-    """Normalise every head by itself with RMSNorm, with a learned gain of the head's width."""
+    """Normalise every head by itself with RMSNorm; all heads have the same learned gain.
+
+    Args:
+        width: V, of a head and of the gain.
+        eps: epsilon of the norm.
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -139,14 +160,14 @@ def l2_normalize(x: Tensor) -> Tensor:
 
 
 def step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
-    """Return biases whose softplus is spread evenly in logs over [low, top], as in Mamba's code.
+    """Return n biases whose softplus is spread over [low, top], evenly in logs: Mamba's step sizes Delta.
 
-    Its paper (arXiv 2312.00752, section 3.6) prints a uniform draw.
+    Mamba's code draws them from this range; its paper (arXiv 2312.00752, section 3.6) prints a uniform draw.
     """
     step = torch.logspace(math.log10(low), math.log10(top), n)
     return step + torch.log(-torch.expm1(-step))
 
 
 def with_ones(v: Float[Tensor, "B T H V"]) -> Tensor:
-    """Return v with a column of ones: its state then holds the denominator, [B, T, H, V + 1]."""
+    """Return v with a column of ones, [B, T, H, V + 1]: the state's last column is then the denominator's."""
     return torch.cat([v, torch.ones_like(v[..., :1])], -1)

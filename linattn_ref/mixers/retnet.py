@@ -7,7 +7,7 @@ import torch
 from torch import nn, sigmoid
 from torch.nn.functional import logsigmoid, silu
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import (
     Mixer,
     Projections,
@@ -21,7 +21,7 @@ from linattn_ref.mixers.parts import HeadNorm, upcast
 from linattn_ref.ops.position import rotate
 from linattn_ref.ops.shapes import Float, Tensor
 
-TEMPERATURE = 16.0
+TEMPERATURE = 16.0  # divides the logarithm of gated RetNet's gate: the exponent 1/16
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,15 @@ class RetNetOptions(Options):
         rope_base: base of the speeds of rotation, see ``ops.rotate``; default 10,000.
 
     Raises:
-        ValueError: for positions that are neither.
+        ValueError: for positions that are neither, or a base that is not a finite number above 0.
     """
 
     positions: Literal["rope", "none"] = "rope"
     rope_base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "rope_base")
 
 
 class RetNetMixer(Mixer):
@@ -163,7 +167,7 @@ class GatedRetNetMixer(Mixer):
 
 
 def rotated(mixer: Any, x: Float[Tensor, "B T D"], past: int | None) -> Projections:
-    """Return q, k, v and the output gate of either; q and k turned by their positions."""
+    """Project x as both mixers of this file do: to q, k, v and output gate, q and k turned by position."""
     config = mixer.config
     q, k, v, gate = mixer.qkvg(x).chunk(4, -1)
     q, k, v = (split_heads(z, config.n_heads) for z in (q, k, v))

@@ -11,7 +11,7 @@ from linattn_ref.mixers.parts import HeadNorm, token_shift, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.wkv import WKVState
 
-RANK = 64
+RANK = 64  # of RWKV-6's projection to the decay
 
 
 class RWKV4Mixer(Mixer):
@@ -21,7 +21,7 @@ class RWKV4Mixer(Mixer):
         [n_t, d_t] = S_{t-1} + e^(u + k_t) [v_t, 1],  o_t = n_t / d_t
         y = (sigmoid(r) o) W_o
 
-    Gate: e^-w, w = exp(a) >= 0. Write: e^k [v, 1]. Read: the mean, with e^(u + k) for the token itself. r,
+    Gate: e^-w, w = exp(log_w). Write: e^k [v, 1]. Read: the mean, with e^(u + k) for the token itself. r,
     k, v each see a learned mixture of the token and the one before it. No heads and no outer product: three
     numbers of state a channel, numerator and denominator relative to e^m, m the largest exponent so far.
     Simplified: w starts spread from 1/200 to 2 over the channels and u at 0; the paper's channel mixing is
@@ -140,6 +140,7 @@ class RWKV6Mixer(Mixer):
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         before, past = token_shift(x, past)
         mixed = [torch.lerp(before, x, m.to(x.dtype)) for m in self.shift]
+        # the fifth mixture is the decay's
         r, k, v, g = (f(y) for f, y in zip((self.r, self.k, self.v, self.g), mixed, strict=False))
         d = upcast(self.decay) + upcast(self.decay_up(torch.tanh(self.decay_down(mixed[4]))))
         heads = {"q": r, "k": k, "v": v, "d": d}

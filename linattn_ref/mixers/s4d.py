@@ -16,7 +16,7 @@ from linattn_ref.mixers.parts import causal_filter, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import require
 
-SHIFT = 4
+SHIFT = 4  # tokens that H3's filter on the keys sees
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class DiagonalSSMOptions(Options):
 
     @property
     def n_numbers(self) -> int:
-        """The N of A [D, N]: a pair counts once, where numbers are complex."""
+        """The N of A [D, N]: of ``state_size`` real numbers two make a complex one, but for "real"."""
         return self.state_size if self.init == "real" else self.state_size // 2
 
 
 class DiagonalSSM(nn.Module):
     """Hold the parameters of a diagonal SSM for every channel.
 
-    They are A = -exp(a) + i w, C, the step Delta and the skip D. A complex number is a pair of real ones; N
-    pairs stand for themselves and their conjugates. B is 1: with C learned it would add nothing. Delta is
-    spread over [0.001, 0.1], evenly in logs.
+    They are A = -exp(``log_real``) + i ``imaginary``, C, the step Delta = 0.01 exp(``log_step``) and the skip
+    D. A complex number is kept as a pair of real ones; N of them stand for themselves and their conjugates. B
+    is 1: with C learned it would add nothing. Delta starts spread over [0.001, 0.1], evenly in logs.
 
     Args:
-        channels: D.
+        channels: how many, the width D of the model.
         options: size and initialisation.
     """
 
@@ -68,7 +68,7 @@ class DiagonalSSM(nn.Module):
         self.log_real = nn.Parameter(real.log().repeat(channels, 1))
         self.imaginary = None if is_real else nn.Parameter(imaginary.repeat(channels, 1))
         self.C = nn.Parameter(torch.randn(channels, N, 1 if is_real else 2) * (2 * N) ** -0.5)
-        self.log_step = nn.Parameter(torch.linspace(-math.log(10), math.log(10), channels))  # beside 0.01
+        self.log_step = nn.Parameter(torch.linspace(-math.log(10), math.log(10), channels))  # Delta / 0.01
         self.D = nn.Parameter(torch.ones(channels))
 
     def forward(self) -> Projections:
@@ -82,22 +82,23 @@ class DiagonalSSM(nn.Module):
 
 
 def _real(N: int) -> tuple[Tensor, Tensor]:
-    """Return S4D-Real: A_n = -(n + 1)."""
+    """Return -Re A and Im A of S4D-Real: A_n = -(n + 1)."""
     return torch.arange(1.0, N + 1), torch.zeros(N)
 
 
 def _lin(N: int) -> tuple[Tensor, Tensor]:
-    """Return S4D-Lin: A_n = -1/2 + i pi n."""
+    """Return -Re A and Im A of S4D-Lin: A_n = -1/2 + i pi n."""
     return torch.full((N,), 0.5), math.pi * torch.arange(N)
 
 
 def _inv(N: int) -> tuple[Tensor, Tensor]:
-    """Return S4D-Inv: A_n = -1/2 + i (2 N / pi) (2 N / (2 n + 1) - 1)."""
+    """Return -Re A and Im A of S4D-Inv: A_n = -1/2 + i (2 N / pi) (2 N / (2 n + 1) - 1)."""
     n = torch.arange(N)
     return torch.full((N,), 0.5), 2 * N / math.pi * (2 * N / (2 * n + 1) - 1)
 
 
-# -Re A and Im A of N numbers (arXiv 2206.11893: S4D-Lin, S4D-Inv, for a state of 2 N; S4D-Real).
+# Option ``init`` -> function from N to -Re A [N] and Im A [N] (arXiv 2206.11893, where the state of S4D-Lin
+# and S4D-Inv has 2 N numbers).
 INITIALISATIONS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "lin": _lin,
     "inv": _inv,
@@ -240,7 +241,10 @@ class H3Mixer(Mixer):
 def lti(
     mixer: Mixer, u: Float[Tensor, "B T D"], z: Projections, S: Tensor | None
 ) -> tuple[Float[Tensor, "B T D"], Tensor]:
-    """Return the SSM's output for the inputs u, and its state as real numbers [B, D, N] or [B, D, N, 2]."""
+    """Return the output of the SSM with the parameters in z for the inputs u, and its state.
+
+    The state is kept as real numbers, [B, D, N], or [B, D, N, 2] where A is complex.
+    """
     A = z["A"]
     state = S if S is None or not A.is_complex() else torch.view_as_complex(S)
     op = mixer.ops.convolution_lti_ssm

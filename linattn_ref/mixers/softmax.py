@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import nn
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, split_heads, token_positions
 from linattn_ref.ops.position import rotate
 from linattn_ref.ops.shapes import Float, Tensor
@@ -20,11 +20,15 @@ class SoftmaxOptions(Options):
         rope_base: base of the speeds of rotation, see ``ops.rotate``; default 10,000.
 
     Raises:
-        ValueError: for positions that are neither.
+        ValueError: for positions that are neither, or a base that is not a finite number above 0.
     """
 
     positions: Literal["rope", "none"] = "rope"
     rope_base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "rope_base")
 
 
 class SoftmaxMixer(Mixer):

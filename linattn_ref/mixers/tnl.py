@@ -15,7 +15,7 @@ from linattn_ref.mixers.equation import Names, StateEquation, dot, outer
 from linattn_ref.mixers.parts import LowRank, simple_rms, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
-Decay = Literal["code", "printed", "none", "data"]
+Decay = Literal["code", "printed", "none", "data"]  # see ``TNLOptions``
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TNLMixer(Mixer):
         return {**z, "log_decay": self.log_decay(x)}, None
 
     def log_decay(self, x: Float[Tensor, "B T D"]) -> Tensor | None:
-        """Return the log decays: fixed ones [H], those of the data [B, T, H], or None."""
+        """Return the log decays: fixed ones [H], those of the data [B, T, H], or None for no decay."""
         decay = self.config.options.decay
         if decay == "none":
             return None

@@ -266,8 +266,13 @@ def test_a_dry_run_returns_the_columns_of_the_benchmark(
 ) -> None:
     """The two that are left out have dry runs of their own, in test_kernels.py and test_agreement.py."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # the command sets it
-    look_up, used = mixers.mixer_class, set()
-    monkeypatch.setattr(mixers, "mixer_class", lambda mixer: used.add(mixer) or look_up(mixer))
+    used: set[str] = set()
+
+    def look_up(mixer: str) -> type[mixers.Mixer]:
+        used.add(mixer)
+        return mixers.MIXERS[mixer]
+
+    monkeypatch.setattr(mixers, "mixer_class", look_up)
     assert command.main([name, "--dry-run", "--out", str(tmp_path)]) == 0
     assert used <= set(load_benchmark(name).mixers)
     rows = results.load(name, directory=tmp_path)

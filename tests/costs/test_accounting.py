@@ -206,3 +206,14 @@ def test_only_a_cache_grows_with_the_sequence(name: str, overrides: dict[str, An
 
 def test_the_cache_of_the_largest_model_at_8192_tokens_is_four_gibibytes_in_half_precision() -> None:
     assert state_bytes(paper_config("llama", "7B"), 8192) == 4 * 2**30
+
+
+# --- wrong arguments ---------------------------------------------------------------------------------------
+
+
+def test_counts_refuse_impossible_lengths() -> None:
+    config = ModelConfig("linear", d_model=32, n_heads=2)
+    with pytest.raises(ValueError, match="seq_len: got 0"):
+        flops_exact(config, 0)
+    with pytest.raises(ValueError, match="seq_len: got -5"):
+        state_bytes(config, -5)

@@ -1,4 +1,4 @@
-"""Options of a mixer: which there are, that each matters, and which are refused."""
+"""``ModelConfig`` and the options of mixers: each option changes the output, a wrong value is refused."""
 
 import pickle
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,9 +14,8 @@ from tests.mixers.mixer_cases import BASE, FORBIDDEN, build, every_case, every_m
 from tests.support.closeness import err
 
 NORM = {"normaliser": "norm"}
-OTHER_VALUES: dict[
-    str, tuple[Any, dict[str, Any]]
-] = {  # option: another value, and a setting in which it matters
+# option: a value that is not its default, and the other options with which it matters
+OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear.feature_map": ("relu", {}),
     "linear.normaliser": ("norm", {}),
     "linear.positions": ("rope", NORM),
@@ -133,7 +132,7 @@ def test_cosformer_refuses_tokens_beyond_max_length(lengths: list[int]) -> None:
         in_segments(mixer, inputs(161), lengths)
 
 
-WRONG_SIZES: list[tuple[str, Any]] = [
+WRONG_FIELDS: list[tuple[str, Any]] = [
     ("backend", "numpy"),
     ("activation", "relu"),
     ("d_model", 13),
@@ -142,12 +141,19 @@ WRONG_SIZES: list[tuple[str, Any]] = [
     ("d_ff", -1),
     ("n_heads", 0),
     ("softmax_every", -1),
+    ("norm_eps", -1e-6),
+    ("norm_eps", float("inf")),
 ]
 WRONG_OPTIONS: list[tuple[str, str, Any]] = [
     ("linear", "feature_map", "square"),
     ("linear", "normaliser", "sum"),
     ("softmax", "positions", "alibi"),
     ("softmax", "positions", "sinusoidal"),
+    ("softmax", "rope_base", -3.0),
+    ("linear", "rope_base", "10000"),
+    ("retnet", "rope_base", True),
+    ("cosformer2", "theta_base", 0.0),
+    ("delta_net", "beta_max", "1"),
     ("cosformer", "max_length", 0),
     ("tnl", "decay", "learned"),
     ("mamba", "state_size", 0),
@@ -159,8 +165,8 @@ WRONG_OPTIONS: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("argument", "value"), WRONG_SIZES)
-def test_a_wrong_size_is_named_with_its_value(argument: str, value: Any) -> None:
+@pytest.mark.parametrize(("argument", "value"), WRONG_FIELDS)
+def test_a_wrong_field_is_named_with_its_value(argument: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{argument}: got {value!r}"):
         ModelConfig(**BASE | {argument: value})
 
@@ -174,3 +180,5 @@ def test_a_wrong_option_is_named_with_its_value(name: str, option: str, value: A
 def test_an_unknown_mixer_is_named_with_those_that_exist() -> None:
     with pytest.raises(ValueError, match=r"mixer: got 'transformer', expected one of .*softmax"):
         LanguageModel(ModelConfig("transformer", **BASE))
+    with pytest.raises(ValueError, match=r"mixer: got \['gla'\], expected one of .*softmax"):
+        ModelConfig(["gla"], **BASE)  # type: ignore[arg-type]

@@ -1,4 +1,8 @@
-"""One recurrence, many models: each mixer is the general recurrence with its own gate, write and read."""
+"""One recurrence, many models: each mixer is the general recurrence with its own gate, write and read.
+
+The recurrence is run in the loop of the oracle, and compared with the mixer. Then gate, write or read is
+changed, and the results must differ.
+"""
 
 from collections.abc import Callable
 
@@ -17,6 +21,7 @@ WITH_EQUATIONS = [name for name in MIXERS if MIXERS[name].equation is not None]
 T = 20
 BY_TOKEN = torch.linspace(1, 3, T, dtype=torch.float64)[:, None, None, None]
 
+# part of the equation -> a change that no norm or denominator behind it undoes
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "gate": lambda gate: 0.5 * gate,
     "write": lambda write: write * BY_TOKEN,

@@ -24,7 +24,7 @@ def drifting(length: int) -> Tensor:
 
 
 def both(mixer: Mixer, x: Tensor) -> tuple[Any, Any]:
-    """Return output and state in float32, and of the same numbers in float64."""
+    """Return (y, state) computed in float32, and (y, state) from the same numbers in float64."""
     exact = copy.deepcopy(mixer).double()
     return mixer(x.float()), exact(x.float().double())
 
@@ -84,7 +84,7 @@ def test_mlstm_keeps_its_digits_with_ordinary_gates_over_8192_tokens() -> None:
 
 
 def test_mlstm_has_gradients_for_tiny_input_gates_after_hard_forgetting() -> None:
-    """There e^-m overflows in float32."""
+    """With them m is so low that e^-m overflows in float32."""
     mixer, x = mlstm(1.0), torch.randn(1, 20, 16, generator=torch.Generator().manual_seed(0))
     x[..., 0], x[..., 1] = 5, -100
     x[:, 5:8, 0] = -200

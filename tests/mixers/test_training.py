@@ -13,7 +13,7 @@ from linattn_ref.training.trainer import TrainConfig, bits_per_byte, train
 STEPS = 160
 UNIGRAM = 4.7  # bits per byte of this corpus, if a byte is predicted from its frequency
 BOUND = 4.0
-FIRST = ("softmax", "gla", "mamba", "delta_net")  # one of every op; the others in the second tier
+FIRST = ("softmax", "gla", "mamba", "delta_net")  # four different ops; the others are of the second tier
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from linattn_ref import ops
-from linattn_ref.model import LanguageModel, ModelConfig, decoding
+from linattn_ref.mixers import Mixer
+from linattn_ref.model import LanguageModel, ModelConfig, decoding, generate
 
 
 def build(name: str) -> LanguageModel:
@@ -43,3 +44,12 @@ def test_decoding_ends_with_its_block_whatever_happens() -> None:
     with pytest.raises(RuntimeError, match="stop"), decoding(model):
         raise RuntimeError("stop")
     assert not any(getattr(module, "decoding", False) for module in model.modules())
+
+
+def test_generation_inside_a_block_leaves_it_decoding() -> None:
+    model = build("tnl")
+    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    with decoding(model):
+        generate(model, torch.zeros(1, 3, dtype=torch.long), 2, generator=torch.Generator())
+        assert all(mixer.decoding for mixer in mixers)
+    assert not any(mixer.decoding for mixer in mixers)

@@ -15,6 +15,7 @@ T = 12
 
 
 def config_of(mixer: str, every: int = 2) -> ModelConfig:
+    """Return a configuration of five blocks, numbers every, 2 every, ... of which have softmax attention."""
     return ModelConfig(mixer, 24, 5, 3, vocab_size=16, softmax_every=every, d_ff=64)
 
 

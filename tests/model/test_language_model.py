@@ -26,7 +26,7 @@ BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4}
 def build(
     name: str, options: dict[str, Any] | None = None, dtype: torch.dtype = torch.float64
 ) -> LanguageModel:
-    """With weights ten times as large as at the start, so that attention is far from uniform."""
+    """Return a model with weights ten times those at the start, so that attention is far from uniform."""
     torch.manual_seed(1)
     model = LanguageModel(ModelConfig(name, **BASE, options=options)).to(dtype)
     with torch.no_grad():
@@ -36,10 +36,12 @@ def build(
 
 
 def tokens_of(batch_size: int = 2, length: int = T) -> Tensor:
+    """Return tokens [batch_size, length], the same at each call."""
     return torch.randint(32, (batch_size, length), generator=torch.Generator().manual_seed(2))
 
 
 def in_pieces(model: LanguageModel, tokens: Tensor, lengths: list[int]) -> Tensor:
+    """Return the logits of all tokens, read in pieces with the state carried."""
     logits, state = [], None
     for piece in tokens.split(lengths, 1):
         out, state = model(piece, state)
@@ -97,11 +99,13 @@ def test_later_tokens_leave_earlier_logits_unchanged(name: str) -> None:
 
 
 def generated(model: LanguageModel, n: int, seed: int, temperature: float = 1.0) -> Tensor:
+    """Return n tokens after a prompt of 8, by ``generate``."""
     generator = torch.Generator().manual_seed(seed)
     return generate(model, tokens_of(2, 8), n, generator=generator, temperature=temperature)
 
 
 def sampled_from_full_passes(model: LanguageModel, n: int, seed: int, temperature: float) -> Tensor:
+    """Return n tokens after the same prompt, each from a pass over all tokens before it, without a state."""
     tokens, generator = tokens_of(2, 8), torch.Generator().manual_seed(seed)
     for _ in range(n):
         logits = model(tokens)[0][:, -1].float() / temperature
@@ -138,14 +142,34 @@ def test_generate_depends_on_its_generator_and_on_nothing_else(name: str) -> Non
     assert not torch.equal(generated(model, 20, seed=4), first)
 
 
+def test_the_lowest_temperature_takes_the_likeliest_token() -> None:
+    model = build("linear")
+    likeliest = model(tokens_of(2, 8))[0][:, -1].argmax(-1)
+    generator = torch.Generator().manual_seed(3)
+    assert torch.equal(
+        generate(model, tokens_of(2, 8), 1, generator=generator, temperature=1e-30)[:, 0], likeliest
+    )
+
+
 def test_generate_of_no_tokens_is_empty() -> None:
     assert generated(build("linear"), 0, seed=3).shape == (2, 0)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0])
-def test_generate_refuses_a_temperature_that_is_not_above_zero(temperature: float) -> None:
-    with pytest.raises(ValueError, match="temperature: got"):
-        generated(build("linear"), 1, seed=3, temperature=temperature)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_tokens": -1}, "n_tokens: got -1"),
+        ({"temperature": math.nan}, "temperature: got nan"),
+        ({"temperature": 0.0}, "temperature: got 0"),
+        ({"temperature": -1.0}, "temperature: got -1"),
+        ({"temperature": 1e-39}, "temperature: got 1e-39, expected a finite number, at least 1e-30"),
+        ({"prompt": tokens_of(2, 0)}, "tokens: got"),
+    ],
+)
+def test_generate_refuses(options: dict[str, Any], message: str) -> None:
+    arguments = {"prompt": tokens_of(2, 8), "n_tokens": 2, "generator": torch.Generator()} | options
+    with pytest.raises(ValueError, match=message):
+        generate(build("linear"), **arguments)
 
 
 # --- initialisation, embeddings, MLP -----------------------------------------------------------------------
