@@ -40,7 +40,7 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m linattn_book.builders.repository --check && $(BIN)/python -m linattn_book.builders.status --check
-	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check && $(BIN)/python -m linattn_book.builders.scaling --check
+	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check
 	$(BIN)/python -m linattn_book.builders.exercises --check
 
 test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser
@@ -50,6 +50,7 @@ test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an e
 test-all: .venv/.ok  ## both tiers, as continuous integration runs them
 	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2
 	$(PYTEST) -m "alone"
+	$(BIN)/python -m linattn_book.builders.scaling --check
 	$(PYTEST) -m "other_gpus" -n 2
 	$(PAGES_TEST)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.server import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -52,14 +51,8 @@ def site() -> Iterator[str]:
     if not built_pages():
         pytest.fail(f"no built book at {BUILT}: run `make book SERVE=0` first", pytrace=False)
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(BUILT))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served(BUILT) as address:
+        yield f"{address}/"
 
 
 def chromium() -> str | None:

@@ -12,7 +12,7 @@ from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig
 from tests.ops.ladder import BACKWARD, EPS
 from tests.support.closeness import err
-from tests.training.test_distributed import torchrun
+from tests.support.processes import torchrun
 
 WITHOUT_KERNELS = {
     "rwkv4": "wkv",

@@ -14,7 +14,7 @@ Number = Union[complex, "Dual"]
 
 @dataclass(frozen=True)
 class Dual:
-    """``value + e slope`` with e^2 = 0, one number."""
+    """One dual number, ``value + e slope`` with e^2 = 0."""
 
     value: complex
     slope: complex = 0.0
@@ -65,7 +65,7 @@ def _parts(x: Any) -> tuple[complex, complex]:
 
 
 def along(x: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """An array of dual numbers: x, moving along ``direction``."""
+    """Return an array of dual numbers: x, moving along ``direction``."""
     duals = np.empty(x.shape, dtype=object)
     for i in np.ndindex(x.shape):
         duals[i] = Dual(complex(x[i]), complex(direction[i]))
@@ -73,17 +73,17 @@ def along(x: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
 
 def slope_of(x: np.ndarray) -> np.ndarray:
-    """The real part of every slope."""
+    """Return the real part of every slope."""
     return np.array([_parts(one)[1].real for one in np.ravel(x)]).reshape(x.shape)
 
 
 def real_part(x: np.ndarray) -> np.ndarray:
-    """The real parts of numbers and of their slopes."""
+    """Return the real parts of numbers and of their slopes."""
     return _each(x, lambda one: Dual(one.value.real, one.slope.real)) if x.dtype == object else x.real
 
 
 def imaginary_part(x: np.ndarray) -> np.ndarray:
-    """The imaginary parts of numbers and of their slopes."""
+    """Return the imaginary parts of numbers and of their slopes."""
     return _each(x, lambda one: Dual(one.value.imag, one.slope.imag)) if x.dtype == object else x.imag
 
 

@@ -1,4 +1,8 @@
-"""What the ladder knows of ops on channels: LTI state space models, the selective scan, RWKV-4's wkv."""
+"""What the ladder knows of ops on channels, in ``CHANNELS``: state space models and RWKV-4's wkv.
+
+For each: how its inputs are drawn, what arguments and states they make, and its oracle, channel by channel.
+A case of theirs has K channels; those of the two state space models have V numbers of state.
+"""
 
 import itertools
 from typing import Any
@@ -11,26 +15,30 @@ from torch.nn.functional import softplus
 from linattn_ref import oracle
 from linattn_ref.ops import WKVState, step_lti_ssm, step_selective_scan, step_wkv
 from tests.ops.dual import imaginary_part, real_part
-from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, drift, normal
+from tests.ops.ladder_cases import (
+    Arrays,
+    Case,
+    Op,
+    Tensors,
+    choice,
+    drift,
+    normal,
+    single_state,
+    with_zeros,
+)
 
 
 def channels(case: Case, generator: Generator) -> Tensor:
-    """u [B, T, D] with D = case.K; with ``zeros``, whole tokens and single numbers are exactly zero."""
+    """Return the sequence [B, T, D], D = case.K, with zeros if the case has them."""
     u = normal(generator, case.B, case.T, case.K)
-    if case.zeros:
-        u = u * (torch.rand(u.shape, generator=generator) > 0.3)
-        u = u * (torch.rand(case.B, case.T, 1, generator=generator) > 0.3)
-    return u
-
-
-def choice(levels: list[float], generator: Generator, *shape: int) -> Tensor:
-    return torch.tensor(levels, dtype=torch.float64)[torch.randint(len(levels), shape, generator=generator)]
+    return with_zeros(u, generator) if case.zeros else u
 
 
 # --- linear time-invariant: decay is "real" or "complex", strength the method, or "hard" decays (zoh) -------
 
 
 def lti_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw the inputs; of A, B, C and the state the real and the imaginary parts are leaves of their own."""
     D, N = case.K, case.V
     x = {"u": channels(case, generator), "delta": 0.05 + 0.2 * torch.rand(D, generator=generator).double()}
     x["A.re"] = -(0.1 + torch.rand(D, N, generator=generator).double())
@@ -48,6 +56,7 @@ def lti_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def lti_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    """Return the arguments, complex ones out of their two leaves, and the method."""
     arguments: dict[str, Any] = {name: y for name, y in x.items() if "." not in name}
     for name in x:
         if name.endswith(".re"):
@@ -58,11 +67,12 @@ def lti_arguments(case: Case, x: Tensors) -> dict[str, Any]:
 
 
 def lti_state(state: Tensor) -> Tensors:
+    """Return the real part of a state, and the imaginary one if it has it."""
     return {"state.re": state.real, "state.im": state.imag} if state.is_complex() else {"state.re": state}
 
 
 def lti_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and channels one by one; complex numbers with their conjugates."""
+    """Return the results, batch elements and channels one by one, complex numbers with their conjugates."""
     joined = {
         name[:-3]: x[name] + 1j * x[name.replace("re", "im")] if case.decay == "complex" else x[name]
         for name in x
@@ -85,10 +95,12 @@ def lti_oracle(case: Case, x: Arrays) -> Arrays:
 
 
 def paired(x: np.ndarray, with_conjugates: bool) -> np.ndarray:
+    """Return x, with its conjugates after it if they are wanted."""
     return np.concatenate([x, np.conj(x)], -1) if with_conjugates else x
 
 
-def earlier_lti(x: Tensors, eps: float) -> Tensors:
+def nudge_lti(x: Tensors, eps: float) -> Tensors:
+    """Return leaves with the real part of every log decay, delta A, less by eps."""
     return {**x, "A.re": x["A.re"] - eps / x["delta"][:, None]}
 
 
@@ -96,6 +108,7 @@ def earlier_lti(x: Tensors, eps: float) -> Tensors:
 
 
 def scan_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw the inputs of a scan, with steps of the strength of the case."""
     B, T, D, N = case.B, case.T, case.K, case.V
     x = {"u": channels(case, generator), "delta": softplus(normal(generator, B, T, D) - 1)}
     x["A"] = -normal(generator, D, N).mul(0.5).exp()
@@ -114,15 +127,12 @@ def scan_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def scan_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    """Return leaves, which are arguments under their own names, and the hold."""
     return {**x, "hold": case.decay}
 
 
-def scan_state(state: Tensor) -> Tensors:
-    return {"state": state}
-
-
 def scan_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and channels one by one through the definition."""
+    """Return the results, batch elements and channels one by one."""
     start = x.get("initial_state", np.zeros((case.B, case.K, case.V)))
     y, h = np.empty((2, case.B, case.K), dtype=object)
     for b, d in np.ndindex(case.B, case.K):
@@ -140,7 +150,8 @@ def scan_oracle(case: Case, x: Arrays) -> Arrays:
     return {"output": outputs, "state": np.stack([np.stack(list(row)) for row in h])}
 
 
-def earlier_scan(x: Tensors, eps: float) -> Tensors:
+def nudge_scan(x: Tensors, eps: float) -> Tensors:
+    """Return leaves with A such that the log decays delta A of a mean step are less by eps."""
     return {**x, "A": x["A"] - eps / x["delta"].mean((0, 1))[:, None]}
 
 
@@ -148,6 +159,7 @@ def earlier_scan(x: Tensors, eps: float) -> Tensors:
 
 
 def wkv_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw k and w of the strength of the case, v, u, and an initial state if it has one."""
     shape = case.B, case.T, case.K
     x = {"k": normal(generator, *shape), "v": channels(case, generator)}
     x["w"] = torch.rand(case.K, generator=generator).double()
@@ -167,6 +179,7 @@ def wkv_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def wkv_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    """Return the leaves, the state out of its three."""
     arguments: dict[str, Any] = {name: y for name, y in x.items() if "." not in name}
     if "initial_state.m" in x:
         arguments["initial_state"] = WKVState(*(x[f"initial_state.{part}"] for part in "abm"))
@@ -174,11 +187,12 @@ def wkv_arguments(case: Case, x: Tensors) -> dict[str, Any]:
 
 
 def wkv_state(state: WKVState) -> Tensors:
+    """Return a state as three named results."""
     return {f"state.{name}": part for name, part in state._asdict().items()}
 
 
 def wkv_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and channels one by one through the definition."""
+    """Return the results, batch elements and channels one by one."""
     nothing = {"a": 0.0, "b": 0.0, "m": -np.inf}
     o, s = np.empty((2, case.B, case.K), dtype=object)
     for b, d in np.ndindex(case.B, case.K):
@@ -189,8 +203,8 @@ def wkv_oracle(case: Case, x: Arrays) -> Arrays:
     return {"output": outputs} | {f"state.{part}": states[..., i] for i, part in enumerate("abm")}
 
 
-def earlier_wkv(x: Tensors, eps: float) -> Tensors:
-    """Exponents as large as k are rounded at every step."""
+def nudge_wkv(x: Tensors, eps: float) -> Tensors:
+    """Return leaves with decay rates more by a rounding of the largest exponent, k, as at every step."""
     return {**x, "w": x["w"] + eps * x["k"].abs().amax().clamp(min=1)}
 
 
@@ -209,19 +223,19 @@ CHANNELS: dict[str, Op] = {
             + [f"{x}.{p}" for x in ("A", "B", "C", "initial_state", "state") for p in ("re", "im")]
         ),
         variants=tuple(itertools.product(("real", "complex"), ("zoh", "bilinear", "euler", "hard"))),
-        nudge=earlier_lti,
+        nudge=nudge_lti,
         dual=True,
     ),
     "selective_scan": Op(
         scan_inputs,
         scan_arguments,
-        scan_state,
+        single_state,
         scan_oracle,
         step_selective_scan,
         timed=frozenset(["u", "delta", "B", "C"]),
         full=frozenset(["delta", "A", "D", "initial_state", "state"]),
         variants=tuple(itertools.product(("euler", "exact"), ("mild", "hard", "all -50", "slow"))),
-        nudge=earlier_scan,
+        nudge=nudge_scan,
     ),
     "wkv": Op(
         wkv_inputs,
@@ -232,6 +246,6 @@ CHANNELS: dict[str, Op] = {
         timed=frozenset("kv"),
         full=frozenset([f"{x}.{p}" for x in ("initial_state", "state") for p in "abm"] + ["w", "u"]),
         variants=((None, "mild"), (None, "large"), (None, "hard")),
-        nudge=earlier_wkv,
+        nudge=nudge_wkv,
     ),
 }

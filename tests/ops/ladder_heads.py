@@ -1,4 +1,7 @@
-"""What the ladder knows of ops on heads: softmax attention, linear attention, RWKV-6, the delta rule."""
+"""What the ladder knows of ops on heads, in ``HEADS``: softmax and linear attention, RWKV-6, the delta rule.
+
+For each: how its inputs are drawn, what arguments and states they make, and its oracle, head by head.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -17,9 +20,9 @@ from linattn_ref.ops import (
     step_rwkv6,
     step_softmax_attention,
 )
-from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, drift, normal, qkv
+from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, choice, drift, normal, qkv, single_state
 
-CACHED = 9  # tokens in a start cache
+CACHED = 9  # tokens in an initial cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")
 SCORES = ((None, "mild"), (None, "large"))
 DECAYS = ((None, "mild"), *itertools.product(("head", "token", "channel"), STRENGTHS))
@@ -29,7 +32,7 @@ DECAYS = ((None, "mild"), *itertools.product(("head", "token", "channel"), STREN
 
 
 def log_decays(case: Case, generator: Generator) -> Tensor:
-    """Natural logarithms of decays: mild ones as a trained gate gives them, or those that break things."""
+    """Return logarithms of decays: mild ones as a trained gate gives them, or those that break things."""
     shapes = {
         "head": (case.H,),
         "token": (case.B, case.T, case.H),
@@ -46,11 +49,11 @@ def log_decays(case: Case, generator: Generator) -> Tensor:
         around = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)
         return -around * drift(case.T, 1e-4, 50.0, *shape[2:])
     levels = {"hard": [0.0, -1e-3, -1.0, -50.0], "all -50": [-50.0], "zero": [0.0]}[case.strength]
-    choice = torch.randint(len(levels), shape, generator=generator)
-    return torch.tensor(levels, dtype=torch.float64)[choice]
+    return choice(levels, generator, *shape)
 
 
 def linear_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw q, k, v, and log decays and an initial state if the case has them."""
     x = qkv(case, generator)
     if case.decay:
         x["log_decay"] = log_decays(case, generator)
@@ -60,6 +63,7 @@ def linear_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def softmax_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw q, k, v with scores of the strength of the case, and an initial cache if it has one."""
     x = qkv(case, generator)
     if case.strength == "large":
         x["q"] = 40 * x["q"]  # scores in the hundreds: exp of them overflows float32
@@ -72,11 +76,12 @@ def softmax_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def rwkv6_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw the inputs of linear attention, and a bonus."""
     return {**linear_inputs(case, generator), "bonus": normal(generator, case.H, case.K)}
 
 
 def delta_inputs(case: Case, generator: Generator) -> Tensors:
-    """Keys of length at most 1; strengths up to 2, where a key reflects the state."""
+    """Draw keys of length at most 1, and strengths beta up to 2, where a key reflects the state."""
     x = linear_inputs(case, generator)
     x["k"] = x["k"] / x["k"].norm(dim=-1, keepdim=True).clamp(min=1e-3)
     beta = torch.rand(case.B, case.T, case.H, generator=generator, dtype=torch.float64)
@@ -89,36 +94,36 @@ def delta_inputs(case: Case, generator: Generator) -> Tensors:
 # --- arguments, states, oracles ----------------------------------------------------------------------------
 
 
-def linear_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+def arguments_with_scale(case: Case, x: Tensors) -> dict[str, Any]:
+    """Return leaves that are arguments under their own names, and the scale."""
     return {**x, "scale": case.scale}
 
 
 def softmax_arguments(case: Case, x: Tensors) -> dict[str, Any]:
+    """Return q, k, v, the cache out of its two leaves, and the scale."""
     arguments: dict[str, Any] = {name: x[name] for name in "qkv"}
     if "initial_state.k" in x:
         arguments["initial_state"] = KVCache(x["initial_state.k"], x["initial_state.v"])
     return {**arguments, "scale": case.scale}
 
 
-def delta_arguments(case: Case, x: Tensors) -> dict[str, Any]:
-    return {**x, "scale": case.scale}
-
-
-def linear_state(state: Tensor) -> Tensors:
-    return {"state": state}
-
-
 def softmax_state(state: KVCache) -> Tensors:
+    """Return a cache as two named results."""
     return {"state.k": state.k, "state.v": state.v}
 
 
-def earlier_decays(x: Tensors, eps: float) -> Tensors:
-    """Every log decay g moves to g - eps: the decay exp(g) of a recurrence is a rounded number."""
+def nudge_decays(x: Tensors, eps: float) -> Tensors:
+    """Return leaves with every log decay g moved to g - eps: a decay exp(g) is a rounded number."""
     return {**x, "log_decay": x["log_decay"] - eps} if "log_decay" in x else x
 
 
 def head_by_head(function: Callable, *own: str) -> Callable[[Case, Arrays], Arrays]:
-    """An oracle of one head, for all batch elements and heads; ``own`` are its arguments after q, k, v."""
+    """Return the oracle of all batch elements and heads from that of one head.
+
+    Args:
+        function: the oracle of one head.
+        own: names of its arguments between v and the decays, as "beta".
+    """
 
     def run(case: Case, x: Arrays) -> Arrays:
         B, T, H, K = x["q"].shape
@@ -140,11 +145,12 @@ def head_by_head(function: Callable, *own: str) -> Callable[[Case, Arrays], Arra
 
 
 def scale_of(case: Case) -> float:
+    """Return the scale of the scores of a case."""
     return case.K**-0.5 if case.scale is None else case.scale
 
 
 def softmax_oracle(case: Case, x: Arrays) -> Arrays:
-    """Batch elements and heads one by one through the definition."""
+    """Return the results of softmax attention, batch elements and heads one by one."""
     B, _, H, _ = x["q"].shape
     cache = [(x[f"initial_state.{name}"], x[name]) if case.start else (x[name],) for name in "kv"]
     k, v = (np.concatenate(parts, 1) for parts in cache)
@@ -155,7 +161,7 @@ def softmax_oracle(case: Case, x: Arrays) -> Arrays:
 
 
 def sequence(o: np.ndarray) -> np.ndarray:
-    """[B, H] arrays of [T, V] as one [B, T, H, V]."""
+    """Return [B, H] arrays of [T, V] as one [B, T, H, V]."""
     return np.stack([np.stack(row, 1) for row in o])
 
 
@@ -163,14 +169,14 @@ def sequence(o: np.ndarray) -> np.ndarray:
 
 LINEAR = Op(
     linear_inputs,
-    linear_arguments,
-    linear_state,
+    arguments_with_scale,
+    single_state,
     head_by_head(oracle.linear_attention),
     step_linear_attention,
     timed=frozenset([*"qkv", "log_decay"]),
     full=frozenset(["log_decay", "initial_state", "state"]),
     variants=DECAYS,
-    nudge=earlier_decays,
+    nudge=nudge_decays,
 )
 HEADS: dict[str, Op] = {
     "softmax_attention": Op(
@@ -195,7 +201,6 @@ HEADS: dict[str, Op] = {
     "delta_rule": replace(
         LINEAR,
         inputs=delta_inputs,
-        arguments=delta_arguments,
         oracle=head_by_head(oracle.delta_rule, "beta"),
         step=step_delta_rule,
         timed=LINEAR.timed | {"beta"},

@@ -10,16 +10,20 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from linattn_ref.ops import Form, parallel_linear_attention, recurrent_linear_attention
-from tests.ops.ladder import forms_of, normal
+from tests.ops.every_form import LINEAR
+from tests.ops.ladder_cases import normal
 from tests.support.closeness import assert_close
 
 SIGMAS = 4
 TRIALS = 20_000
-forms = pytest.mark.parametrize("form", forms_of("linear_attention"), ids=lambda form: form.form)
+RECURRENT, PARALLEL = (
+    next(form for form in LINEAR if form.form == name) for name in ("recurrent", "parallel")
+)
+forms = pytest.mark.parametrize("form", LINEAR, ids=lambda form: form.form)
 
 
 def recall(form: Form, keys: Tensor, values: Tensor) -> Tensor:
-    """Write n pairs, keys [B, n, K] and values [B, n, V]; then ask for every key. [B, n, V]"""
+    """Write n pairs, keys [B, n, K] and values [B, n, V]; then ask for every key. Return [B, n, V]."""
     k, v = keys[:, :, None], values[:, :, None]
     state = form.function(torch.zeros_like(k), k, v, scale=1.0).state
     nothing = torch.zeros_like(k), torch.zeros_like(v)
@@ -27,17 +31,18 @@ def recall(form: Form, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def gram(form: Form, keys: Tensor) -> Tensor:
-    """The map from values to what is recalled, [n, n]: row j holds the share of every value in answer j."""
+    """Return the map from values to what is recalled, [n, n]: row j has the shares of values in answer j."""
     n = len(keys)
     return recall(form, keys[None], torch.eye(n, dtype=keys.dtype)[None])[0]
 
 
 def unit_keys(generator: Generator, *shape: int) -> Tensor:
+    """Return random vectors of length 1."""
     return normalize(normal(generator, *shape), dim=-1)
 
 
 def assert_mean(name: str, sample: Tensor, mean: float, variance: float) -> None:
-    """The average of independent draws of known mean and variance."""
+    """Fail if the average of independent draws is too far from their mean for their variance."""
     off = abs(sample.mean().item() - mean) / (variance / len(sample)) ** 0.5
     assert off <= SIGMAS, (
         f"{name}: average {sample.mean().item():.5g}, {off:.1f} standard errors from {mean:.5g}"
@@ -59,7 +64,7 @@ def test_up_to_k_orthonormal_keys_are_recalled_exactly(form: Form, n: int, gener
 
 
 def key_sets(generator: Generator, n: int, K: int) -> dict[str, Tensor]:
-    """n unit keys in K dimensions: at random, nearly orthonormal, repeated, and spread as far as they go."""
+    """Return n = K + 1 unit keys: at random, nearly orthonormal, repeated, and spread as far as they go."""
     axes = torch.eye(K, dtype=torch.float64)
     spread = unit_keys(generator, n, K).requires_grad_()
     for _ in range(100):
@@ -111,20 +116,12 @@ def test_no_queries_and_keys_lose_less_than_n_minus_k(n: int, generator: Generat
 
 
 def _loss(queries: Tensor, keys: Tensor) -> Tensor:
-    """|I - A|^2, A the matrix that maps the stored values ``[n]`` to the recalled ones."""
+    """Return |I - A|^2, A the matrix that maps the stored values [n] to the recalled ones."""
     n = len(keys)
-    form = next(form for form in forms_of("linear_attention") if form.form == "recurrent")
     values = torch.eye(n, dtype=torch.float64)
     k, v = keys[None, :, None], values[None, :, None]  # [1, n, 1, .]
-    state = form.function(k, k, v, scale=1.0).state[0, 0]  # [K, n]
+    state = RECURRENT.function(k, k, v, scale=1.0).state[0, 0]  # [K, n]
     return (values - queries @ state).square().sum()
-
-
-@pytest.mark.theorem("thm-capacity")
-def test_k_orthonormal_keys_have_the_identity_as_gram_matrix(generator: Generator) -> None:
-    """The bound of the test above is reached from below: at n = K the error can be zero."""
-    keys = torch.linalg.qr(normal(generator, 6, 6))[0]
-    assert_close("Gram", gram(forms_of("linear_attention")[0], keys), torch.eye(6), 1e-12)
 
 
 @pytest.mark.theorem("thm-capacity")
@@ -140,8 +137,7 @@ def test_random_keys_are_recalled_with_error_n_minus_one_over_k(
     """
     keys = unit_keys(generator, TRIALS, n, K)
     values = sigma * normal(generator, TRIALS, n, 1)
-    form = next(form for form in forms_of("linear_attention") if form.form == "parallel")
-    error = (recall(form, keys, values) - values)[:, 0, 0].square()
+    error = (recall(PARALLEL, keys, values) - values)[:, 0, 0].square()
     mean = (n - 1) / K
     spread = (n - 1) * 2 * (K - 1) / (K**2 * (K + 2))
     assert_mean("squared error", error, sigma**2 * mean, sigma**4 * (2 * (spread + mean**2) + spread))
@@ -161,12 +157,13 @@ def test_statistics_catch_an_error_that_is_off_by_one_pair(generator: Generator)
 
 
 def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
-    """The scores of single tokens, as attention computes them: the output for a value of 1."""
+    """Return the scores of single tokens, as attention computes them: the output for a value of 1."""
     one = torch.ones(len(q), 1, 1, 1, dtype=q.dtype)
     return parallel_linear_attention(q[:, None, None], k[:, None, None], one, scale=scale).output.flatten()
 
 
 def signs(generator: Generator, *shape: int) -> Tensor:
+    """Return numbers 1 and -1."""
     return 2.0 * torch.randint(2, shape, generator=generator).double() - 1
 
 

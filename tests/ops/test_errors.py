@@ -14,13 +14,13 @@ from tests.ops.ladder import OPS, inputs_of
 from tests.ops.ladder_cases import Case
 from tests.ops.wrong_arguments import B, Bad, H, K, T, V
 from tests.ops.wrong_channels import LTI, SCAN, WKV
-from tests.ops.wrong_heads import BETA, BONUS, CACHE, HEADS, STATE
+from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, STATE
 
 Arguments = dict[str, Any]
 
 
 def good(op: str, tokens: int) -> Arguments:
-    """Arguments that every form of the op takes, as the tables expect them."""
+    """Return arguments that every form of the op takes, of the sizes that the rows are for."""
     decay, strength = ("channel", "mild") if "log_decay" in OPS[op].timed else OPS[op].variants[0]
     sizes = {"B": B, "H": H, "K": K, "V": V}
     case = Case(
@@ -30,10 +30,10 @@ def good(op: str, tokens: int) -> Arguments:
 
 
 TABLES = {
-    "softmax_attention": [*HEADS, *CACHE],
-    "linear_attention": [*HEADS, *STATE],
-    "rwkv6": [*HEADS, *STATE, *BONUS],
-    "delta_rule": [*HEADS, *STATE, *BETA],
+    "softmax_attention": [*ON_HEADS, *CACHE],
+    "linear_attention": [*ON_HEADS, *STATE],
+    "rwkv6": [*ON_HEADS, *STATE, *BONUS],
+    "delta_rule": [*ON_HEADS, *STATE, *BETA],
     "lti_ssm": LTI,
     "selective_scan": SCAN,
     "wkv": WKV,
@@ -41,6 +41,7 @@ TABLES = {
 
 
 def table(op: str) -> list[Bad]:
+    """Return the wrong arguments of an op."""
     return TABLES[op]
 
 
@@ -63,12 +64,13 @@ def test_form_refuses(function: Callable, op: str, bad: Bad) -> None:
 
 
 def assert_explains(message: str, words: tuple[str, ...]) -> None:
+    """Fail unless a message holds "expected" and all of these words."""
     missing = [word for word in ("expected", *words) if word not in message]
     assert not missing, f"{message!r} does not say {missing}"
 
 
 def leading(op: str) -> str:
-    """The first argument of an op: its sequence."""
+    """Return the name of an op's first argument, a sequence."""
     return next(iter(inspect.signature(OPS[op].step).parameters))
 
 
@@ -79,7 +81,7 @@ NEEDS_TWO_TOKENS = {"of another length", "with one token"}
 STEP_ROWS = [
     pytest.param(op, bad, id=f"{op}-{bad}")
     for op in OPS
-    for bad in (next(two for two in TWO_TOKENS if two.argument in leading(op)), *table(op))
+    for bad in (next(two for two in TWO_TOKENS if two.argument == leading(op)), *table(op))
     if bad.argument.replace("initial_state", "state") in inspect.signature(OPS[op].step).parameters
     and bad.claim not in NEEDS_TWO_TOKENS
 ]
@@ -98,7 +100,7 @@ def test_step_refuses(op: str, bad: Bad) -> None:
         step(**arguments)
 
 
-def test_table_has_a_row_for_every_argument() -> None:
+def test_every_argument_of_every_form_has_a_row() -> None:
     for form in FORMS:
         tested = {bad.argument for bad in table(form.op)}
         assert set(inspect.signature(form.function).parameters) <= tested

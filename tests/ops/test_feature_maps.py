@@ -11,11 +11,11 @@ from torch import Tensor
 
 from linattn_ref import oracle
 from linattn_ref.ops import FEATURE_MAPS, Form, cos_reweight, normalised, rotate, step_linear_attention
-from tests.ops.ladder import Case, forms_of, inputs_of, normal
+from tests.ops.every_form import EXACT, LINEAR
+from tests.ops.ladder import inputs_of
+from tests.ops.ladder_cases import Case, normal
 from tests.support.closeness import assert_close
 
-EXACT = 1e-12
-LINEAR = forms_of("linear_attention")
 forms = pytest.mark.parametrize("form", LINEAR, ids=lambda form: form.form)
 
 DEFINITIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -87,7 +87,7 @@ def test_exponential_features_multiply_to_sums_of_hyperbolic_cosines(generator: 
 
 
 def positive_inputs(**fields: Any) -> dict[str, Any]:
-    """phi(q), phi(k) > 0 and v, with whatever else the case has."""
+    """Return q and k with positive features, v, and whatever else the case has."""
     x = inputs_of(Case("linear_attention", T=23, **fields))
     phi = FEATURE_MAPS["elu_plus_one"].apply
     return {**x, "q": phi(x["q"]), "k": phi(x["k"])}
@@ -157,7 +157,7 @@ def test_eps_keeps_a_row_without_weights_finite() -> None:
 def scores_at(
     transform: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor, t: float, s: float
 ) -> Tensor:
-    """The products of transform(q, t) and transform(k, s)."""
+    """Return the products of transform(q, t) and transform(k, s)."""
     place = lambda x, at: transform(x, torch.full((x.shape[1],), at, dtype=torch.float64))  # noqa: E731
     return (place(q, t) * place(k, s)).sum(-1)
 

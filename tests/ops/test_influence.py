@@ -32,16 +32,17 @@ def test_future_has_no_influence(form: Form, case: Case) -> None:
 
 
 def other(name: str, x: Tensor) -> Tensor:
-    """Other numbers that the argument may have."""
+    """Return other numbers that the argument may have."""
     return {"beta": 2 - x, "delta": 3 * x + 0.1}.get(name, 3 * x - 1)
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
+    """Return the arguments of an op, none of them at its default."""
     return OPS[case.op].arguments(replace(case, scale=0.3), inputs_of(case))
 
 
 def changes(argument: Any) -> list[Any]:
-    """The same argument, changed; each part of a tuple by itself."""
+    """Return changed values of an argument: one, or for a tuple one with each part changed."""
     if isinstance(argument, str):
         return [{"euler": "exact", "exact": "euler", "zoh": "bilinear"}[argument]]
     if isinstance(argument, KVCache | WKVState):
@@ -50,12 +51,13 @@ def changes(argument: Any) -> list[Any]:
 
 
 def everything(result: Any) -> Tensor:
-    """Output and state as one row of numbers."""
+    """Return output and state as one row of numbers."""
     parts = result.state if isinstance(result.state, tuple) else (result.state,)
     return torch.cat([x.flatten().to(torch.complex128) for x in (result.output, *parts)])
 
 
 def assert_every_argument_matters(function: Callable, arguments: dict[str, Any]) -> None:
+    """Fail if a result stays as it is though an argument changes, ``chunk_size`` left aside."""
     parameters = set(inspect.signature(function).parameters)
     assert parameters - {"chunk_size"} - set(arguments) <= {"log_decay"}, (
         "an argument that this test does not know"

@@ -13,7 +13,7 @@ from tests.ops.ladder_cases import Case
 
 
 def strided(x: Tensor) -> Tensor:
-    """The same numbers, stored with every stride reversed and gaps between them."""
+    """Return the same numbers, stored with the order of strides reversed and gaps of NaN between them."""
     backwards = tuple(reversed(range(x.ndim)))
     room = torch.full([2 * n for n in reversed(x.shape)], torch.nan, dtype=x.dtype)
     view = room[(slice(None, None, 2),) * x.ndim].permute(backwards)
@@ -70,11 +70,12 @@ def test_batch_elements_are_independent(form: Form, case: Case) -> None:
 
 
 def has_batch(case: Case, name: str, x: Tensor) -> bool:
+    """Return whether the first dimension of a leaf is the batch."""
     return name.startswith("initial_state") or (name in OPS[case.op].timed and x.ndim > 1)
 
 
 def one_head(case: Case, name: str, x: Tensor, h: int) -> Tensor:
-    """What belongs to one head, or to one channel of a state space model."""
+    """Return what belongs to one head, or to one channel of an op on channels."""
     if case.op == "selective_scan" and name in ("B", "C"):
         return x  # shared by all channels
     if "state" in name and case.op != "softmax_attention":  # a cache is a sequence

@@ -1,4 +1,8 @@
-"""Every form of every op: equal to the ground truth, to every other form, and to itself after a split."""
+"""Every form of every op: equal to the oracle, to every other form, and to itself after a split.
+
+The checks are those of ``ladder.py``; here is what they are run on, that nothing is left out, and that they
+find mistakes that are planted.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -40,7 +44,7 @@ SAMPLE = 16  # one case in so many is in the sample of `make check`
 
 
 def params(cases: dict[str, list[Case]], per_form: bool = True) -> list:
-    """pytest parameters: every case, with every form of its op; a sample of the cases marked ``check``."""
+    """Return pytest parameters: every case, with every form of its op; a sample is marked ``check``."""
     rows = []
     for op in cases:
         for i, case in enumerate(cases[op]):
@@ -53,7 +57,7 @@ def params(cases: dict[str, list[Case]], per_form: bool = True) -> list:
 
 
 def refused(case: Case, form: Form) -> bool:
-    """True if the form does not support the case and, as it must, raises."""
+    """Return True if the form does not support the case and, as it must, raises."""
     if form.supports(case):
         return False
     check_refusal(case, form)
@@ -97,6 +101,7 @@ def test_form_keeps_its_precision(case: Case, form: Form) -> None:
 
 @st.composite
 def any_case(draw: st.DrawFn, op: str) -> Case:
+    """Draw a case of any sizes, in float64."""
     size = st.integers(1, 5)
     decay, strength = draw(st.sampled_from(OPS[op].variants))
     return Case(
@@ -168,27 +173,29 @@ Change = Callable[[Tensors], Tensors]
 
 
 def spoilt(case: Case, before: Change = dict, after: Change = dict) -> Call:
-    """The first form of an op, with its inputs or its results changed."""
+    """Return the first form of an op, with its inputs or its results changed; ``dict`` changes nothing."""
     call = call_of(forms_of(case.op)[0], case)
     return lambda x: after(call(before(x)))
 
 
 def drop(name: str) -> Change:
+    """Return what leaves a name out."""
     return lambda x: {key: y for key, y in x.items() if key != name}
 
 
 def detach(name: str) -> Change:
-    """Right numbers, no gradient: the leaf stays in the graph with weight zero."""
+    """Return what keeps numbers and loses a gradient: the leaf stays in the graph, with weight zero."""
     return lambda x: {**x, name: x[name].detach() + 0 * x[name]}
 
 
 def late_decay(x: Tensors) -> Tensors:
-    """Every decay one token late: the exclusive sum."""
+    """Return leaves with every decay one token late: the exclusive sum."""
     g = x["log_decay"]
     return {**x, "log_decay": torch.cat([torch.zeros_like(g[:, :1]), g[:, :-1]], 1) + 0 * g}
 
 
 def scaled(name: str, factor: float) -> Change:
+    """Return what multiplies a leaf or a result by a factor."""
     return lambda x: {**x, name: x[name] * factor}
 
 
@@ -214,6 +221,7 @@ def test_ladder_rejects_a_planted_mistake(mistake: str) -> None:
 
 
 def in_bfloat16(*names: str) -> Change:
+    """Return what rounds leaves or results to bfloat16."""
     return lambda x: {**x, **{name: x[name].bfloat16().to(x[name].dtype) for name in names}}
 
 
@@ -257,6 +265,9 @@ def test_low_precision_is_compared_for_every_result_and_gradient() -> None:
     case = replace(EXAMPLE, dtype=torch.bfloat16)
     names = {name for name, _, _ in low_precision(case, spoilt(case))}
     assert names == set(truth_of(case)) | {f"gradient of {name}" for name in inputs_of(case)}
+
+
+def test_the_bound_of_float64_is_the_one_that_is_documented() -> None:
     assert FLOAT64 == 1e-10
 
 

@@ -3,7 +3,7 @@
 The ladder's float32 cases are short and their gates do not drift, so an error that grows with T, or that
 needs a change of regime, would pass it. The bound is the ladder's: BACKWARD times how far results move when
 inputs move in their last place, and every decay by a rounding. What is compared with is the form named in
-``EXACT`` in float64, which is held to the oracle where the oracle's work grows with T, not with its square.
+``REFERENCES``, in float64. It is held to the oracle where the oracle's work grows with T, not with T squared.
 """
 
 import functools
@@ -40,8 +40,8 @@ QUADRATIC = {
     ("softmax_attention", "recurrent"),
     ("wkv", "parallel"),
 }
-# op: its decay, and the form that is run in float64
-EXACT = {
+# op: its decay, and the form that is run in float64; a new op needs its line here
+REFERENCES = {
     "softmax_attention": (None, "chunk"),
     "linear_attention": ("channel", "chunk"),
     "rwkv6": ("channel", "chunk"),
@@ -50,16 +50,18 @@ EXACT = {
     "selective_scan": ("euler", "associative"),
     "wkv": (None, "chunk"),
 }
-LINEAR_TIME = [op for op in EXACT if op not in ("softmax_attention", "wkv", "lti_ssm")]
+LINEAR_TIME = [op for op in REFERENCES if op not in ("softmax_attention", "wkv", "lti_ssm")]
 
 
 def case_of(op: str, length: int) -> Case:
-    decay, _ = EXACT[op]
+    """Return a small case with an initial state whose gates, or scores, drift."""
+    decay, _ = REFERENCES[op]
     return Case(op, T=length, B=1, H=1, K=3, V=2, decay=decay, strength="drift", start=True, chunk_size=64)
 
 
 def exact_form(op: str) -> Form:
-    return next(form for form in forms_of(op) if form.form == EXACT[op][1])
+    """Return the form that is run in float64."""
+    return next(form for form in forms_of(op) if form.form == REFERENCES[op][1])
 
 
 @functools.cache
@@ -68,11 +70,11 @@ def moves_at(case: Case) -> tuple[Moves, Tensors]:
     leaves = inputs_of(case)
     call = call_of(exact_form(case.op), replace(case, dtype=torch.float64))
     upstream = upstream_like(case, call({name: x.double() for name, x in leaves.items()}))
-    nudge = earlier_scan if case.op == "selective_scan" else OPS[case.op].nudge
+    nudge = nudge_drifting_scan if case.op == "selective_scan" else OPS[case.op].nudge
     return moves_of(case, call, leaves, upstream, lambda name: EPS, draws=2, nudge=nudge), upstream
 
 
-def earlier_scan(x: Tensors, eps: float) -> Tensors:
+def nudge_drifting_scan(x: Tensors, eps: float) -> Tensors:
     """Return leaves with decay rates A off by what a rounding of every decay adds up to over a lifetime.
 
     Steps drift over five orders of magnitude, so no one change of A is a rounding of each token's decay. In
@@ -131,4 +133,4 @@ def test_float64_over_a_long_sequence_is_the_oracle_s(op: str) -> None:
     case = case_of(op, T)
     got = call_of(exact_form(op), case)(inputs_of(case))
     for name, want in truth_of(case).items():
-        assert_close(f"{EXACT[op][1]}: {name}", got[name], want, FLOAT64)
+        assert_close(f"{REFERENCES[op][1]}: {name}", got[name], want, FLOAT64)

@@ -16,7 +16,7 @@ from tests.support.closeness import assert_close
 T, CHUNK, TOKEN = 20, 7, 9
 FIRST = {"token": TOKEN, "chunk": TOKEN - TOKEN % CHUNK, "call": 0}  # the first output that may be spoilt
 
-# (op, form): for every input the reach that is not just "token": its own and later outputs
+# (op, form): inputs that reach further back than "token", which is its own and later outputs, and how far
 REACH = {
     ("softmax_attention", "recurrent"): {"v": "call"},
     ("softmax_attention", "parallel"): {"v": "call"},
@@ -39,7 +39,7 @@ def test_token_that_is_not_finite_reaches_no_further_than_documented(
 ) -> None:
     x, call = inputs_of(case), call_of(form, case)
     want = call(x)["output"]
-    for name in sorted(OPS[case.op].timed - CHECKED & set(x)):
+    for name in sorted((OPS[case.op].timed - CHECKED) & set(x)):
         spoilt = x[name].clone()
         spoilt[:, TOKEN] = value
         got = call({**x, name: spoilt})["output"]

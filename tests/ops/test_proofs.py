@@ -1,6 +1,7 @@
-"""Exact proofs: the oracle's forms run on symbols, and each pairwise difference simplifies to 0.
+"""Exact proofs that the oracle's forms of linear and softmax attention are equal.
 
-No number is chosen: q, k, v, the decays and the start state are symbols, for every length up to 4.
+They run on symbols, and each pairwise difference simplifies to 0. No number is chosen: q, k, v, the decays
+and the initial state are symbols, for every length up to 4. The other ops: ``test_proofs_other_ops.py``.
 """
 
 import itertools
@@ -14,6 +15,7 @@ from linattn_ref import oracle
 from tests.ops.algebra import (
     Array,
     all_zero,
+    decays,
     fresh_references,
     is_zero,
     symbols,
@@ -31,13 +33,9 @@ def qkv(T: int) -> tuple[Array, Array, Array]:
 # --- linear attention: polynomials -----------------------------------------------------------------------
 
 
-def alphas(kind: str | None, T: int) -> Array | None:
-    return {None: None, "scalar": symbols("a", T), "channel": symbols("a", T, K)}[kind]
-
-
 def linear_forms(T: int, kind: str | None, start: bool) -> dict[str, Result]:
     q, k, v = qkv(T)
-    rest = alphas(kind, T), sympy.Symbol("scale"), symbols("S", K, V) if start else None
+    rest = decays(kind, T, K), sympy.Symbol("scale"), symbols("S", K, V) if start else None
     forms = {
         "recurrent": oracle.linear_attention(q, k, v, *rest),
         "parallel": oracle.linear_attention_parallel(q, k, v, *rest),
@@ -100,7 +98,7 @@ def test_planted_wrong_linear_form_does_not_simplify_to_zero(wrong: Callable[...
 
 
 def softmax_forms(T: int, S: int) -> dict[str, Array]:
-    """The three forms of T queries after S cached tokens."""
+    """Return the forms of softmax attention of T queries after S cached tokens."""
     q, k, v = symbols("q", T, K), symbols("k", S + T, K), symbols("v", S + T, V)
     scale = sympy.Symbol("scale")
     forms = {

@@ -13,7 +13,12 @@ from tests.ops.ladder_cases import Case
 
 
 class Operations(TorchDispatchMode):
-    """Counts operations, and remembers the most numbers that one of them made."""
+    """Count operations, and remember the most numbers that one of them made.
+
+    Attributes:
+        count: number of operations.
+        largest: of any operation's result, the numbers in its storage.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,6 +33,7 @@ class Operations(TorchDispatchMode):
 
 
 def operations(form: Form, case: Case) -> Operations:
+    """Return what a form executes on a case."""
     x = inputs_of(case)
     with Operations() as seen:
         call_of(form, case)(x)

@@ -1,4 +1,8 @@
-"""A wrong argument, the words its error must hold, and the rows that several ops share."""
+"""What a wrong argument is, ``Bad``, and the rows of wrong arguments that several ops share.
+
+``wrong_heads.py`` and ``wrong_channels.py`` have the rows of single ops; ``TABLES`` in ``test_errors.py``
+says which rows are an op's. Rows are for arguments of the sizes below, in float32.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,33 +15,43 @@ B, T, H, K, V = 2, 6, 3, 5, 4
 
 @dataclass(frozen=True)
 class Bad:
-    """A spoilt argument and the words that the message must hold besides the argument's name."""
+    """A spoilt argument and what the message must say of it.
+
+    Attributes:
+        claim: what is wrong, in the name of the test.
+        argument: the name of the argument.
+        spoil: from the right argument to a wrong one.
+        words: what the message must hold, besides the argument's name, "got" and "expected".
+        named: the name in the message, where it is not the argument's, as "initial_state.k".
+    """
 
     claim: str
     argument: str
     spoil: Callable[[Any], Any]
     words: tuple[str, ...]
-    named: str = ""  # the name in the message, where it is not the argument's
+    named: str = ""
 
     def __str__(self) -> str:
         return f"{self.argument} {self.claim}"
 
 
 def shape(*sizes: int) -> str:
+    """Return sizes as messages print a shape."""
     return str(list(sizes))
 
 
 def replace_by(value: object) -> Callable[[Any], Any]:
+    """Return what puts a value in the place of an argument, whatever that is."""
     return lambda x: value
 
 
 def in_part(part: str, spoil: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Spoil one part of a cache."""
+    """Return what spoils one part of a state that is a named tuple."""
     return lambda cache: cache._replace(**{part: spoil(getattr(cache, part))})
 
 
 def beside(name: str, *sizes: int) -> list[Bad]:
-    """Rows for a real argument of one shape that stands beside the sequence."""
+    """Return rows for a real argument that stands beside the sequence and has this shape."""
     shorter = (*sizes[:-1], sizes[-1] - 1)
     return [
         Bad("that is no tensor", name, lambda x: x.tolist(), ("list", "torch.Tensor")),
@@ -51,17 +65,23 @@ def beside(name: str, *sizes: int) -> list[Bad]:
 
 
 def out_of(name: str, low: str, top: str) -> list[Bad]:
-    """Rows for values that must be finite, and within bounds that 7 and -7 are outside of."""
-    rows = [Bad("with one NaN", name, lambda x: one(x, torch.nan), ("nan",))]
+    """Return rows for values that must be finite and in a range that 7 and -7 are outside of.
+
+    Args:
+        name: of the argument.
+        low: how messages say the lower bound, as ">= 0"; empty: there is none.
+        top: how they say the upper bound; empty: there is none.
+    """
+    rows = [Bad("with one NaN", name, lambda x: with_one(x, torch.nan), ("nan",))]
     if low:
-        rows.append(Bad("that is negative", name, lambda x: one(x, -7.0), ("-7", low)))
+        rows.append(Bad("that is negative", name, lambda x: with_one(x, -7.0), ("-7", low)))
     if top:
-        rows.append(Bad("that is too large", name, lambda x: one(x, 7.0), ("7", top)))
+        rows.append(Bad("that is too large", name, lambda x: with_one(x, 7.0), ("7", top)))
     return rows
 
 
-def one(x: torch.Tensor, value: float) -> torch.Tensor:
-    """x with its last number replaced."""
+def with_one(x: torch.Tensor, value: float) -> torch.Tensor:
+    """Return x with its last number replaced."""
     changed = x.clone()
     changed[(-1,) * x.ndim] = value
     return changed

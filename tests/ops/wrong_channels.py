@@ -2,11 +2,11 @@
 
 from tests.ops.wrong_arguments import CHUNK, B, Bad, K, T, V, beside, in_part, out_of, shape
 
-D, N = K, V
+D, N = K, V  # channels, and numbers of state in each
 
 
 def channels(name: str) -> list[Bad]:
-    """Rows for the sequence of channels itself, [B, T, D]."""
+    """Return rows for the sequence of channels itself, [B, T, D]."""
     return [
         Bad("that is no tensor", name, lambda x: x.tolist(), ("list", "torch.Tensor")),
         Bad("that is None", name, lambda x: None, ("NoneType", "torch.Tensor")),

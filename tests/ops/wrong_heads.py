@@ -2,15 +2,7 @@
 
 import torch
 
-from tests.ops.wrong_arguments import CHUNK, B, Bad, H, K, T, V, beside, in_part, out_of, shape
-
-
-def put(x: torch.Tensor, value: float) -> torch.Tensor:
-    """x with one number replaced."""
-    changed = x.clone()
-    changed[1, -1, 0, 1] = value
-    return changed
-
+from tests.ops.wrong_arguments import CHUNK, B, Bad, H, K, T, V, beside, in_part, out_of, shape, with_one
 
 QKV = [
     bad
@@ -62,9 +54,9 @@ DECAY = [
     ),
     Bad("on another device", "log_decay", lambda x: x.to("meta"), ("meta", "cpu")),
     Bad("that grows", "log_decay", lambda x: x.abs(), ("largest value", "<= 0")),
-    Bad("with one positive number", "log_decay", lambda x: put(x, 0.25), ("0.25", "<= 0")),
-    Bad("with one NaN", "log_decay", lambda x: put(x, torch.nan), ("nan",)),
-    Bad("with one minus infinity", "log_decay", lambda x: put(x, -torch.inf), ("-inf", "finite")),
+    Bad("with one positive number", "log_decay", lambda x: with_one(x, 0.25), ("0.25", "<= 0")),
+    Bad("with one NaN", "log_decay", lambda x: with_one(x, torch.nan), ("nan",)),
+    Bad("with one minus infinity", "log_decay", lambda x: with_one(x, -torch.inf), ("-inf", "finite")),
 ]
 SCALE = [
     Bad("that is a string", "scale", lambda x: "0.5", ("str", "number")),
@@ -84,7 +76,7 @@ STATE = [
     Bad("of integers", "initial_state", lambda x: x.long(), ("torch.int64", "torch.float32")),
     Bad("on another device", "initial_state", lambda x: x.to("meta"), ("meta", "cpu")),
 ]
-S = 9
+S = 9  # tokens in the cache
 CACHE = [
     Bad("that is one tensor", "initial_state", lambda c: c.k, ("Tensor", "KVCache")),
     Bad("of three parts", "initial_state", lambda c: (*c, c.k), ("tuple", "KVCache")),
@@ -115,4 +107,4 @@ CACHE = [
 ]
 BONUS = beside("bonus", H, K)
 BETA = [*beside("beta", B, T, H), *out_of("beta", ">= 0", "<= 2")]
-HEADS = [*QKV, *OTHER_SHAPES, *WIDTHS, *DECAY, *CHUNK, *SCALE]
+ON_HEADS = [*QKV, *OTHER_SHAPES, *WIDTHS, *DECAY, *CHUNK, *SCALE]

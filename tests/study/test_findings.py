@@ -1,4 +1,8 @@
-"""What the study's pages and figures say follows from its tables."""
+"""What the study's pages and figures say follows from its committed tables.
+
+So these tests fail when a table changes and the words do not; the words of the page stand in
+``book/linattn_book/builders/scaling.md``.
+"""
 
 import math
 

@@ -24,6 +24,7 @@ N_PARAMS = {"0.1M": 98_304, "0.4M": 393_216}
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the shares of ``RIGHT`` in the place of the committed table."""
     rows: list[dict[str, Any]] = [
         {
             "arch": "tnl",

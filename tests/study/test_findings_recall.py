@@ -63,6 +63,7 @@ def test_zero_shot_frame_is_as_described() -> None:
 
 
 def share(arch: str, model: mqr.Model, n: int, table: str = mqr.TABLE) -> float:
+    """Return the share of n pairs that a model recalls, the mean of its seeds."""
     return mqr.accuracy(arch, model, n, table).value
 
 
@@ -114,7 +115,7 @@ def test_who_falls_still_is_said() -> None:
 
 
 def pairs_of_ends(arch: str, model: mqr.Model) -> list[list[tuple[int, float]]]:
-    """The last two evaluations of each seed at the best rate."""
+    """Return the last two evaluations of each seed at the best rate: tokens and loss."""
     return [points[-2:] for points in mqr.curves(arch, model, mqr.best_rate(arch, model)).values()]
 
 

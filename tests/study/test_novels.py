@@ -1,19 +1,17 @@
-"""Novels: what is read of a TEI file, from which containers, and that no other file passes for one."""
+"""The corpus of novels: what is read of a TEI file, from which containers, and that no other file passes."""
 
 import hashlib
 import json
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from linattn_study import novels
 from linattn_study.novels import LEFT_OUT, fetch_novels, known_hashes, read_novels, text_of
+from tests.support.server import served
 
 BODY = """<head>CHAPTER  I.</head>
 <p>It was <hi>a bright</hi>
@@ -23,6 +21,7 @@ TEXT = "CHAPTER I.\nIt was a bright May morning; Sweet day, so cool he said.\nOn
 
 
 def tei(body: str) -> bytes:
+    """Return a TEI document with this body."""
     front = "<front><p>A preface.</p></front>"
     return (
         '<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><p>About.</p></teiHeader>'
@@ -35,7 +34,7 @@ FILES = {"ENG1_A.xml": tei(BODY), "ENG2_B.xml": tei("<p>Two.</p>")}
 
 @pytest.fixture
 def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with two novels, the one that is left out, and what is no novel."""
+    """Return a folder with two novels, the one that is left out, and what is no novel."""
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in FILES.items()}
     monkeypatch.setattr(novels, "known_hashes", lambda: hashes)
     folder = tmp_path / "release" / "level1"
@@ -46,6 +45,7 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def zipped(folder: Path) -> Path:
+    """Return a folder's files as a ZIP archive beside it."""
     archive = folder.parent / "release.zip"
     with zipfile.ZipFile(archive, "w") as out:
         for file in sorted(folder.rglob("*.xml")):
@@ -54,6 +54,7 @@ def zipped(folder: Path) -> Path:
 
 
 def tarred(folder: Path) -> Path:
+    """Return a folder as a TAR archive beside it."""
     archive = folder.parent / "release.tar.xz"
     with tarfile.open(archive, "w:xz") as out:
         out.add(folder, "release")
@@ -62,19 +63,13 @@ def tarred(folder: Path) -> Path:
 
 @pytest.fixture
 def record(release: Path) -> Iterator[str]:
-    """An address that answers as the repository does, and serves the archive."""
+    """Serve the archive, and a record that names it, as the repository of the novels does."""
     archive = zipped(release)
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=archive.parent)
-    )
-    address = f"http://127.0.0.1:{server.server_port}"
-    files = [{"key": "a.zip", "links": {"self": f"{address}/{archive.name}"}}]
-    (archive.parent / "record").write_text(json.dumps({"files": files}))
-    (archive.parent / "empty").write_text(json.dumps({"files": []}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield address
-    server.shutdown()
-    server.server_close()
+    with served(archive.parent) as address:
+        files = [{"key": "a.zip", "links": {"self": f"{address}/{archive.name}"}}]
+        (archive.parent / "record").write_text(json.dumps({"files": files}))
+        (archive.parent / "empty").write_text(json.dumps({"files": []}))
+        yield address
 
 
 def test_the_text_is_what_one_reads_in_the_body() -> None:

@@ -1,4 +1,4 @@
-"""Fits, held to data whose laws are known."""
+"""Fits of scaling laws, held to data whose laws are known."""
 
 from typing import Any
 
@@ -21,6 +21,7 @@ EXPONENTS = exponents(PURE)
 
 
 def runs(noise: float, seed: int = 0) -> list[Run]:
+    """Return synthetic runs of all sizes and seeds, whose laws are ``EXPONENTS``."""
     return synthetic_runs(PURE, noise, seed)
 
 
@@ -104,6 +105,7 @@ def test_laws_are_in_pflops_days() -> None:
 
 
 def row(**changes: Any) -> dict[str, Any]:
+    """Return an evaluation of a run as a row of the study's table."""
     return {"arch": "tnl", "corpus": "prose", "n_params": 10, "seed": 0, "flops": 1.0, "tokens": 1} | changes
 
 

@@ -14,7 +14,7 @@ from linattn_study.scaling.synthetic import PURE, exponents, synthetic_runs
 
 
 def rows_of(corpus: str = "made") -> list[dict[str, Any]]:
-    """The synthetic study as rows of evaluations."""
+    """Return a synthetic study as rows of evaluations."""
     return [
         {
             "corpus": corpus, "arch": "llama", "n_params": run.n_params, "seed": run.seed,
@@ -54,6 +54,7 @@ def test_every_way_is_in_the_table_for_every_architecture_and_text() -> None:
 
 
 def fitted(rows: list[dict[str, Any]], way: FitMethod, part: str) -> dict[str, dict[str, Any]]:
+    """Return the fits of one part of each law, "exponent" or "coefficient", by the law."""
     return {row["law"]: row for row in fit_rows(rows, [way]) if row["part"] == part}
 
 
@@ -96,7 +97,7 @@ def test_fits_are_saved_beside_the_runs(tmp_path: Path) -> None:
 
 
 def noisy(arch: str, size: str, offsets: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Seeds whose whole curves are off by so much."""
+    """Return rows of one model, a seed for each offset, by which log losses of the whole curve are off."""
     return [
         {
             "corpus": "made", "arch": arch, "size": size, "n_params": int(size), "seed": seed,

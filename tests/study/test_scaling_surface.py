@@ -9,10 +9,12 @@ from linattn_study.scaling.synthetic import synthetic_runs
 
 
 def runs(noise: float, seed: int = 0) -> list[Run]:
+    """Return synthetic runs of all sizes and seeds on the surface ``TRUTH``."""
     return synthetic_runs(TRUTH, noise, seed)
 
 
 def points(made: list[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parameters, tokens and loss of all evaluations."""
     columns = [(np.full(len(run.loss), run.n_params), run.tokens, run.loss) for run in made]
     n_params, tokens, loss = (np.concatenate(column) for column in zip(*columns, strict=True))
     return n_params, tokens, loss

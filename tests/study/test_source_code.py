@@ -1,18 +1,16 @@
-"""Code: which files of an archive are read, that archives are the pinned ones, fetched once and whole."""
+"""The corpus of code: which files are read, that archives are the pinned ones, fetched once and whole."""
 
 import hashlib
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from linattn_study import source_code
 from linattn_study.source_code import LONGEST, Archive, archives, fetch_code, read_code
+from tests.support.server import served
 
 FILES = {
     "a-1/a/__init__.py": b"x = 1\n",
@@ -28,7 +26,7 @@ FILES = {
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Serves one archive, in the folder that is pinned."""
+    """Pin one archive, and serve it where its pin says."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as out:
         (folder := tarfile.TarInfo("a-1/folder.py")).type = tarfile.DIRTYPE
@@ -41,12 +39,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (there / "a-1.tar.gz").write_bytes(packed.getvalue())
     pinned = Archive(hashlib.sha256(packed.getvalue()).hexdigest(), "3e/47", "a-1.tar.gz")
     monkeypatch.setattr(source_code, "archives", lambda: [pinned])
-    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{listening.server_port}"
-    listening.shutdown()
-    listening.server_close()
+    with served(tmp_path / "served") as address:
+        yield address
 
 
 def test_sources_are_read_without_tests_and_tables(server: str, tmp_path: Path) -> None:

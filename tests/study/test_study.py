@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,18 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.study.study_helpers as s
 from linattn_ref.model import LanguageModel
-from linattn_ref.training.trainer import next_byte_loss
+from linattn_ref.training.trainer import next_byte_loss, parameter_groups
 from linattn_study import STUDIES, corpora, loop, work
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """So that every process adds in the same order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- trials -------------------------------------------------------------------------------------------------
@@ -134,9 +126,6 @@ def test_a_run_learns_and_leaves_rows_and_a_manifest(arch: str, tmp_path: Path) 
 
 def test_the_loop_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
     """The same text, weights and rates, with none of what lives on the device."""
-    from linattn_ref.model import LanguageModel
-    from linattn_ref.training.trainer import next_byte_loss, parameter_groups
-
     where = s.settings(tmp_path)
     text = corpora.load("words", where.corpora)
     fast = loop.Loop(s.TINY, text, torch.device("cpu"), "reference")

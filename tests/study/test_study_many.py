@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,11 @@ import tests.study.study_helpers as s
 from linattn_book import results
 from linattn_ref import cli
 from linattn_ref.backend import backend_for
-from linattn_study import STUDIES, collect, command, corpora, launch, work
+from linattn_study import STUDIES, collect, command, corpora, launch, novels, source_code, work
 from linattn_study.scaling import runs_of
 from linattn_study.trial import Trial
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """So that every process adds in the same order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- many ---------------------------------------------------------------------------------------------------
@@ -58,6 +50,7 @@ def test_one_that_fails_or_diverges_does_not_stop_the_others(
 
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the package a study ``words`` of three tiny trials."""
     monkeypatch.setitem(STUDIES, "words", lambda: s.STUDY)
 
 
@@ -210,8 +203,6 @@ def test_the_list_says_how_far_each_is(
 def test_corpora_are_prepared_once_from_what_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from linattn_study import novels, source_code
-
     monkeypatch.setattr(corpora, "RECIPES", {"novels": dataclasses.replace(s.RECIPE, text="novels")})
     reads: list[Path] = []
 

@@ -1,5 +1,6 @@
 """What a finished model is asked, against counting by hand and models that know the answers."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_strings_seen_before(n: int) -> None:
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_model_that_reads_finds_every_needle(reads: bool, tmp_path: Path) -> None:
     text = corpora.load("words", s.settings(tmp_path).corpora)
-    trial = s.dataclasses.replace(s.TINY, seq_len=512, tokens=4096)
+    trial = dataclasses.replace(s.TINY, seq_len=512, tokens=4096)
     asked = loop.Loop(trial, text, torch.device("cpu"), "reference")
 
     class Reads(torch.nn.Module):

@@ -29,16 +29,18 @@ TRIAL = Trial(
 
 @pytest.fixture(autouse=True)
 def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the corpus of recall have 20 sequences to train on and 10 to validate on."""
     monkeypatch.setattr(corpora, "N_TRAIN", 20)
     monkeypatch.setattr(corpora, "N_VALIDATION", 10)
 
 
 def loop_of(tmp_path: Path) -> loop.Loop:
+    """Return a loop of the trial that has not begun."""
     return loop.Loop(TRIAL, corpora.load("recall-256", tmp_path), torch.device("cpu"), "reference")
 
 
 class LooksUp(torch.nn.Module):
-    """The value that followed this key where it stood first."""
+    """A model that answers with the value that followed a key where it stood first."""
 
     def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, None]:
         found = torch.zeros_like(tokens)

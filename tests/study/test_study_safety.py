@@ -7,26 +7,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import tests.study.study_helpers as s
 from linattn_ref.training.distributed import World
 from linattn_study import corpora, run_dir, work
-from tests.training.test_distributed import torchrun
+from tests.support.processes import ENVIRONMENT, torchrun
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """So that every process adds in the same order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- interrupted --------------------------------------------------------------------------------------------
@@ -52,7 +43,7 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
     s.settings(tmp_path)
     there = work.run_dir_of(s.TINY, tmp_path / "runs")
     for rows_wanted in (1, 2, 3):
-        process = subprocess.Popen(s.run_of(tmp_path, pause=0.3), env=s.ENVIRONMENT)
+        process = subprocess.Popen(s.train_command(tmp_path, pause=0.3), env=ENVIRONMENT)
         end = time.monotonic() + 60
         while len(there.rows()) < rows_wanted and time.monotonic() < end:  # always a whole table
             assert process.poll() is None
@@ -60,7 +51,7 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert s.timeless(there.rows()) == whole[: len(there.rows())]
-    done = subprocess.run(s.run_of(tmp_path), env=s.ENVIRONMENT, capture_output=True, text=True)
+    done = subprocess.run(s.train_command(tmp_path), env=ENVIRONMENT, capture_output=True, text=True)
     assert done.stdout.strip() == "done", done.stderr
     assert s.timeless(there.rows()) == whole
     assert there.manifest()["sessions"] == 4
@@ -77,7 +68,7 @@ def test_two_ranks_train_a_trial_together_and_go_on_where_one_has_stopped(tmp_pa
         work.train_trial(s.TINY, where)
     script = tmp_path / "ranks.py"
     script.write_text(
-        s.lines(f"""
+        s.program_of(f"""
 with s.distributed() as world:
     where = s.settings(s.Path({str(tmp_path)!r}))
     assert s.train_trial(s.TINY, where) == "done"

@@ -1,4 +1,8 @@
-"""How tests compare numbers: one error, one assertion, no way to pass by accident."""
+"""How tests compare numbers: one error, ``err``, and one assertion, ``assert_close``.
+
+Unlike ``torch.testing.assert_close`` it compares any dtypes, in float64, and its bound is one number for a
+whole tensor, relative to the largest.
+"""
 
 import numpy as np
 import torch
@@ -10,12 +14,15 @@ Numbers = Tensor | np.ndarray | float
 
 
 def err(got: Numbers, want: Numbers) -> float:
-    """``max|got - want| / max(1, max|want|)``: absolute below 1, relative to the largest entry above."""
+    """Return ``max|got - want| / max(1, max|want|)``: absolute below 1, relative to the largest entry above.
+
+    It is NaN where shapes differ or a number is not finite, and so never below a bound.
+    """
     return max_error(_float64(got), _float64(want))
 
 
 def assert_close(name: str, got: Numbers, want: Numbers, bound: float) -> None:
-    """Fail unless shapes are equal, all numbers finite, and ``err(got, want) <= bound``."""
+    """Fail, with the name, unless shapes are equal, all numbers finite, and ``err(got, want) <= bound``."""
     a, b = _float64(got), _float64(want)
     assert a.shape == b.shape, f"{name}: got shape {list(a.shape)}, expected {list(b.shape)}"
     for side, x in (("got", a), ("expected", b)):
@@ -30,4 +37,5 @@ def assert_close(name: str, got: Numbers, want: Numbers, bound: float) -> None:
 
 
 def _float64(x: Numbers) -> Tensor:
+    """Return numbers as a tensor in float64 on the CPU."""
     return torch.as_tensor(np.float64(x) if isinstance(x, float) else x).detach().to("cpu", torch.float64)

@@ -1,4 +1,4 @@
-"""Memory that nobody has written holds NaN, so that reading it cannot go unnoticed."""
+"""Allocators of torch whose fresh memory holds NaN, so that reading it cannot go unnoticed."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -17,13 +17,15 @@ ALLOCATORS = (
 
 
 def poisoned_allocators() -> Iterator[tuple[Any, str, Callable[..., Tensor]]]:
-    """Owner and name of every function that allocates, and what to put in its place."""
+    """Yield owner and name of every function that allocates, and what to put in its place."""
     _device_constructors()  # torch makes this list once and keeps it: before there is poison in it
     for owner, name in ALLOCATORS:
         yield owner, name, _poisoned(getattr(owner, name))
 
 
 def _poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a function that allocates as this one does, and fills with NaN what can hold it."""
+
     @functools.wraps(allocate)
     def poisoned(*args: Any, **kwargs: Any) -> Tensor:
         x = allocate(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The checkers themselves are held to planted wrong answers."""
+"""What tests compare with, and poisoned memory, are themselves held to planted wrong answers."""
 
 import math
 

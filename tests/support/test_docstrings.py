@@ -1,11 +1,14 @@
-"""Help stands at the function: what is public says how it is called, and its examples are true."""
+"""Help stands at the function: what is public in the reference says how it is called; its examples are true.
+
+The other rooms have tests of their help of their own.
+"""
 
 import dataclasses
 import doctest
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +22,13 @@ import linattn_ref.ops.feature_maps
 import linattn_ref.oracle
 import linattn_ref.training
 from linattn_ref.mixers import MIXERS
+from tests.support.help import (
+    assert_begins_with_a_sentence,
+    assert_prints_what_it_says,
+    defined_in,
+    examples_of,
+    modules_of,
+)
 
 MODULES = (
     linattn_ref.oracle,
@@ -30,7 +40,6 @@ MODULES = (
     linattn_ref.costs,
     linattn_ref.interop,
 )
-FIRST_WORDS = re.compile(r"(Of|The same|That which|As|What)\b")
 
 
 def public() -> dict[str, Any]:
@@ -47,48 +56,51 @@ def public() -> dict[str, Any]:
 
 PUBLIC = public()
 FUNCTIONS = {name: thing for name, thing in PUBLIC.items() if inspect.isfunction(thing)}
-
-
-def arguments(function: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(function).parameters)
+TRAINING = modules_of(linattn_ref.training)
+WITH_EXAMPLES = {importlib.import_module(thing.__module__) for thing in PUBLIC.values()} | {*TRAINING}
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_the_first_line_is_a_sentence(name: str) -> None:
-    first = (inspect.getdoc(PUBLIC[name]) or "").split("\n\n")[0]
-    assert first.endswith((".", ":", "::")), first
-    assert not FIRST_WORDS.match(first), first
+    assert_begins_with_a_sentence(PUBLIC[name])
+
+
+@pytest.mark.parametrize("module", TRAINING, ids=lambda module: module.__name__)
+def test_in_training_all_first_lines_are_sentences(module: ModuleType) -> None:
+    for thing in defined_in(module):
+        assert_begins_with_a_sentence(thing)
+
+
+def explains(section: str, name: str) -> bool:
+    """Return whether a section of a docstring has a line for a name, alone or with others."""
+    return bool(re.search(rf"^ +(?:\w+, )*{re.escape(name)}(?:, \w+)*:", section, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_a_function_says_what_it_takes_returns_and_refuses(name: str) -> None:
+def test_a_function_says_what_it_takes_and_returns(name: str) -> None:
     text = inspect.getdoc(FUNCTIONS[name]) or ""
     sections = re.findall(r"^(Args|Returns|Raises|Yields|Source|Example):", text, re.MULTILINE)
     assert {"Returns", "Example"} <= set(sections) or {"Yields", "Example"} <= set(sections), sections
-    if names := arguments(FUNCTIONS[name]):
-        described = text.split("Args:", 1)[1] if "Args:" in text else ""
-        missing = [x for x in names if not re.search(rf"\b{re.escape(x)}\b", described)]
-        assert missing == [], f"not in Args: {missing}"
+    after = text.partition("Args:")[2]
+    described = re.split(r"^(?:Returns|Yields|Raises):", after, maxsplit=1, flags=re.MULTILINE)[0]
+    names = inspect.signature(FUNCTIONS[name]).parameters
+    assert [x for x in names if not explains(described, x)] == [], "these are not in Args"
 
 
-def finder() -> list[doctest.DocTest]:
-    names = sorted({thing.__module__ for thing in PUBLIC.values()})
-    tests = [test for name in names for test in doctest.DocTestFinder().find(importlib.import_module(name))]
-    return [test for test in tests if test.examples]
+EXAMPLES = examples_of(sorted(WITH_EXAMPLES, key=lambda module: module.__name__))
 
 
-@pytest.mark.parametrize("example", finder(), ids=lambda test: test.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda test: test.name)
 def test_an_example_prints_what_it_says(example: doctest.DocTest) -> None:
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    said: list[str] = []
-    runner.run(example, out=said.append)
-    assert runner.failures == 0, "".join(said)
+    assert_prints_what_it_says(example)
 
 
-def test_a_dataclass_explains_its_fields() -> None:
+def test_a_class_explains_its_fields() -> None:
+    """Those of a data class whose metadata have a help, as options of mixers, are explained by it."""
     for name, thing in PUBLIC.items():
+        text = inspect.getdoc(thing) or ""
+        fields = list(getattr(thing, "_fields", []))  # of a named tuple
         if dataclasses.is_dataclass(thing):
-            text = inspect.getdoc(thing) or ""
             fields = [f.name for f in dataclasses.fields(thing) if "help" not in f.metadata]
-            missing = [name for name in fields if name not in text]
-            assert missing == [], f"{name}: {missing}"
+        missing = [field for field in fields if not explains(text, field)]
+        assert missing == [], f"{name}: {missing}"

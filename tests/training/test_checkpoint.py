@@ -17,8 +17,8 @@ import linattn_ref.training.checkpoint as checkpoint_module
 from linattn_ref.training.checkpoint import TrainRow, write_rows
 from linattn_ref.training.files import write_atomically
 from linattn_ref.training.trainer import train
+from tests.support.processes import ENVIRONMENT
 from tests.training.tiny_training import (
-    ENVIRONMENT,
     LONG,
     TINY,
     Bigram,

@@ -18,27 +18,29 @@ from linattn_ref.mixers import MIXERS
 from linattn_ref.training.checkpoint import load_model
 from linattn_ref.training.command import parse_option, read_corpus
 from linattn_ref.training.config import TrainConfig
-from tests.training.test_distributed import torchrun
-from tests.training.tiny_training import ENVIRONMENT, bigram, digest, run
+from tests.support.processes import ENVIRONMENT, torchrun
+from tests.training.tiny_training import bigram, digest, run
 
-TINY = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 2 --seq-len 16 --warmup-steps 1 --device cpu"
+SMALL = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 2 --seq-len 16 --warmup-steps 1 --device cpu"
 
 
-def train(folder: Path, arguments: str = "", rows: str = "rows.csv") -> list[str]:
-    """The arguments of a small run, with text, checkpoint and rows in ``folder``."""
+def train_command(folder: Path, arguments: str = "") -> list[str]:
+    """Return the arguments of ``linattn`` for a small run, with text, checkpoint and rows in ``folder``."""
     text = folder / "text.txt"
     if not text.exists():
         text.write_bytes(b"".join(b"the state %d is written and read\n" % i for i in range(200)))
-    files = f"--corpus {text} --checkpoint {folder / 'run.pt'} --rows {folder / rows}"
-    return ["train", *TINY.split(), *files.split(), *arguments.split()]
+    files = f"--corpus {text} --checkpoint {folder / 'run.pt'} --rows {folder / 'rows.csv'}"
+    return ["train", *SMALL.split(), *files.split(), *arguments.split()]
 
 
 def losses(file: Path) -> list[tuple[str, str, str]]:
+    """Return step, training and validation loss of every row, as they are written."""
     with file.open() as opened:
         return [(row["step"], row["train_loss"], row["val_loss"]) for row in csv.DictReader(opened)]
 
 
 def weights(folder: Path) -> str:
+    """Return the digest of the weights in the checkpoint."""
     return digest(load_model(folder / "run.pt"))
 
 
@@ -48,7 +50,7 @@ def weights(folder: Path) -> str:
 def test_a_finished_run_is_read_from_its_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = train(tmp_path, "--mixer linear --steps 4 --betas 0.8 0.9")
+    command = train_command(tmp_path, "--mixer linear --steps 4 --betas 0.8 0.9")
     assert cli.main(command) == 0
     rows = (tmp_path / "rows.csv").read_text()
     assert len(rows.splitlines()) == 5
@@ -61,7 +63,7 @@ def test_a_finished_run_is_read_from_its_checkpoint(
 
 @pytest.mark.parametrize(("mixer", "option"), [("tnl", "decay=printed"), ("mamba", "state_size=4")])
 def test_options_of_a_mixer_reach_the_model(mixer: str, option: str, tmp_path: Path) -> None:
-    assert cli.main(train(tmp_path, f"--mixer {mixer} --option {option} --steps 1")) == 0
+    assert cli.main(train_command(tmp_path, f"--mixer {mixer} --option {option} --steps 1")) == 0
     config, (name, value) = load_model(tmp_path / "run.pt").config, parse_option(option)
     assert config.mixer == mixer
     assert getattr(config.options, name) == value
@@ -74,7 +76,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     whole.mkdir()
     settings = "--mixer gla --steps 20 --checkpoint-every 1 --eval-every 5 --seq-len 256 --d-model 64"
     process = subprocess.Popen(
-        [sys.executable, "-m", "linattn_ref.cli", *train(killed, settings)],
+        [sys.executable, "-m", "linattn_ref.cli", *train_command(killed, settings)],
         env=ENVIRONMENT,
         stderr=subprocess.DEVNULL,
     )
@@ -90,7 +92,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     assert 1 <= begun < 20
     assert not (killed / "rows.csv").exists()
     for folder in (killed, whole):
-        command = [sys.executable, "-m", "linattn_ref.cli", *train(folder, settings)]
+        command = [sys.executable, "-m", "linattn_ref.cli", *train_command(folder, settings)]
         subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     assert losses(killed / "rows.csv") == losses(whole / "rows.csv")
     assert len(losses(whole / "rows.csv")) == 20
@@ -101,8 +103,8 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    assert cli.main(train(alone, "--steps 3")) == 0
-    torchrun("-m", "linattn_ref.cli", *train(together, "--steps 3"))
+    assert cli.main(train_command(alone, "--steps 3")) == 0
+    torchrun("-m", "linattn_ref.cli", *train_command(together, "--steps 3"))
     expected = [float(loss) for _, loss, _ in losses(alone / "rows.csv")]
     assert [float(loss) for _, loss, _ in losses(together / "rows.csv")] == pytest.approx(expected, rel=1e-5)
 
@@ -121,15 +123,15 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
 def test_a_wrong_argument_is_named(
     arguments: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(train(tmp_path, arguments)) == 2
+    assert cli.main(train_command(tmp_path, arguments)) == 2
     assert capsys.readouterr().err.startswith(f"linattn: {message}")
     assert not (tmp_path / "run.pt").exists()
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(train(tmp_path, "--mixer linear --steps 1")) == 0
+    assert cli.main(train_command(tmp_path, "--mixer linear --steps 1")) == 0
     capsys.readouterr()
-    assert cli.main(train(tmp_path, "--mixer softmax --steps 1")) == 2
+    assert cli.main(train_command(tmp_path, "--mixer softmax --steps 1")) == 2
     assert "is of another run; model.config: " in capsys.readouterr().err
 
 
@@ -166,13 +168,15 @@ def test_values_of_options_are_numbers_flags_or_words() -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a model that can be asked for text; return its checkpoint."""
     folder = tmp_path_factory.mktemp("trained")
     settings = "--mixer gla --steps 60 --lr 0.02 --batch-size 8 --seq-len 32 --d-model 32"
-    assert cli.main(train(folder, settings)) == 0
+    assert cli.main(train_command(folder, settings)) == 0
     return folder / "run.pt"
 
 
 def generated(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Return what ``linattn generate`` prints."""
     capsys.readouterr()
     assert cli.main(["generate", *map(str, arguments), "--device", "cpu"]) == 0
     return capsys.readouterr().out

@@ -14,12 +14,13 @@ from linattn_ref.training.tasks.documents import is_library_source, split_by_nam
 
 
 def many(n: int = 40, size: int = 300) -> dict[str, bytes]:
-    """n documents of different content and length, named like files."""
+    """Return n documents of different content and length, named like files."""
     chance = random.Random(0)
     return {f"folder{i % 3}/{i}.txt": chance.randbytes(size + i) for i in range(n)}
 
 
 def write(root: Path, documents: dict[str, bytes]) -> Path:
+    """Write documents as files below a folder; return the folder."""
     for name, data in documents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
@@ -27,6 +28,7 @@ def write(root: Path, documents: dict[str, bytes]) -> Path:
 
 
 def generator(seed: int = 0) -> torch.Generator:
+    """Return a new generator; the fixture of this name would be one for the whole test."""
     return torch.Generator().manual_seed(seed)
 
 

@@ -18,7 +18,7 @@ RATES = [learning_rate(TINY, step) for step in range(1, TINY.steps + 1)]
 
 
 class FixedBatches(CorpusBatches):
-    """The batch of a step follows from its number alone, as that of the study does."""
+    """Batches that follow from the number of the step alone, as those of the study do."""
 
     def training_batch(self, step: Any) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(int(step))
@@ -26,10 +26,12 @@ class FixedBatches(CorpusBatches):
 
 
 def device_trainer(**options: Any) -> DeviceTrainer:
+    """Return a trainer of the bigram model on the CPU."""
     return DeviceTrainer(bigram(), FixedBatches(corpus(), TINY), RATES, device="cpu", **options)
 
 
-def same_weights(one: Trainer, other: Trainer, **bounds: float) -> None:
+def assert_same_weights(one: Trainer, other: Trainer, **bounds: float) -> None:
+    """Fail unless two models have the same weights, within the bounds of ``torch.testing``."""
     for x, y in zip(one.model.parameters(), other.model.parameters(), strict=True):
         torch.testing.assert_close(x, y, **bounds)
 
@@ -42,7 +44,7 @@ def test_both_trainers_take_the_same_steps() -> None:
     assert found.train == pytest.approx(sum(losses) / 8, rel=1e-6)
     assert found.worst_norm == pytest.approx(max(norms), rel=1e-5)
     assert fast.evaluate() == pytest.approx(plain.evaluate(), rel=1e-5)
-    same_weights(fast, plain, rtol=1e-5, atol=1e-6)  # AdamW is fused in one of them
+    assert_same_weights(fast, plain, rtol=1e-5, atol=1e-6)  # AdamW is fused in one of them
 
 
 class Replay:
@@ -64,7 +66,7 @@ def test_a_captured_step_is_replayed_after_some_eager_ones(monkeypatch: pytest.M
         assert captured.advance(n) == eager.advance(n)
     assert isinstance(captured.graph, Replay)
     assert captured.graph.replays == 8 - EAGER_STEPS
-    same_weights(captured, eager, rtol=0, atol=0)
+    assert_same_weights(captured, eager, rtol=0, atol=0)
 
 
 def test_it_goes_on_from_a_checkpoint_to_the_same_bits(
@@ -83,7 +85,7 @@ def test_it_goes_on_from_a_checkpoint_to_the_same_bits(
     resumed.advance(6)
     assert isinstance(resumed.graph, Replay)
     assert resumed.graph.replays == 6 - EAGER_STEPS  # a new process compiles and allocates anew
-    same_weights(resumed, whole, rtol=0, atol=0)
+    assert_same_weights(resumed, whole, rtol=0, atol=0)
 
 
 def test_a_loss_that_is_not_finite_is_reported_at_the_end() -> None:

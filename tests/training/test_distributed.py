@@ -1,9 +1,6 @@
 """Several processes train as one does."""
 
 import json
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,18 +8,8 @@ import torch
 
 from linattn_ref.training.checkpoint import TrainRow
 from linattn_ref.training.distributed import World
-from tests.training.tiny_training import ENVIRONMENT, Stop, bigram, run, script, stop_after
-
-
-def torchrun(*arguments: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
-    done = subprocess.run(
-        [*command, f"--master-port={port}", *arguments], env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+from tests.support.processes import torchrun
+from tests.training.tiny_training import Stop, bigram, run, script, stop_after
 
 
 def test_two_ranks_train_as_one_process_does_and_resume_its_checkpoint(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is asked for was there, once, at the place that was wanted."""
+"""Tasks of recall: what is asked for was there, once, at the place that was wanted."""
 
 import itertools
 import re
@@ -15,6 +15,7 @@ TEXT = torch.frombuffer(
 
 
 def drawn(seed: int = 0, **options: Any) -> Any:
+    """Return inputs and targets of multi-query recall, of small sizes unless told."""
     sizes: dict[str, Any] = {"batch_size": 16, "seq_len": 64, "n_pairs": 8, "vocab_size": 64} | options
     return multi_query_recall(**sizes, generator=torch.Generator().manual_seed(seed))
 

@@ -108,7 +108,7 @@ def test_every_setting_matters() -> None:
         "eval_batches": 1, "seed": 1, "dtype": "bfloat16",
     }  # fmt: skip
     left = {field.name for field in dataclasses.fields(TrainConfig)} - set(other)
-    assert left == {"checkpoint_every"}  # shown by the kill test
+    assert left == {"checkpoint_every"}  # shown by the tests of checkpoints, which resume at step 5
     plain = timeless(run(bigram()))
     for name, value in other.items():
         assert timeless(run(bigram(), dataclasses.replace(TINY, **{name: value}))) != plain, name  # type: ignore

@@ -1,8 +1,7 @@
-"""A training run small enough for tests: a bigram model, a few words."""
+"""A training run small enough for tests: a bigram model, a few words; and how two runs are compared."""
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from linattn_ref.training.checkpoint import TrainRow
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import TrainConfig, train
 
+# validation at steps 4, 8 and 12, checkpoints at 5 and 10
 TINY = TrainConfig(
     steps=12,
     batch_size=4,
@@ -40,14 +40,14 @@ class Bigram(nn.Module):
 
 
 def bigram(seed: int = 0, width: int = 16) -> Bigram:
-    """A model with the same weights for the same seed; the global generator is left as it was."""
+    """Return a model whose weights follow from the seed; the global generator is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return Bigram(width)
 
 
 def corpus(word: bytes = b"linear") -> ByteCorpus:
-    """Thirty small files of repeated lines, easy to learn."""
+    """Return thirty small files of repeated lines, easy to learn."""
     files = {f"{i}.txt": b"%d %s attention\n" % (i, word) * 20 for i in range(30)}
     return ByteCorpus.from_documents("words", files)
 
@@ -70,7 +70,7 @@ def run(
 
 
 def digest(model: nn.Module) -> str:
-    """sha256 of all weights, bit for bit."""
+    """Return the sha256 of the names and bits of all weights."""
     total = hashlib.sha256()
     for name, x in model.state_dict().items():
         total.update(name.encode() + x.contiguous().numpy().tobytes())
@@ -78,15 +78,17 @@ def digest(model: nn.Module) -> str:
 
 
 def timeless(rows: list[TrainRow]) -> list[tuple[object, ...]]:
-    """What two equal runs share: everything but the clock."""
+    """Return what two equal runs share: everything but the clock."""
     return [(r["step"], r["tokens"], r["train_loss"], r["val_loss"], r["lr"]) for r in rows]
 
 
 class Stop(Exception):
-    """Raised in the middle of a run."""
+    """What ``stop_after`` raises in the middle of a run."""
 
 
 def stop_after(step: int) -> Callable[[TrainRow], None]:
+    """Return an ``on_row`` that ends a run after a step."""
+
     def on_row(row: TrainRow) -> None:
         if row["step"] == step:
             raise Stop
@@ -94,6 +96,7 @@ def stop_after(step: int) -> Callable[[TrainRow], None]:
     return on_row
 
 
+# A program: train, and write the rows of each rank to a file.
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
@@ -106,12 +109,20 @@ with distributed() as world:
     rows = t.run(model, t.{config}, Path({checkpoint!r}), on_row=lambda row: time.sleep({pause}))
     Path({out!r} + str(world.rank)).write_text(json.dumps(rows))
 """
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 LONG = dataclasses.replace(TINY, steps=60)
 
 
 def script(tmp_path: Path, config: str, pause: float) -> tuple[Path, Path, Path]:
-    """A program that trains, its checkpoint, and the beginning of the names of its outputs."""
+    """Write a program that trains the bigram model.
+
+    Args:
+        tmp_path: the folder of its files.
+        config: the name of a configuration of this module, "TINY" or "LONG".
+        pause: seconds that it rests after each step.
+
+    Returns:
+        The program; its checkpoint; and the path to which a rank's number is added for the rows of that rank.
+    """
     program, checkpoint, out = tmp_path / "program.py", tmp_path / "run.pt", tmp_path / "rows"
     values = {"config": config, "pause": pause, "checkpoint": str(checkpoint), "out": str(out)}
     program.write_text(SCRIPT.format(folder=str(Path(__file__).parents[2]), **values))

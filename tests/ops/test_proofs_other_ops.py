@@ -1,4 +1,4 @@
-"""Exact proofs for the delta rule, RWKV and the state space models, as in ``test_proofs``.
+"""Exact proofs for the delta rule, RWKV and the state space models, as in ``test_proofs.py``.
 
 Where a form is one pass from any start state, cutting the sequence anywhere and going on from the state must
 change nothing: so the chunk forms are proven with it.
@@ -13,14 +13,21 @@ import pytest
 import sympy
 
 from linattn_ref import oracle
-from tests.ops.algebra import Array, all_zero, fresh_references, symbols, with_symbols_for_exponentials
+from tests.ops.algebra import (
+    Array,
+    all_zero,
+    decays,
+    fresh_references,
+    symbols,
+    with_symbols_for_exponentials,
+)
 
 K = 2
 Pair = tuple[Array, Array]
 
 
 def in_pieces(form: Callable[..., tuple[Array, Any]], T: int, C: int, state: Any) -> tuple[Array, Any]:
-    """A form run over C tokens after the other: ``form(slice of tokens, state)``."""
+    """Return outputs and state of a form run on C tokens at a time: ``form(slice of tokens, state)``."""
     outputs = []
     for start in range(0, T, C):
         o, state = form(slice(start, start + C), state)
@@ -31,13 +38,9 @@ def in_pieces(form: Callable[..., tuple[Array, Any]], T: int, C: int, state: Any
 # --- the delta rule -----------------------------------------------------------------------------------------
 
 
-def alphas(kind: str | None, T: int) -> Array | None:
-    return {None: None, "scalar": symbols("a", T), "channel": symbols("a", T, K)}[kind]
-
-
 def delta_forms(T: int, kind: str | None, start: bool) -> dict[str, Pair]:
     q, k, v = symbols("q", T, K), symbols("k", T, K), symbols("v", T, 1)
-    beta, alpha, scale = symbols("beta", T), alphas(kind, T), sympy.Symbol("scale")
+    beta, alpha, scale = symbols("beta", T), decays(kind, T, K), sympy.Symbol("scale")
     state = symbols("S", K, 1) if start else np.zeros((K, 1), dtype=object)
 
     def part(form: Callable[..., Pair]) -> Callable[[slice, Array], Pair]:
@@ -88,6 +91,7 @@ def test_a_unit_key_is_recalled_exactly_after_a_correction_of_strength_one() -> 
 
 
 def late(x: Array, first: Any) -> Array:
+    """Return x one token later, with ``first`` in front."""
     return np.concatenate([np.full_like(x[:1], first), x[:-1]])
 
 
@@ -104,7 +108,7 @@ def test_rwkv6_is_linear_attention_one_token_late_and_a_bonus(T: int, channel: b
 
 
 def wkv_values(o: Array, state: Array) -> Array:
-    """Outputs, and the numerator and denominator that the state stands for, without exponentials."""
+    """Return outputs, and the numerator and denominator that the state stands for, without exponentials."""
     a, b, m = state
     read = [*o, a * sympy.exp(m), b * sympy.exp(m)]
     return np.vectorize(with_symbols_for_exponentials, otypes=[object])(np.array(read))
@@ -154,7 +158,7 @@ def test_discretisations_agree_to_the_order_that_the_book_says() -> None:
 
 
 def bracketings(steps: list) -> Iterator[Any]:
-    """Every way to compose steps that leaves their order: Catalan's number of them."""
+    """Yield every way to compose steps that leaves their order: Catalan's number of them."""
     if len(steps) == 1:
         yield steps[0]
     for n in range(1, len(steps)):
