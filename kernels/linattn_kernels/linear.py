@@ -127,6 +127,9 @@ def chunk_linear_attention(
     not contiguous is copied. A state is kept in float32. In half precision products are made of rounded
     tiles, as a matrix unit does; in float32 they are exact and slow. Log decays below -100 count as -100.
 
+    A NaN or infinity in a key or value may reach all outputs of its chunk, earlier ones as well (0 x NaN
+    under the causal mask is NaN), and reaches none of the chunks before.
+
     Args:
         q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
         k: keys, ``[B, T, H, K]``, in q's dtype.

@@ -306,6 +306,9 @@ def chunk_softmax_attention(
     not contiguous is copied. Cost per head: 2 T (S + T / 2) (K + V) operations, half of the table for an
     empty cache. Memory: T (V + 1) numbers beside the inputs, forward and backward.
 
+    A NaN or infinity in a value may reach earlier outputs, of queries in one tile with it (a weight of 0
+    x NaN is NaN). In a key it reaches no earlier output.
+
     Args:
         q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
         k: keys, ``[B, T, H, K]``, in q's dtype.

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import linattn_kernels as kernels
 from linattn_ref.ops import chunk_linear_attention
 from tests.kernels.kernel_bounds import assert_accurate
 from tests.kernels.kernel_calls import (
@@ -283,3 +284,26 @@ def test_torch_finds_the_op_well_registered(name: str) -> None:
     op, arguments = OPCHECKS[name](x)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(op.default, arguments, test_utils=checks)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("decay", [(), (1,), (1, 48, 1), (1, 48, 1, 16)], ids=str)
+def test_a_nan_reaches_no_chunk_before_its_own(decay: tuple[int, ...], name: str) -> None:
+    T, C, token = 48, 16, 25
+    x = dict(zip("qkv", torch.randn(3, 1, T, 1, 16), strict=True))
+    log_decay = -torch.rand(decay) if decay else None
+    clean = kernels.chunk_linear_attention(**x, log_decay=log_decay, chunk_size=C).output
+    x[name][0, token] = torch.nan
+    spoilt = kernels.chunk_linear_attention(**x, log_decay=log_decay, chunk_size=C).output
+    first = token if name == "q" else token - token % C
+    assert torch.equal(spoilt[:, :first], clean[:, :first])
+    assert spoilt[:, token].isnan().all()
+
+
+def test_a_nan_in_a_key_reaches_no_earlier_softmax() -> None:
+    q, k, v = torch.randn(3, 1, 48, 1, 16).unbind()
+    clean = kernels.chunk_softmax_attention(q, k, v, chunk_size=16).output
+    k[0, 25] = torch.nan
+    spoilt = kernels.chunk_softmax_attention(q, k, v, chunk_size=16).output
+    assert torch.equal(spoilt[:, :25], clean[:, :25])
+    assert spoilt[:, 25].isnan().all()
