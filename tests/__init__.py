@@ -39,8 +39,8 @@ Where a new test goes:
 - A form: nowhere. It joins ``linattn_ref.ops.FORMS`` and is tested. Only what sets it apart is told: how far
   back a NaN reaches (``REACH`` in ``ops/test_not_finite.py``), and that it loops over tokens, if it is not
   called recurrent (``LOOP_FREE`` in ``ops/test_compilation.py``).
-- An op: an ``Op`` in ``ops/ladder_heads.py`` or ``ladder_channels.py``, its rows in ``TABLES`` of
-  ``ops/test_errors.py``, and its line of ``REFERENCES`` in ``ops/test_length.py``.
+- An op: an ``Op`` in ``ops/ladder_heads.py`` or ``ladder_channels.py``, and the wrong arguments that no other
+  op has in ``ops/wrong_heads.py`` or ``wrong_channels.py``.
 - A mixer: nowhere but for its options (``mixers/test_configuration.py``). It joins ``MIXERS`` and is tested.
   Only parameters that keep their initial values are told (``SPARED`` in ``model/test_spared.py``).
 - A theorem: a test of it carries ``@pytest.mark.theorem`` with its label.

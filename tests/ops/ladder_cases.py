@@ -5,13 +5,15 @@ A leaf is an input that gradients are taken of: a tensor that the ladder draws, 
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
+
+from tests.ops.wrong_arguments import Bad
 
 Tensors = dict[str, Tensor]
 Arrays = dict[str, np.ndarray]
@@ -173,6 +175,8 @@ class Op:
             of shape [H] has no time.
         full: leaves and results that are float32 at least, whatever the dtype of the case.
         variants: the pairs of ``decay`` and ``strength`` that the cases of the ladder have.
+        long: for long sequences (``test_length.py``) the decay, and the form that is run in float64.
+        wrong: arguments that every form refuses (``test_errors.py``).
         nudge: moves every log decay of a recurrence by eps; an op without decays leaves it out.
         dual: whether the oracle computes with complex numbers, so that slopes come from dual numbers.
     """
@@ -185,6 +189,8 @@ class Op:
     timed: frozenset[str]
     full: frozenset[str]
     variants: tuple[tuple[str | None, str], ...]
+    long: tuple[str | None, str]
+    wrong: Sequence[Bad]
     nudge: Callable[[Tensors, float], Tensors] = lambda x, eps: x
     dual: bool = False
 

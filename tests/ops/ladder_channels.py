@@ -26,6 +26,7 @@ from tests.ops.ladder_cases import (
     single_state,
     with_zeros,
 )
+from tests.ops.wrong_channels import LTI, SCAN, WKV
 
 
 def channels(case: Case, generator: Generator) -> Tensor:
@@ -223,6 +224,8 @@ CHANNELS: dict[str, Op] = {
             + [f"{x}.{p}" for x in ("A", "B", "C", "initial_state", "state") for p in ("re", "im")]
         ),
         variants=tuple(itertools.product(("real", "complex"), ("zoh", "bilinear", "euler", "hard"))),
+        long=("complex", "convolution"),
+        wrong=LTI,
         nudge=nudge_lti,
         dual=True,
     ),
@@ -235,6 +238,8 @@ CHANNELS: dict[str, Op] = {
         timed=frozenset(["u", "delta", "B", "C"]),
         full=frozenset(["delta", "A", "D", "initial_state", "state"]),
         variants=tuple(itertools.product(("euler", "exact"), ("mild", "hard", "all -50", "slow"))),
+        long=("euler", "associative"),
+        wrong=SCAN,
         nudge=nudge_scan,
     ),
     "wkv": Op(
@@ -246,6 +251,8 @@ CHANNELS: dict[str, Op] = {
         timed=frozenset("kv"),
         full=frozenset([f"{x}.{p}" for x in ("initial_state", "state") for p in "abm"] + ["w", "u"]),
         variants=((None, "mild"), (None, "large"), (None, "hard")),
+        long=(None, "chunk"),
+        wrong=WKV,
         nudge=nudge_wkv,
     ),
 }

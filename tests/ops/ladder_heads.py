@@ -21,6 +21,7 @@ from linattn_ref.ops import (
     step_softmax_attention,
 )
 from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, choice, drift, normal, qkv, single_state
+from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, STATE
 
 CACHED = 9  # tokens in an initial cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")
@@ -176,6 +177,8 @@ LINEAR = Op(
     timed=frozenset([*"qkv", "log_decay"]),
     full=frozenset(["log_decay", "initial_state", "state"]),
     variants=DECAYS,
+    long=("channel", "chunk"),
+    wrong=[*ON_HEADS, *STATE],
     nudge=nudge_decays,
 )
 HEADS: dict[str, Op] = {
@@ -188,6 +191,8 @@ HEADS: dict[str, Op] = {
         timed=frozenset("qkv"),
         full=frozenset(),
         variants=SCORES,
+        long=(None, "chunk"),
+        wrong=[*ON_HEADS, *CACHE],
     ),
     "linear_attention": LINEAR,
     "rwkv6": replace(
@@ -196,6 +201,7 @@ HEADS: dict[str, Op] = {
         oracle=head_by_head(oracle.rwkv6, "bonus"),
         step=step_rwkv6,
         full=LINEAR.full | {"bonus"},
+        wrong=[*LINEAR.wrong, *BONUS],
         variants=((None, "mild"), *itertools.product(("head", "channel"), STRENGTHS)),
     ),
     "delta_rule": replace(
@@ -205,5 +211,7 @@ HEADS: dict[str, Op] = {
         step=step_delta_rule,
         timed=LINEAR.timed | {"beta"},
         full=LINEAR.full | {"beta"},
+        long=("token", "chunk"),
+        wrong=[*LINEAR.wrong, *BETA],
     ),
 }

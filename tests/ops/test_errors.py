@@ -13,8 +13,6 @@ from linattn_ref.ops.linear import parallel_body
 from tests.ops.ladder import OPS, inputs_of
 from tests.ops.ladder_cases import Case
 from tests.ops.wrong_arguments import B, Bad, H, K, T, V
-from tests.ops.wrong_channels import LTI, SCAN, WKV
-from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, STATE
 
 Arguments = dict[str, Any]
 
@@ -29,20 +27,9 @@ def good(op: str, tokens: int) -> Arguments:
     return OPS[op].arguments(case, inputs_of(case))
 
 
-TABLES = {
-    "softmax_attention": [*ON_HEADS, *CACHE],
-    "linear_attention": [*ON_HEADS, *STATE],
-    "rwkv6": [*ON_HEADS, *STATE, *BONUS],
-    "delta_rule": [*ON_HEADS, *STATE, *BETA],
-    "lti_ssm": LTI,
-    "selective_scan": SCAN,
-    "wkv": WKV,
-}
-
-
 def table(op: str) -> list[Bad]:
     """Return the wrong arguments of an op."""
-    return TABLES[op]
+    return list(OPS[op].wrong)
 
 
 FORM_ROWS = [

@@ -3,7 +3,7 @@
 The ladder's float32 cases are short and their gates do not drift, so an error that grows with T, or that
 needs a change of regime, would pass it. The bound is the ladder's: BACKWARD times how far results move when
 inputs move in their last place, and every decay by a rounding. What is compared with is the form named in
-``REFERENCES``, in float64. It is held to the oracle where the oracle's work grows with T, not with T squared.
+``Op.long``, in float64. It is held to the oracle where the oracle's work grows with T, not with T squared.
 """
 
 import functools
@@ -40,28 +40,18 @@ QUADRATIC = {
     ("softmax_attention", "recurrent"),
     ("wkv", "parallel"),
 }
-# op: its decay, and the form that is run in float64; a new op needs its line here
-REFERENCES = {
-    "softmax_attention": (None, "chunk"),
-    "linear_attention": ("channel", "chunk"),
-    "rwkv6": ("channel", "chunk"),
-    "delta_rule": ("token", "chunk"),
-    "lti_ssm": ("complex", "convolution"),
-    "selective_scan": ("euler", "associative"),
-    "wkv": (None, "chunk"),
-}
-LINEAR_TIME = [op for op in REFERENCES if op not in ("softmax_attention", "wkv", "lti_ssm")]
+LINEAR_TIME = [op for op in OPS if op not in ("softmax_attention", "wkv", "lti_ssm")]
 
 
 def case_of(op: str, length: int) -> Case:
     """Return a small case with an initial state whose gates, or scores, drift."""
-    decay, _ = REFERENCES[op]
+    decay, _ = OPS[op].long
     return Case(op, T=length, B=1, H=1, K=3, V=2, decay=decay, strength="drift", start=True, chunk_size=64)
 
 
 def exact_form(op: str) -> Form:
     """Return the form that is run in float64."""
-    return next(form for form in forms_of(op) if form.form == REFERENCES[op][1])
+    return next(form for form in forms_of(op) if form.form == OPS[op].long[1])
 
 
 @functools.cache
@@ -133,4 +123,4 @@ def test_float64_over_a_long_sequence_is_the_oracle_s(op: str) -> None:
     case = case_of(op, T)
     got = call_of(exact_form(op), case)(inputs_of(case))
     for name, want in truth_of(case).items():
-        assert_close(f"{REFERENCES[op][1]}: {name}", got[name], want, FLOAT64)
+        assert_close(f"{OPS[op].long[1]}: {name}", got[name], want, FLOAT64)

@@ -1,6 +1,6 @@
 """What a wrong argument is, ``Bad``, and the rows of wrong arguments that several ops share.
 
-``wrong_heads.py`` and ``wrong_channels.py`` have the rows of single ops; ``TABLES`` in ``test_errors.py``
+``wrong_heads.py`` and ``wrong_channels.py`` have the rows of single ops; ``Op.wrong`` in the ladder
 says which rows are an op's. Rows are for arguments of the sizes below, in float32.
 """
 
