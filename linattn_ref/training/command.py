@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from linattn_ref.backend import BACKENDS
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig, generate
 from linattn_ref.training.checkpoint import load_model, write_rows
@@ -18,7 +19,6 @@ from linattn_ref.training.distributed import default_device, distributed
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import bits_per_byte, train
 
-BACKENDS = ("reference", "triton")
 TRAIN = (
     "Train a language model on bytes. With --checkpoint, the same command goes on where it was stopped. "
     "Start it with torchrun -m linattn_ref.cli train to use several devices."
@@ -46,7 +46,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     model("--d-model", type=int, default=sizes.d_model, help="width")
     model("--n-layers", type=int, default=sizes.n_layers, help="blocks")
     model("--n-heads", type=int, default=sizes.n_heads, help="heads")
-    model("--backend", choices=BACKENDS, default=sizes.backend, help="where the ops come from")
+    model("--backend", choices=tuple(BACKENDS), default=sizes.backend, help="where the ops come from")
     text = parser.add_argument_group("text").add_argument
     text("--corpus", metavar="PATH", help="file, folder or hf:DATASET; default: Python's standard library")
     text("--pattern", default="*.txt", help="of the files in a folder")
@@ -160,7 +160,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--temperature", type=float, default=1.0, help="divides the logits; near 0 takes the likeliest byte")
     add("--seed", type=int, default=0, help="of the random choices; the same seed gives the same text")
     add("--device", help="such as cpu or cuda; default: cuda if there is any")
-    add("--backend", choices=BACKENDS, default="reference", help="where the ops come from")
+    add("--backend", choices=tuple(BACKENDS), default="reference", help="where the ops come from")
     parser.set_defaults(run=run_generate)
 
 
