@@ -5,6 +5,7 @@ how far the kernel's output, last state or a gradient is from ours. In a dry run
 in for FLA's.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -85,7 +86,7 @@ def compare(function: str, dims: int, dtype: torch.dtype, size: Size) -> Rows:
 def measured(quantity: str, error: float, want: torch.Tensor) -> dict[str, Any]:
     """Return the cells of a row that are measured; no error where a number is missing or not finite."""
     size = want.double().abs().max().item()
-    return {"quantity": quantity, "error": error if error == error else None, "size": size}
+    return {"quantity": quantity, "error": None if math.isnan(error) else error, "size": size}
 
 
 def tasks(size: Size) -> list[Task]:

@@ -59,7 +59,7 @@ class Benchmark:
         needs_gpu: whether anything but a dry run needs one.
         group_by: the key column by which tasks are shared out to processes; empty: all run one after the
             other in one process.
-        processes_share_gpu: whether several processes may use one GPU at a time, which timings do not bear.
+        processes_share_gpu: whether several processes may use one GPU at a time; timings would be wrong.
         is_kept: whether a row of an earlier run is kept; the task of a row that is not is run again.
         describe: rows of a task -> what is printed when they have been measured.
         report: all rows -> what is printed at the end.

@@ -108,7 +108,7 @@ def time_interleaved(
 
     Args:
         calls: what is timed, by name.
-        clock: gives the device and the number of rounds. The first round is lost.
+        clock: gives the device and the number of rounds. The first round is not counted.
         least: rounds that are made however long they take.
         seconds: after them no further round begins.
     """

@@ -243,7 +243,7 @@ def processes_of(benchmark: Benchmark, tasks: Sequence[Task], jobs: int | None) 
     """Return how many processes run the tasks: one for each GPU, unless told and unless they may share one.
 
     Raises:
-        ValueError: more are asked for than the benchmark bears.
+        ValueError: if more are asked for than the benchmark allows on this machine.
     """
     gpus = max(1, torch.cuda.device_count())
     most = len(groups_of(benchmark, tasks)) if benchmark.group_by else 1
