@@ -11,7 +11,10 @@ from linattn_exercises.serialization import call_answer, decode, encode
 
 CLOSE = Close()
 
-Outcome = dict[str, Any]  # what ``call_answer`` returns, with the value decoded
+# What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
+# stopped; see ``call_answer``, but the value is decoded. In the grader an error also has "missing", the name
+# that is called, if the cell that should define it has failed.
+Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ def decode_outcome(outcome: Any) -> Outcome:
         ValueError: for what is no outcome.
     """
     if not isinstance(outcome, dict):
-        raise ValueError("outcome: not a dict")
+        raise ValueError(f"outcome: got a {type(outcome).__name__}, expected a dict")
     if "value" in outcome:
         counts = {name: outcome.get(name, 0) for name in ("entries", "operations")}
         if not all(type(count) is int for count in counts.values()):
-            raise ValueError("outcome: counts are no whole numbers")
+            raise ValueError(f"outcome: got counts {counts}, expected whole numbers")
         return {"value": decode(outcome["value"]), **counts}
     return {
         name: str(outcome[name])[:400] for name in ("error", "text", "line", "missing") if name in outcome
@@ -96,7 +99,7 @@ def find_fault(call: Call, outcome: Outcome, expected: Any) -> tuple[str, str] |
 
     Args:
         call: the call that the outcome belongs to.
-        outcome: what came of it.
+        outcome: what the call led to.
         expected: the result of the reference.
 
     Returns:

@@ -43,8 +43,8 @@ class Close:
     """Accept numbers, arrays and tuples of them that are close to the expected ones.
 
     The condition is ``|got - expected| <= tolerance * max(1, max|expected|)`` for every entry. The shapes
-    must be equal, NaN and infinities stand where they are expected; dtypes, and lists in place of arrays, do
-    not matter.
+    must be equal, and NaN and infinities must stand where they are expected; dtypes do not matter, nor do
+    lists in place of arrays.
 
     Args:
         tolerance: default 1e-5, for float64 inputs and an answer that may be written in several ways; 1e-12

@@ -28,7 +28,7 @@ class KnownAnswer:
         question: the id of its question, such as "q1".
         name: the function or value of the reference that it replaces.
         value: what stands in its place.
-        label: a name that is its own within the question; for a function, the name it was written under.
+        label: a name that no other known answer to the question has; for a function, its own in the file.
     """
 
     question: str
@@ -40,6 +40,8 @@ class KnownAnswer:
 @dataclass(frozen=True)
 class KnownMistake(KnownAnswer):
     """Describe a wrong answer that readers really give.
+
+    The other fields are those of ``KnownAnswer``.
 
     Args:
         hint: what helps whoever made this mistake, in one or two sentences.

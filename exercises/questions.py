@@ -20,8 +20,11 @@ from linattn_exercises.static_analysis import find_used_names
 
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
+# What ``Call.must_differ`` says of a measurement that was computed by the formula.
 NO_NOISE = "is the formula to twelve digits; a measurement has noise."
 KINDS = ("derive", "implement", "measure", "diagnose")
+
+WrongValues = Mapping[str, Mapping[Any, str]]  # by the name of a value: each wrong one, and what to say to it
 
 
 class QuestionInfo(NamedTuple):
@@ -34,7 +37,7 @@ class QuestionInfo(NamedTuple):
         kind: one of ``KINDS``.
         points: what a right answer earns; a wrong one earns none.
         minutes: that a reader is expected to need.
-        level: 1 (easy) to 3.
+        level: 1 (easy) to 3 (hard).
     """
 
     set_name: str
@@ -97,9 +100,9 @@ class Question:
     reference: Mapping[str, Any]
     draw: Callable[[np.random.Generator], list[Call]]
     banned: Sequence[str] = ()
-    wrong_values: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+    wrong_values: WrongValues = field(default_factory=dict)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # dicts have none; prepared questions are kept by question and seed
         return hash((self.info.set_name, self.info.id))
 
     def __call__(self, *answers: Any, seed: str | int = PUBLIC_SEED) -> None:
@@ -221,7 +224,11 @@ class Question:
 
 
 def define_question(
-    info: QuestionInfo, *, banned: Sequence[str] = (), wrong_values: Any = None, **reference: Any
+    info: QuestionInfo,
+    *,
+    banned: Sequence[str] = (),
+    wrong_values: WrongValues | None = None,
+    **reference: Any,
 ) -> Callable[[Callable[[np.random.Generator], list[Call]]], Question]:
     """Make a question of the decorated function, which draws its calls.
 

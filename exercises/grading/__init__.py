@@ -1,10 +1,15 @@
 """Grade a class from its notebooks: ``linattn grade``.
 
-``submissions`` finds the notebooks and reads one, ``sandbox`` runs its answers in another process
-(``sandbox_worker``), ``grade`` compares and keeps, ``tables`` writes what a teacher and a student read.
-Expected values and the comparison never leave this process; the worker gets inputs and sends plain data.
+``command`` is what a teacher types. ``submissions`` finds the notebooks and reads one, ``sandbox`` runs its
+answers in another process, ``grade`` judges them and keeps the marks, ``tables`` writes what a teacher and a
+student read. The other process is the worker: ``isolation`` says how it is started, ``sandbox_worker`` is its
+program, which forks for each question, and ``processes`` limits what it forks and cleans up after it.
+Expected values and the comparison never leave the grader's process; the worker gets inputs and sends plain
+data.
 
 Example::
+
+    from linattn_exercises.grading import Grader, Limits, find_submissions, tables
 
     files, _ = find_submissions([Path("class")])
     grader = Grader(Path("out"), seed="a secret", limits=Limits(cpu=5))

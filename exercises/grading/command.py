@@ -6,7 +6,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions, tables
+from linattn_exercises.grading import (
+    ISOLATIONS,
+    GradedSubmission,
+    Grader,
+    Limits,
+    find_submissions,
+    tables,
+)
 from linattn_exercises.serialization import make_printable
 
 DESCRIPTION = (
@@ -32,11 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", default="", dest="default_set", help="the set of notebooks that do not name theirs"
     )
     parser.add_argument("--jobs", type=int, default=0, help="notebooks at a time; default: one per core")
-    parser.add_argument("--cpu", type=int, default=5, metavar="SECONDS", help="processor time a question (5)")
-    parser.add_argument("--memory", type=int, default=1000, metavar="MB", help="memory a question (1000)")
-    choices = ("auto", "bubblewrap", "process")
     parser.add_argument(
-        "--isolation", choices=choices, default="auto", help="default: the best that works here"
+        "--cpu",
+        type=int,
+        default=5,
+        metavar="SECONDS",
+        help="processor time a question (5); three times as much on the clock",
+    )
+    parser.add_argument("--memory", type=int, default=1000, metavar="MB", help="memory a question (1000)")
+    parser.add_argument(
+        "--isolation", choices=ISOLATIONS, default="auto", help="default: the best that works here"
     )
     parser.set_defaults(run=run)
 
@@ -66,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             "linattn: answers run without bubblewrap, as you: limited in time, not in what they can read.",
             file=sys.stderr,
         )
-    before = 0
+    before = 0  # graded by an earlier run
     with tqdm(total=len(files), unit="notebook", file=sys.stderr) as bar:
 
         def on_graded(graded: GradedSubmission, was_kept: bool) -> None:

@@ -1,4 +1,4 @@
-"""Grade submissions: several at a time, each once, and nothing is lost when the run is stopped."""
+"""Grade submissions: several at a time, each once; marks that were given are kept when the run is stopped."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
-RUN_FILE = "run.json"  # in the folder of marks: the seed
+RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
 
 
@@ -44,8 +44,8 @@ class Mark(NamedTuple):
         submission: the name it goes by.
         chapter: the set that it answers, such as "ch01_softmax"; "" if that is not known.
         question: "q1" and so on; "" if none was found.
-        points: all that the question has, or 0.
-        max_points: what the question has.
+        points: ``max_points`` for a right answer, or 0.
+        max_points: what a right answer earns.
         message: the verdict in words, for the author.
     """
 
@@ -103,21 +103,21 @@ class Grader:
         if default_set and default_set not in SETS:
             raise ValueError(f"set: got {default_set!r}, expected one of {', '.join(SETS)}")
         if jobs < 0:
-            raise ValueError(f"jobs: got {jobs}, expected 1 or more")
+            raise ValueError(f"jobs: got {jobs}, expected 1 or more, or 0 for one per core")
         self.out, self.default_set, self.limits = out, default_set, limits or Limits()
         self.isolation = choose_isolation(isolation)
         self.jobs = jobs or os.cpu_count() or 1
         (out / KEPT_FOLDER).mkdir(parents=True, exist_ok=True)
         self.seed = seed or self._load_or_draw_seed()
         self.checks = {name: load_check(name) for name in SETS}
-        self.answer_names = {
+        self.answer_names = {  # for every set, from each name that an answer defines to its question
             name: {key: one.info.id for one in module.QUESTIONS for key in one.reference}
             for name, module in self.checks.items()
         }
-        self._local = threading.local()
-        self._sandboxes: list[Sandbox] = []
+        self._local = threading.local()  # the sandbox of each thread
+        self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held where a question is prepared
         self._code = _hash_code()
 
     def grade(
@@ -125,7 +125,9 @@ class Grader:
         files: Sequence[SubmissionFile],
         on_graded: Callable[[GradedSubmission, bool], None] = lambda graded, was_kept: None,
     ) -> list[GradedSubmission]:
-        """Grade submissions. If it is stopped by an exception, nothing that was still being graded is kept.
+        """Grade submissions, and keep the marks of each for a later run.
+
+        If an exception stops it, submissions that are finished have been kept, and no other.
 
         Args:
             files: the submissions, see ``find_submissions``.
@@ -242,8 +244,10 @@ class Grader:
         stopped = "Stopped" in errors
         again = sandbox.run(cells, calls, definitions_only=True) if stopped else sandbox.run(every, calls)
         second = self._judge_outcomes(question, again)
-        lost = errors & {"NameError", "Missing"} and not {"Stopped"} & {one.get("error") for one in again}
-        shown = second if second.right or lost else verdict
+        # Where a name was missing, the second attempt tells more, unless it was stopped.
+        lacked_a_name = errors & {"NameError", "Missing"}
+        finished = "Stopped" not in {one.get("error") for one in again}
+        shown = second if second.right or (lacked_a_name and finished) else verdict
         return shown.right, shown.message
 
     def _judge_outcomes(self, question: Question, outcomes: list[Outcome]) -> Verdict:

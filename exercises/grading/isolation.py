@@ -18,8 +18,11 @@ def build_command(isolation: str) -> list[str]:
     """Return the command that starts the sandbox worker.
 
     Args:
-        isolation: "bubblewrap" or "process". The worker sees no user's site, so it is told where packages
-            lie.
+        isolation: "bubblewrap" or "process".
+
+    Returns:
+        The words of the command. ``python -I`` leaves out packages that a user has installed for themselves,
+        so the last words say where all packages lie.
     """
     grading = PACKAGE / "grading"
     scripts = grading / "sandbox_worker.py", PACKAGE / "serialization.py", grading / "processes.py"
@@ -40,16 +43,19 @@ def _build_bubblewrap(scripts: dict[Path, str]) -> list[str]:
     """Return a command that hides the network, other processes, and all files but Python's (read-only).
 
     The worker is process 1: no process of the sandbox can then read it or end it.
+
+    Args:
+        scripts: from each file that the worker is made of to its path in the sandbox.
     """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
-    words += ["--tmpfs", "/tmp"]  # what we need may lie in there
+    words += ["--tmpfs", "/tmp"]  # before --ro-bind, since what is bound may lie below /tmp
     for path in SCRATCH:
         words += ["--size", str(SCRATCH_BYTES), "--tmpfs", path]
     for path in _list_needed():
         words += ["--ro-bind", path, path]
     if any(PACKAGE.is_relative_to(path) for path in _list_needed()):
-        words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]  # installed where Python looks
+        words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]  # the checks came along: hide them
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
     words += ["--remount-ro", "/dev", "--remount-ro", "/tmp", "--remount-ro", "/"]

@@ -21,7 +21,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def limit_resources(limits: dict[str, int]) -> None:
-    """Limit the time, memory, files and processes that this process may use; it dumps no core."""
+    """Limit the time, memory, files and processes that this process may use; it dumps no core.
+
+    Args:
+        limits: the fields of ``sandbox.Limits``, by name.
+    """
     import resource  # not on Windows, where this module can be imported all the same
 
     bounds = {
@@ -113,11 +117,8 @@ def remove_folder(folder: str) -> None:
             os.rmdir(path)
         except OSError:
             left.append(path)
-    for words in (
-        ["rm", "-rf"],
-        ["chmod", "-R", "u+rwX"],
-        ["rm", "-rf"],
-    ):  # modes only where they are in the way
+    # Modes are changed only where they are in the way.
+    for words in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         left = [path for path in left if os.path.lexists(path)]
         if left:
             with contextlib.suppress(OSError):

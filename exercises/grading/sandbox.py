@@ -27,12 +27,12 @@ class IsolationUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limit what one question of one submission may use.
+    """Limit what one attempt at a question may use. An answer that is not right gets a second attempt.
 
     Args:
-        cpu: seconds of processor time; default 5.
+        cpu: seconds of processor time of each process; default 5.
         wall: seconds on the clock; default 15.
-        memory: bytes beyond what torch takes; default 1 GB.
+        memory: bytes of each process beyond what torch takes; default 1 GB.
         file: bytes of the largest file that it may write; default 10 MB.
         processes: how many it may start; default 64.
     """
@@ -129,7 +129,7 @@ class Sandbox:
                     subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
     def _explain(self, end: str) -> str:
-        """Return in words how a job ended that was not done."""
+        """Return in words how a job ended that was not done; the ends are those of ``_run_job``."""
         limits = self.limits
         reasons = {
             "cpu": f"Stopped after {limits.cpu} seconds of processor time: a loop without end?",
@@ -141,7 +141,10 @@ class Sandbox:
         return reasons.get(end, "The answer could not be run.")
 
     def _run_job(self, job: dict[str, Any]) -> tuple[str, bytes]:
-        """Send a job; return how it ended, and what its process wrote."""
+        """Send a job; return how it ended, and what its process wrote.
+
+        It ended as the worker says ("done", "cpu", "wall" or "died"), or the worker itself was "lost".
+        """
         with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as report:
             asked.write(json.dumps(job).encode())
             asked.flush()
@@ -191,7 +194,10 @@ class Sandbox:
             self._stop()
             if self._closed:
                 raise SandboxClosed("the run was stopped") from None
-            raise IsolationUnavailable(f"isolation: {self.isolation!r} does not start here") from error
+            raise IsolationUnavailable(
+                f"isolation: got {self.isolation!r}, which does not start here, expected a worker that "
+                f"loads torch within {START_SECONDS:.0f} seconds"
+            ) from error
         if ready != {"end": "ready"}:
             raise IsolationUnavailable(f"isolation: got {ready!r} from the worker, expected that it is ready")
 

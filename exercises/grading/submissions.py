@@ -15,6 +15,7 @@ from linattn_exercises.sets import SETS
 from linattn_exercises.static_analysis import MAX_CODE
 
 MAX_BYTES = 20_000_000
+# A question's heading, the first line of its answer cell and the import of the checks, as in student.ipynb.
 HEADING = re.compile(r"(?m)^#{1,3} +Question +(\d+)\b")
 MARKER = re.compile(r"(?m)^# Question (\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")

@@ -88,9 +88,8 @@ def name_pages(names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
-        safe = (
-            safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
-        )  # bytes: file systems count them
+        # File systems count bytes.
+        safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
         candidate, number = safe, 1
         while candidate.lower() in {one.lower() for one in found}:
             number += 1

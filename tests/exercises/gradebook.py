@@ -6,6 +6,7 @@ from pathlib import Path
 from linattn_exercises.grading import GradedSubmission, Grader, find_submissions
 from linattn_exercises.sets import load_questions
 
+# What the solution notebook of ch01_softmax earns.
 TOTAL = sum(question.info.points for question in load_questions("ch01_softmax").values())
 
 

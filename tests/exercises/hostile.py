@@ -3,6 +3,8 @@
 None of them touches anything but files of its own, by a name of its own, in the folder it is started in.
 """
 
+# By name: the code of the cell that answers question 5 of ch01_softmax (``merge``), and words that the
+# message on it must contain; "" where any message will do.
 HOSTILE: dict[str, tuple[str, str]] = {
     "raises": ("raise RuntimeError('no')", "raised RuntimeError"),
     "does_not_parse": ("def merge(a, b) return a", "SyntaxError"),
@@ -10,7 +12,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "exits_hard": ("import os\nos._exit(0)", "ended before it reported"),
     "kills_itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "ended before it reported"),
     "kills_its_group": ("import os, signal\nos.killpg(0, signal.SIGKILL)", "ended before it reported"),
-    "kills_the_server": (
+    "kills_the_worker": (
         "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)",
         "ended",
     ),
@@ -81,7 +83,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     ),
     "too_much_text": ("def merge(a, b):\n    return 'x' * 10**8", "got a str"),
     "a_deep_list": (
-        "def merge(a, b):\n    deep = []\n    for _ in range(10**5):\n        deep = [deep]\n    return deep",
+        "def merge(a, b):\n    deep = []\n    for _ in range(10**4):\n        deep = [deep]\n    return deep",
         "RecursionError",
     ),
     "a_huge_number": ("def merge(a, b):\n    return 10**5000, 1, 1", "whole number of"),
@@ -99,9 +101,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "",
     ),
     "removes_builtins": ("import builtins\nbuiltins.len = None\ndef merge(a, b):\n    return b", ""),
-}
-HOSTILE |= {
-    "speaks_for_the_server": (
+    "speaks_for_the_worker": (
         "import json, os\nfor n in (0, 1, 2):\n    for pid in (1, os.getppid()):\n        try:\n"
         "            place = os.open(f'/proc/{pid}/fd/{n}', os.O_WRONLY)\n"
         "            os.write(place, (json.dumps({'id': 1, 'end': 'done', 'data': '{}'}) + '\\n').encode())\n"
@@ -109,7 +109,7 @@ HOSTILE |= {
         "def merge(a, b):\n    return 1",
         "",
     ),
-    "narrows_the_server": (
+    "narrows_the_worker": (
         "import os, resource\n"
         "try:\n    resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3))\n"
         "except (OSError, AttributeError):\n    pass\n"

@@ -20,7 +20,7 @@ from tests.exercises.hostile import HOSTILE
 from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
-RESTART = {"kills_the_server", "narrows_the_server"}  # after these the worker is started anew
+RESTART = {"kills_the_worker", "narrows_the_worker"}  # after these the worker is started anew
 MarkRow = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
 

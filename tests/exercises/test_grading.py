@@ -8,6 +8,7 @@ from linattn_exercises.sets import SETS, load_questions
 from tests.exercises.gradebook import TOTAL, grade, messages, points, write
 from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
+# For every set, from each name that an answer defines to its question: what read_submission asks for.
 NAMES = {
     name: {key: q.info.id for q in load_questions(name).values() for key in q.reference} for name in SETS
 }
@@ -77,6 +78,7 @@ def test_an_answer_that_crashes_costs_one_question(grader, tmp_path):
     assert "SyntaxError" in messages(one)["q3"]
 
 
+# A right answer to question 5.
 RIGHT = "def merge(a, b):\n    m = max(a[0], b[0])\n    if m == -math.inf:\n        return a\n"
 RIGHT += "    f, g = math.exp(a[0] - m), math.exp(b[0] - m)\n"
 RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
@@ -170,7 +172,7 @@ def test_names_alone_tell_the_set(grader, tmp_path):
 def test_what_an_answer_may_use(source, allowed):
     found = load_questions("ch01_softmax")["q4"].describe_banned([source])
     assert bool(found) is not allowed
-    if allowed is False:
+    if not allowed:
         assert "oftmax`" in found
 
 

@@ -1,4 +1,4 @@
-"""How the cells of a notebook are run while it is marked."""
+"""How the cells of a notebook are run while it is graded."""
 
 import sys
 import types
@@ -36,6 +36,7 @@ def test_magics_are_taken_out(source, want):
 def run(
     *cells: tuple[str, bool], definitions_only: bool = False
 ) -> tuple[types.ModuleType, dict | None, dict]:
+    """Run cells, each with whether it belongs to the question; see ``run_cells`` for what comes back."""
     return sandbox_worker.run_cells([list(cell) for cell in cells], definitions_only)
 
 
