@@ -128,7 +128,9 @@ def chunk_linear_attention(
     tiles, as a matrix unit does; in float32 they are exact and slow. Log decays below -100 count as -100.
 
     A NaN or infinity in a key or value may reach all outputs of its chunk, earlier ones as well (0 x NaN
-    under the causal mask is NaN), and reaches none of the chunks before.
+    under the causal mask is NaN), and reaches none of the chunks before. A NaN in a log decay that is not
+    checked may reach all outputs of its head if it is per head, and all of its chunk if it is per channel; if
+    it is per token it reaches no earlier output.
 
     Args:
         q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.

@@ -88,6 +88,9 @@ def step_linear_attention(
     that is not contiguous.) Where a gradient is wanted nothing is overwritten: the step is then the chunk
     form of one token. It runs where ``chunk_linear_attention`` runs.
 
+    A NaN or infinity in a key or value, or a NaN in a log decay that is not checked, reaches the state, and
+    by it later outputs of its head. In a query it reaches the output of its own token alone.
+
     Args:
         q: queries, ``[B, 1, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
         k: keys, ``[B, 1, H, K]``, in q's dtype.

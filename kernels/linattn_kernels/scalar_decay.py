@@ -222,7 +222,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
     """Return the gradients of q, k, v, g (float32, or None) and the initial state, by passes where it can.
 
-    That of an initial state which is None has no meaning.
+    Where the initial state is None, its gradient has no meaning and is to be ignored.
 
     Args:
         q, k, v, g, initial_state, scale, chunk_size: as for ``forward``.

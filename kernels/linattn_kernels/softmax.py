@@ -213,7 +213,7 @@ def dkdv_kernel(
 @torch.library.custom_op("linattn::softmax_forward", mutates_args=())
 @run_on_device_of_q
 def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and log2 of each query's denominator, ``[B, H, T]``."""
+    """Return the output ``[B, T, H, V]`` and log2(sum_j exp(scores_tj)) of each query, ``[B, H, T]``."""
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
@@ -306,8 +306,9 @@ def chunk_softmax_attention(
     not contiguous is copied. Cost per head: 2 T (S + T / 2) (K + V) operations, half of the table for an
     empty cache. Memory: T (V + 1) numbers beside the inputs, forward and backward.
 
-    A NaN or infinity in a value may reach earlier outputs, of queries in one tile with it (a weight of 0
-    x NaN is NaN). In a key it reaches no earlier output.
+    A NaN or infinity in a value reaches earlier outputs, back to the tile of queries (16 to 128 of them) in
+    which the first token of its tile of ``chunk_size`` keys lies (a weight of 0 x NaN is NaN). In a key it
+    reaches no earlier output.
 
     Args:
         q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.

@@ -135,6 +135,9 @@ class GrowingCache(KVCache):
     """Hold a ``KVCache`` whose tensors are the front of a ``CacheBuffer``.
 
     A cache without a buffer is never written into.
+
+    Attributes:
+        buffer: the memory, which later caches of the same sequence may share.
     """
 
     buffer: CacheBuffer
@@ -182,6 +185,9 @@ def step_softmax_attention(
     it all. A cache from elsewhere is copied once, and never written into. Where a gradient is wanted, the
     step is ``chunk_softmax_attention`` and copies the cache every time; under ``torch.compile`` it copies
     too, since compiled functions have no side effects.
+
+    A NaN or infinity in a key or value stays in the cache and may reach all later outputs of its head. In a
+    query it reaches the output of its own token alone.
 
     Args:
         q: queries, ``[B, 1, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.

@@ -188,7 +188,7 @@ def compute_chunk_states(
     decay: ChunkDecay,
     initial_state: Tensor | None,
     layout: SegmentLayout,
-    factor: float = 1,  # the integer is known when the kernel is compiled, and costs nothing there
+    factor: float = 1,  # Triton compiles the integer 1 in, so that it costs nothing
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return ``[B, H, M, K, V]``, the state that each chunk begins with, and ``[B, H, K, V]``, the final one.

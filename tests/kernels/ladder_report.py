@@ -44,7 +44,13 @@ TableRow = dict[str, Any]
 
 
 class Measurement(NamedTuple):
-    """Hold how far a result or gradient is from what it should be, and how far it may be."""
+    """Hold how far a result or gradient is from what it should be, and how far it may be.
+
+    Attributes:
+        name: of the result, or "gradient of" and the name of an input.
+        error: max|a - b| / max(1, max|b|).
+        bound: the largest error allowed; 0 asks for the same bits.
+    """
 
     name: str
     error: float
@@ -58,7 +64,15 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Outcome:
-    """Hold what one test measured, and why it failed for another reason than its measurements."""
+    """Hold what one test measured, and why it failed for another reason than its measurements.
+
+    Attributes:
+        check: name of the test, without ``test_``.
+        case: name of its case.
+        measurements: what it measured.
+        message: of the exception that it raised; empty if only a measurement was above its bound.
+        failed: whether it failed, for either reason.
+    """
 
     check: str
     case: str

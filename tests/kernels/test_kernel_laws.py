@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import linattn_kernels as kernels
+from linattn_kernels import validation
 from linattn_ref.ops import chunk_linear_attention
 from tests.kernels.kernel_bounds import assert_accurate
 from tests.kernels.kernel_calls import (
@@ -307,3 +308,48 @@ def test_a_nan_in_a_key_reaches_no_earlier_softmax() -> None:
     spoilt = kernels.chunk_softmax_attention(q, k, v, chunk_size=16).output
     assert torch.equal(spoilt[:, :25], clean[:, :25])
     assert spoilt[:, 25].isnan().all()
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # of Triton's interpreter
+@pytest.mark.parametrize(
+    ("function", "name", "decay", "first"),
+    [
+        ("linear", "log_decay", (1,), 0),
+        ("linear", "log_decay", (1, 112, 1), 60),
+        ("linear", "log_decay", (1, 112, 1, 16), 48),  # a chunk has 16 tokens in float32
+        ("softmax", "q", None, 60),
+        ("softmax", "k", None, 60),
+        ("softmax", "v", None, 32),  # a tile of keys has 32 tokens, one of queries 16
+    ],
+    ids=str,
+)
+def test_a_nan_reaches_back_as_far_as_the_help_says(
+    function: str, name: str, decay: tuple[int, ...] | None, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the values of a log decay are not checked, so nothing refuses a NaN there."""
+    monkeypatch.setattr(validation, "check_log_decay", lambda log_decay, q: None)
+    T, token = 112, 60
+    x = dict(zip("qkv", torch.randn(3, 1, T, 1, 16).unbind(), strict=True))
+    if decay:
+        x["log_decay"] = -torch.rand(decay)
+    call = getattr(kernels, f"chunk_{function}_attention")
+    clean = call(**x, chunk_size=32).output
+    x[name][(0,) if decay == (1,) else (0, token)] = torch.nan
+    spoilt = call(**x, chunk_size=32).output
+    assert torch.equal(spoilt[:, :first], clean[:, :first])
+    assert spoilt[:, first : token + 1].isnan().any(-1).all()
+
+
+@pytest.mark.filterwarnings("ignore:(All-NaN slice|invalid value):RuntimeWarning")  # of the interpreter
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("op", KERNEL_OPS)
+def test_a_nan_in_a_step_reaches_later_steps_by_the_state_alone(op: str, name: str) -> None:
+    step, state, reached = getattr(kernels, f"step_{op}"), None, []
+    for t in range(4):
+        x = dict(zip("qkv", torch.randn(3, 1, 1, 2, 16).unbind(), strict=True))
+        if t == 1:
+            x[name][0, 0, 0] = torch.nan
+        output, state = step(**x, state=state)
+        reached.append(output[0, 0].isnan().all(-1).tolist())
+    later = [name != "q", False]
+    assert reached == [[False, False], [True, False], later, later]

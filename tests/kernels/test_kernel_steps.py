@@ -201,7 +201,7 @@ def test_a_growing_cache_is_copied_only_when_it_is_full() -> None:
     for seed in range(70):
         cache = check_softmax_step(seed, cache)
         places.append(cache.k.data_ptr())
-    assert len(set(places)) <= 1 + (70 > 64)
+    assert len(set(places)) <= 2  # 70 tokens outgrow the first buffer, of 64, once
 
 
 def test_a_cache_may_be_a_plain_tuple_and_strided() -> None:
