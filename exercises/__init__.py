@@ -1,4 +1,4 @@
-"""Graded exercises of the Linear Attention Book: one package a set, and what checks and grades them.
+"""Provide the graded exercises of the Linear Attention Book: a package for each set, and what grades them.
 
 In a notebook: ``from linattn_exercises.ch01_softmax import check``, then ``check.q1(...)``.
 For a class: ``linattn grade SUBMISSIONS --out DIR`` (``linattn_exercises.grading``).

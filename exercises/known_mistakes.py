@@ -1,4 +1,4 @@
-"""Known answers: wrong ones, each with its hint, and right ones that are written in another way.
+"""Read known answers: wrong ones, each with its hint, and right ones that are written in another way.
 
 ``exercises/chNN_slug/mistakes/`` has a file of them for each question, ``q1.py`` and so on. Each function in
 it stands alone, as a reader would have written it, under one of two decorators::

@@ -1,4 +1,4 @@
-"""A question: what is asked, on which inputs, and the verdict on an answer.
+"""Define a question: what is asked, on which inputs, and the verdict on an answer.
 
 The same ``Question`` judges in a reader's notebook (``check.q1(answer)``, inputs drawn from a public seed)
 and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""

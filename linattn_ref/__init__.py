@@ -1,4 +1,4 @@
-"""Reference implementations of softmax and linear attention, each in up to three equal forms.
+"""Compute softmax and linear attention, each in up to three equal forms.
 
 A state is written and read: ``S_t = G_t * S_{t-1} + W_t``, ``o_t = read(q_t, S_t)``. Every model is a choice
 of gate G, write W and read. Import from the modules; the package itself exports nothing::

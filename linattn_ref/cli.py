@@ -1,4 +1,4 @@
-"""The command ``linattn``: it finds the subcommands and runs the one that is asked for.
+"""Run the command ``linattn``: find the subcommands, and run the one that is asked for.
 
 Subcommands are defined elsewhere: ``pyproject.toml`` lists them as entry points of the group
 ``linattn.commands``. An entry point is a function that takes the ``argparse.ArgumentParser`` of its

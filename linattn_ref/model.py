@@ -1,4 +1,4 @@
-"""A decoder-only language model, whose token mixer is chosen by its name, and how to sample from it.
+"""Define a decoder-only language model, whose token mixer is chosen by name, and sample from it.
 
 ``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``. ``generate`` continues a prompt,
 ``decoding`` makes single steps fast. ``ModelConfig``, ``paper_config`` and ``PAPER_SIZES`` belong to

@@ -1,4 +1,4 @@
-"""The command ``python -m linattn_benchmarks NAME... --out DIR``."""
+"""Run the command ``python -m linattn_benchmarks NAME... --out DIR``."""
 
 import argparse
 import os

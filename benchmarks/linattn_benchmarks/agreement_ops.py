@@ -17,7 +17,13 @@ from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
 from linattn_benchmarks.compare import Tensors, dtype_name, max_error, run_with_gradients
 from linattn_benchmarks.run import device_for
 from linattn_ref import ops
-from linattn_ref.interop.rosetta import FLA_FUNCTIONS, from_fla, from_fla_result, import_fla_function, to_fla
+from linattn_ref.interop.fla_functions import (
+    FLA_FUNCTIONS,
+    from_fla,
+    from_fla_result,
+    import_fla_function,
+    to_fla,
+)
 
 SIZES = {  # B, T, H, K, V
     Size.FULL: (2, 500, 4, 64, 64),

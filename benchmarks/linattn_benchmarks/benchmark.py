@@ -11,7 +11,7 @@ Rows = list[BenchmarkRow]
 
 
 class Size(StrEnum):
-    """How large a benchmark is run."""
+    """Say how large a benchmark is run."""
 
     FULL = "full"  # as the committed tables were measured
     REDUCED = "reduced"  # minutes at most, on a laptop where the benchmark needs no GPU

@@ -1,4 +1,4 @@
-"""Controls for a running notebook (Jupyter, Colab): move a slider, see the figure drawn anew.
+"""Make controls for a running notebook (Jupyter, Colab): move a slider, see the figure drawn anew.
 
 The book's pages have no kernel, so whatever a reader must see is a static figure of ``plots``; a live figure
 is an extra beside it. It is silent (nothing displayed, None returned) when ``LINATTN_STATIC=1``, which the
@@ -17,7 +17,7 @@ Choices = Sequence[Any] | Mapping[str, Any]
 
 
 def live_figure(build: Callable[..., go.Figure], **options: Choices) -> Any:
-    """Controls, one for each keyword argument of ``build``, above the figure that it then returns.
+    """Show controls, one for each keyword argument of ``build``, above the figure that it then returns.
 
     A list offers its values and a dict its labels, the first chosen at the start; a range runs over whole
     numbers; a tuple (low, high) of two positive floats is a logarithmic slider, started halfway. Returns the
@@ -46,19 +46,19 @@ def live_figure(build: Callable[..., go.Figure], **options: Choices) -> Any:
 
 
 def _checked(figure: Any) -> go.Figure:
-    """The figure that ``build`` returned, or an error if it returned something else."""
+    """Return the figure that ``build`` returned, or an error if it returned something else."""
     if not isinstance(figure, go.Figure):
         raise ValueError(f"build: returned {type(figure).__name__}, expected a plotly Figure")
     return figure
 
 
 def _is_interval(choices: Choices) -> bool:
-    """Whether the choices are a tuple (low, high) of two floats."""
+    """Return whether the choices are a tuple (low, high) of two floats."""
     return isinstance(choices, tuple) and len(choices) == 2 and all(isinstance(c, float) for c in choices)
 
 
 def _start(name: str, choices: Choices) -> Any:
-    """The value that a control has at first."""
+    """Return the value that a control has at first."""
     if not isinstance(choices, (Mapping, Sequence)) or isinstance(choices, str) or len(choices) < 2:
         raise ValueError(
             f"{name}: got {choices!r}, expected a list, range, dict or (low, high) of two or more"
@@ -74,7 +74,7 @@ def _start(name: str, choices: Choices) -> Any:
 
 
 def _control(widgets: Any, name: str, choices: Choices, start: Any) -> Any:
-    """The slider for one argument, with its name beside it."""
+    """Return the slider for one argument, with its name beside it."""
     look = {"description": name.replace("_", " "), "continuous_update": False, "value": start}
     look |= {"style": {"description_width": "initial"}}
     if _is_interval(choices):

@@ -1,4 +1,4 @@
-"""Renders a stored plotly figure as a ``<figure>`` that ``plotly_loader.js`` draws in the reader's browser.
+"""Render a stored plotly figure as a ``<figure>`` that ``plotly_loader.js`` draws in the reader's browser.
 
 The alternative text comes from ``layout.meta["alt"]`` and the title becomes a caption, so that both are there
 for a screen reader, a search engine and a browser without JavaScript. What the page could not operate from a
@@ -21,11 +21,11 @@ _ALLOWED_TAG = re.compile(r"&lt;(/?(?:b|i|em|strong|sub|sup))&gt;")
 
 
 class FigureError(ExtensionError):
-    """A figure that the page cannot show to every reader."""
+    """Report a figure that the page cannot show to every reader."""
 
 
 def plotly_html(figure: Mapping[str, Any], where: str = "a notebook") -> str:
-    """The HTML of one figure; ``where`` names the source in error messages."""
+    """Return the HTML of one figure; ``where`` names the source in error messages."""
     layout = dict(figure.get("layout") or {})
     meta = layout.get("meta")
     alt = meta.get("alt") if isinstance(meta, Mapping) else None
@@ -57,7 +57,7 @@ def _inline_html(text: str) -> str:
 
 
 def _check_controls(figure: Mapping[str, Any], where: str) -> None:
-    """Sliders may step through named frames, buttons may play them: the page rebuilds that natively."""
+    """Check that sliders step through named frames and buttons play them: the page rebuilds that natively."""
     layout = figure.get("layout") or {}
     frames = {frame.get("name") for frame in figure.get("frames") or []}
     sliders: Sequence[Mapping[str, Any]] = layout.get("sliders") or []
@@ -75,13 +75,13 @@ def _check_controls(figure: Mapping[str, Any], where: str) -> None:
 
 
 def in_this_book(renderer: Any) -> bool:
-    """Whether the project being built uses our pages: myst-nb loads installed plug-ins for every book."""
+    """Return whether the project being built uses our pages: myst-nb loads plug-ins for every book."""
     env = getattr(renderer.renderer, "sphinx_env", None)
     return env is not None and "linattn_book.builders.pages" in env.app.extensions
 
 
 class PlotlyRenderer:
-    """myst-nb's plug-in for plotly's MIME type (entry point ``myst_nb.mime_renderers``).
+    """Plug into myst-nb for plotly's MIME type (entry point ``myst_nb.mime_renderers``).
 
     That plotly's data comes before other forms of an output is a setting of this book (``_config.yml``),
     since an override here would hold for the books of everybody who has this package.

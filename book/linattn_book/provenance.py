@@ -1,4 +1,4 @@
-"""Which code decided a number: a hash that survives moves and new names, and the commit.
+"""Say which code decided a number: a hash that survives moves and new names, and the commit.
 
 Rows of a table are comparable with what the code of today would give only if that code decides the same
 numbers. ``code_hash`` reads the modules that a computation imports and hashes what they say, not how:
@@ -226,5 +226,5 @@ def _said(node: Any, names: dict[str, str], modules: Iterable[str], packages: Se
 
 
 def _says_nothing(node: Any) -> bool:
-    """Whether a statement is a docstring."""
+    """Return whether a statement is a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

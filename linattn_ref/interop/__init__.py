@@ -1,22 +1,23 @@
 """Translate arguments, states and weights into those of other libraries, and back: FLA, Mamba."""
 
-from linattn_ref.interop.fla_layers import FLA_LAYERS, WITHOUT_FLA_LAYER, FLALayer, to_fla_layer
-from linattn_ref.interop.rosetta import (
+from linattn_ref.interop.fla_functions import (
     FLA_FUNCTIONS,
     FLAFunction,
     from_fla,
     from_fla_normalised_state,
     from_fla_result,
-    from_selective_scan,
-    from_ssd,
     import_fla_function,
-    mamba_selective_scan,
-    swap_time_and_heads,
     to_fla,
     to_fla_normalised_state,
+)
+from linattn_ref.interop.fla_layers import FLA_LAYERS, WITHOUT_FLA_LAYER, FLALayer, to_fla_layer
+from linattn_ref.interop.layouts import swap_time_and_heads, transpose_state
+from linattn_ref.interop.mamba import (
+    from_selective_scan,
+    from_ssd,
+    mamba_selective_scan,
     to_selective_scan,
     to_ssd,
-    transpose_state,
 )
 
 __all__ = [

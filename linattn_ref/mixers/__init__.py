@@ -1,4 +1,4 @@
-"""Token mixers: layers that project x to what one op takes, call the op, and project its output back.
+"""Define token mixers: layers that project x to what one op takes, call the op, and project its output back.
 
 ``MIXERS`` lists them by name. ``base`` has their common class ``Mixer``, ``equation`` the gate, write and
 read that describe each of them, ``parts`` what several of them use; every other file has one mixer or two

@@ -1,4 +1,4 @@
-"""``Mixer``, the base class of all token mixers, and small functions that several of them use."""
+"""Define ``Mixer``, the base class of all token mixers, and small functions that several of them use."""
 
 from types import ModuleType
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""cosFormer: ReLU features, re-weighted by the cosine of the distance."""
+"""Define cosFormer: ReLU features, re-weighted by the cosine of the distance."""
 
 from dataclasses import dataclass
 

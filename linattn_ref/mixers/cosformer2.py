@@ -1,4 +1,4 @@
-"""cosFormer2: no decay at all; positions enter by a cosine per channel, and once before the first layer."""
+"""Define cosFormer2: no decay; positions enter by a cosine per channel, and once before the first layer."""
 
 from dataclasses import dataclass
 

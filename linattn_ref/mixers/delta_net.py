@@ -1,4 +1,4 @@
-"""DeltaNet and Gated DeltaNet: a key corrects what the state recalls for it."""
+"""Define DeltaNet and Gated DeltaNet: a key corrects what the state recalls for it."""
 
 from dataclasses import dataclass
 from typing import Any

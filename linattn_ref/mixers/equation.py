@@ -1,4 +1,4 @@
-"""State equations: a mixer as gate, write and read in S_t = G_t * S_{t-1} + W_t, o_t = read(q_t, S_t).
+"""Write a mixer as a state equation: gate, write and read in S_t = G_t * S_{t-1} + W_t, o_t = read(q_t, S_t).
 
 A ``StateEquation`` is a statement about a mixer, not the way it computes: mixers work with logarithms of
 decays, in chunks, by FFT or by scan. The tests run every equation in a plain loop and compare; the book

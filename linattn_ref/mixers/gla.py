@@ -1,4 +1,4 @@
-"""Gated linear attention: a decay per channel, from a low-rank projection."""
+"""Define gated linear attention: a decay per channel, from a low-rank projection."""
 
 from torch import nn, sigmoid
 from torch.nn.functional import logsigmoid, silu

@@ -1,4 +1,4 @@
-"""HGRN2: a forget gate per channel, bounded from below, and no key but what the gate forgets."""
+"""Define HGRN2: a forget gate per channel, bounded from below, and no key but what the gate forgets."""
 
 from typing import ClassVar
 

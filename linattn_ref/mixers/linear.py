@@ -1,4 +1,4 @@
-"""Linear attention with a feature map: no gate, one state that everything is added to."""
+"""Define linear attention with a feature map: no gate, one state that everything is added to."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Mamba: a selective state space model per channel, between a short convolution and a gate."""
+"""Define Mamba: a selective state space model per channel, between a short convolution and a gate."""
 
 import math
 from dataclasses import dataclass

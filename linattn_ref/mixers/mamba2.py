@@ -1,4 +1,4 @@
-"""Mamba-2: a state space model that is linear attention with one decay per head and token (SSD)."""
+"""Define Mamba-2: a state space model that is linear attention with one decay per head and token (SSD)."""
 
 from dataclasses import dataclass
 

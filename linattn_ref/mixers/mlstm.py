@@ -1,4 +1,4 @@
-"""mLSTM: an input gate that is an exponential, so that numbers are carried relative to a running maximum."""
+"""Define mLSTM: its input gate is an exponential, so numbers are carried relative to a running maximum."""
 
 from typing import Any
 

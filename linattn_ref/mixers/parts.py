@@ -1,4 +1,4 @@
-"""Parts of several mixers: convolutions, token shift, low-rank projections, norms.
+"""Define parts of several mixers: convolutions, token shift, low-rank projections, norms.
 
 And ``spared_parameters`` and ``weight_matrices``: what a model draws when it is initialised, and what weight
 decay acts on.

@@ -1,4 +1,4 @@
-"""RetNet and gated RetNet: rotation and a decay per head, fixed or from the token."""
+"""Define RetNet and gated RetNet: rotation and a decay per head, fixed or from the token."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""RWKV-4 and RWKV-6: token shift, decays per channel, and a bonus for the token itself."""
+"""Define RWKV-4 and RWKV-6: token shift, decays per channel, and a bonus for the token itself."""
 
 import torch
 from torch import exp, nn

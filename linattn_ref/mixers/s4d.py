@@ -1,4 +1,4 @@
-"""S4D and H3: diagonal state space models that do not depend on the data, alone and between gates."""
+"""Define S4D and H3: diagonal state space models independent of the data, alone and between gates."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Softmax attention with rotary positions."""
+"""Define softmax attention with rotary positions."""
 
 from dataclasses import dataclass
 from typing import Literal

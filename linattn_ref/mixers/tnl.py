@@ -1,4 +1,4 @@
-"""TransNormerLLM: one fixed decay per head, weaker from layer to layer."""
+"""Define TransNormerLLM: one fixed decay per head, weaker from layer to layer."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a training run leaves on disk: a checkpoint to resume from, and its rows as CSV.
+"""Write what a training run leaves on disk, and read it: a checkpoint to resume from, and its rows as CSV.
 
 A file is either the old one or the new one, whole, whenever the process or the machine dies: the new one is
 written beside it, flushed to the disk, and renamed over it in one step.

@@ -1,4 +1,4 @@
-"""What ``linattn train`` and ``linattn generate`` do."""
+"""Run ``linattn train`` and ``linattn generate``."""
 
 import argparse
 import dataclasses

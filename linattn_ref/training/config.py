@@ -1,4 +1,4 @@
-"""The settings of a training run: data that checks itself, and the learning rate that follows from it."""
+"""Hold the settings of a training run, checked, and compute the learning rate that follows from them."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Several processes, one training run: what `torchrun` sets up, in two functions and one context.
+"""Train in several processes: what `torchrun` sets up, in two functions and one context.
 
 Every rank holds the whole model, draws the same global batch and works on its own slice of it; gradients and
 losses are averaged, so the run equals that of a single process up to rounding.

@@ -1,4 +1,4 @@
-"""One training loop: next-byte prediction, resumable to the bit, on one process or many.
+"""Train by one loop: next-byte prediction, resumable to the bit, on one process or many.
 
     model = LanguageModel(ModelConfig("linear"))
     rows = train(model, ByteCorpus.python_stdlib(), TrainConfig(steps=300))

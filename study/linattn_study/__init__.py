@@ -1,4 +1,4 @@
-"""The scaling study: many training runs, planned, trained, interrupted, resumed, and collected.
+"""Run the scaling study: many training runs, planned, trained, interrupted, resumed, and collected.
 
     linattn study corpora --novels ELTEC.zip --code FOLDER      once: the text, as bytes with a hash
     linattn study scaling --out DIR                             on all GPUs of this machine

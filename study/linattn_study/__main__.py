@@ -1,4 +1,4 @@
-"""``python -m linattn_study NAME``: what ``linattn study NAME`` does, where nothing is installed."""
+"""Do as ``python -m linattn_study NAME`` what ``linattn study NAME`` does, where nothing is installed."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What ``linattn study`` does."""
+"""Run ``linattn study``."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Corpora of the study, prepared once: a file of bytes for each, with a hash that every run checks.
+"""Prepare the corpora of the study once: a file of bytes for each, with a hash that every run checks.
 
 Both corpora are split by document, copies removed. Training text is taken from the documents in the order of
 a hash of their names (``documents.spread``), so the smaller part of the code is part of the larger one; both

@@ -1,4 +1,4 @@
-"""The training loop of a trial: the reference's, with the text, its order and its rates on the device."""
+"""Train a trial by the reference's loop, with the text, its order and its rates on the device."""
 
 from collections.abc import Callable
 

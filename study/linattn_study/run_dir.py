@@ -1,4 +1,4 @@
-"""The folder of one trial: who works on it, what it has found so far, and where it goes on.
+"""Keep the folder of one trial: who works on it, what it has found so far, and where it goes on.
 
 ``rows.csv`` has a row for each evaluation, ``probes.csv`` what the finished model was asked,
 ``manifest.json`` says what was trained on what, ``checkpoint.pt`` is there until the trial is done. Each is

@@ -45,12 +45,12 @@ measure(entry)
 
 
 def shown(value: float) -> str:
-    """Three digits: float64 agrees on them on every processor."""
+    """Return three digits: float64 agrees on them on every processor."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
 def source(function: Callable) -> str:
-    """The docstring of a function, with links to arXiv and paths that may break across lines."""
+    """Return the docstring of a function, with links to arXiv and paths that may break across lines."""
     text = re.sub(
         r"\S+/\S+\.py", lambda path: re.sub("[/_]", r"\g<0><wbr>", path[0]), inspect.getdoc(function) or ""
     )
@@ -58,12 +58,12 @@ def source(function: Callable) -> str:
 
 
 def row(entry: Disagreement) -> list[str]:
-    """One entry as a line of the table."""
+    """Return one entry as a line of the table."""
     return [f"[{entry.title}](#disagreement-{entry.key})", f"{shown(measure(entry))} {entry.unit}"]
 
 
 def details(entry: Disagreement) -> str:
-    """One entry in words: what differs, the two sources, what we do and what stays open."""
+    """Return one entry in words: what differs, the two sources, what we do and what stays open."""
     equal = f" They are equal when {entry.equal_when}." if entry.equal_when else ""
     unsettled = f" *Open*: {entry.unsettled}." if entry.unsettled else ""
     lines = [
@@ -81,7 +81,7 @@ def details(entry: Disagreement) -> str:
 
 
 def page(root: Path) -> str:
-    """The whole page: a table for each subject, then its entries."""
+    """Return the whole page: a table for each subject, then its entries."""
     parts = [INTRODUCTION.replace("{key}", DISAGREEMENTS[0].key).rstrip()]
     for subject, group in groupby(DISAGREEMENTS, key=lambda entry: entry.subject):
         entries = list(group)

@@ -39,7 +39,7 @@ LANGUAGE = {
 
 
 class ChapterError(Exception):
-    """A notebook that did not run, ran for too long or came out too large."""
+    """Report a notebook that did not run, ran for too long or came out too large."""
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
@@ -86,7 +86,7 @@ def execute(path: Path, limit: float = 60.0, store: bool = True) -> float:
 
 
 def hardware() -> dict[str, str | int]:
-    """What a running time depends on: processor, cores, device, versions, date."""
+    """Return what a running time depends on: processor, cores, device, versions, date."""
     import torch
 
     cpu = platform.processor() or platform.machine()

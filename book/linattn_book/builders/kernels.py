@@ -94,7 +94,7 @@ of its bound:"""
 
 
 def page(root: Path) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows, ladder = results.load("kernels"), results.load("kernels_ladder")
     parts = [INTRODUCTION.rstrip(), speed_text(rows)]
     for mode, heading in MODES.items():
@@ -117,12 +117,12 @@ def speed_text(rows: Sequence[Row]) -> str:
 
 
 def short(op: str) -> str:
-    """The decay, or softmax."""
+    """Return the decay, or softmax."""
     return op.partition("/")[2] or "softmax"
 
 
 def times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """A line for every op and shape."""
+    """Return a line for every op and shape."""
     header = ["`log_decay`; B, T, K", "ours", "FLA", "FLA / ours", "SDPA", "floors"]
     lines = []
     for row in rows:
@@ -150,7 +150,7 @@ def ladder_text(rows: Sequence[Row]) -> str:
 
 
 def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """The largest error / bound of every op and dtype."""
+    """Return the largest error / bound of every op and dtype."""
     dtypes = [name for name in ("float32", "bfloat16", "float16") if any(r["dtype"] == name for r in rows)]
     lines = []
     for op, form in dict.fromkeys((row["op"], row["form"]) for row in rows):
@@ -164,7 +164,7 @@ def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def measured(name: str, root: Path) -> str:
-    """Where the rows come from, and whether the kernels have changed since."""
+    """Return where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
     now = code_hash(*MODULES[name], mixers=())

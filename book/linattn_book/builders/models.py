@@ -46,7 +46,7 @@ SOFTMAX = "Softmax attention has no such equation: its state is the cache of all
 
 
 def page(root: Path) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [_formulas(name, mixer.equation) for name, mixer in MIXERS.items() if mixer.equation is not None]
     parts = [
         INTRODUCTION.rstrip(),

@@ -1,4 +1,4 @@
-"""The chapters as files: find, read, write and count them. What the other tools of the book share."""
+"""Find, read, write and count the chapters as files. The other tools of the book share this."""
 
 import json
 import re
@@ -16,7 +16,7 @@ KERNEL_ENV = {"PLOTLY_RENDERER": "plotly_mimetype", "LINATTN_STATIC": "1", "PYTH
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The repository root: the nearest folder at or above `start` (default: here) that holds _config.yml."""
+    """Return the repository root: the nearest folder at or above `start` (default: here) with _config.yml."""
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         if (folder / "_config.yml").is_file():
@@ -25,12 +25,12 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def chapters(root: Path) -> list[Path]:
-    """The chapter notebooks of a repository, in reading order."""
+    """Return the chapter notebooks of a repository, in reading order."""
     return sorted((root / "chapters").glob("*.ipynb"))
 
 
 def read_notebook(path: Path) -> NotebookNode:
-    """A notebook as it stands in the file; a cell with no id, or a repeated one, gets one by position."""
+    """Read a notebook; a cell with no id, or a repeated one, gets one by its position."""
     raw = json.loads(path.read_text(encoding="utf-8"))
     if raw.get("nbformat") != 4:
         raise ValueError(f"{path.name}: nbformat is {raw.get('nbformat')}, expected 4")
@@ -43,7 +43,7 @@ def read_notebook(path: Path) -> NotebookNode:
 
 
 def dump_notebook(notebook: NotebookNode) -> str:
-    """The one text form in which notebooks are committed; a notebook that is not valid is a ValueError."""
+    """Return the one text form in which notebooks are committed; raise a ValueError if it is not valid."""
     try:
         nbformat.validate(notebook, relax_add_props=True)
     except nbformat.ValidationError as error:
@@ -52,34 +52,34 @@ def dump_notebook(notebook: NotebookNode) -> str:
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """The code cells, in order."""
+    """Return the code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def tags(cell: NotebookNode) -> list[str]:
-    """The tags of a cell."""
+    """Return the tags of a cell."""
     return cell.metadata.get("tags", [])
 
 
 def code_lines(notebook: NotebookNode) -> list[str]:
-    """The lines of code that are not blank; the setup cell, which is the same everywhere, does not count."""
+    """Return the lines of code that are not blank, without the setup cell, which is the same everywhere."""
     cells = [cell for cell in code_cells(notebook) if "setup" not in tags(cell)]
     return [line for cell in cells for line in cell.source.splitlines() if line.strip()]
 
 
 def markdown(notebook: NotebookNode) -> str:
-    """All prose of a notebook as one text."""
+    """Return all prose of a notebook as one text."""
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
 def prose(notebook: NotebookNode) -> str:
-    """The text of a chapter itself, without the exercises that stand in it folded."""
+    """Return the text of a chapter itself, without the exercises that stand in it folded."""
     own = (cell for cell in notebook.cells if "exercise" not in cell.metadata)
     return "\n\n".join(cell.source for cell in own if cell.cell_type == "markdown")
 
 
 def title(notebook: NotebookNode) -> str:
-    """The first heading of a notebook."""
+    """Return the first heading of a notebook."""
     found = re.search(r"^# +(.+?) *$", markdown(notebook), flags=re.MULTILINE)
     if found is None:
         raise ValueError("notebook: no markdown cell starts a line with '# ', expected a title")
@@ -87,7 +87,7 @@ def title(notebook: NotebookNode) -> str:
 
 
 def count_words(text: str) -> int:
-    """Words of prose in MyST markdown; formulas, code, addresses, fences and options are none."""
+    """Count words of prose in MyST markdown; formulas, code, addresses, fences and options are none."""
     for pattern in (
         r"(?s)\$\$.*?\$\$",
         r"\$[^$\n]+\$",
@@ -103,7 +103,7 @@ def count_words(text: str) -> int:
 
 
 def output_texts(cell: NotebookNode) -> Iterator[str]:
-    """Everything a reader sees as text below a code cell: streams, plain and HTML results, tracebacks."""
+    """Return all text that a reader sees below a code cell: streams, plain and HTML results, tracebacks."""
     for output in cell.outputs:
         if output.output_type == "stream":
             yield output.text
@@ -114,6 +114,6 @@ def output_texts(cell: NotebookNode) -> Iterator[str]:
 
 
 def figures(notebook: NotebookNode) -> list[dict]:
-    """The stored plotly figures, in order."""
+    """Return the stored plotly figures, in order."""
     data = (output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs)
     return [bundle[PLOTLY] for bundle in data if PLOTLY in bundle]

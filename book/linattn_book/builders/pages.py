@@ -1,4 +1,4 @@
-"""The book's Sphinx extension: everything a page loads lies beside it, and nothing on it is left unnamed."""
+"""Extend Sphinx for the book: everything a page loads lies beside it, and everything on it has a name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _page_context(
 
 
 def accessible(body: str) -> str:
-    """What docutils and markdown-it leave unsaid: a bibliography is a list, a task is done or open."""
+    """Add what docutils and markdown-it leave unsaid: a bibliography is a list, a task is done or open."""
     body = body.replace('role="doc-biblioentry"', 'role="listitem"')
     return _TASK_BOX.sub(lambda m: f'{m[0]} aria-label="{"done" if _CHECKED in m[0] else "open"}"', body)
 

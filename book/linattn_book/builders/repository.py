@@ -1,4 +1,4 @@
-"""The address of the repository: it stands once, in _config.yml, and is stamped from there.
+"""Stamp the address of the repository, which stands once, in _config.yml, into pages and notebooks.
 
 ``python -m linattn_book.builders.repository --set URL`` writes it there and into everything that repeats it:
 the Colab link and the setup cell of every chapter, the README, the citation file, the pages of the book.
@@ -24,7 +24,7 @@ _URL_LINE = re.compile(r"(?m)(^repository:[^\n]*\n(?:[ \t#][^\n]*\n|\n)*?[ \t]+u
 
 
 def address(root: Path) -> str:
-    """The repository address of _config.yml."""
+    """Return the repository address of _config.yml."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")) or {}
     url = (config.get("repository") or {}).get("url")
     if not isinstance(url, str):
@@ -33,14 +33,14 @@ def address(root: Path) -> str:
 
 
 def validated(url: str) -> str:
-    """The address itself, if Colab and pip can both open it; a ValueError if not."""
+    """Return the address if Colab and pip can both open it; a ValueError if not."""
     if not re.fullmatch(rf"https://github\.com/{_NAME}", url) or url.endswith(".git"):
         raise ValueError(f"url: {url!r}, expected https://github.com/OWNER/NAME, no slash or .git after it")
     return url
 
 
 def setup_source(url: str) -> str:
-    """The first code cell of every chapter."""
+    """Return the first code cell of every chapter."""
     return (
         "import importlib.util\n\n"
         'if importlib.util.find_spec("linattn_ref") is None:  # e.g. on Colab\n'
@@ -49,12 +49,12 @@ def setup_source(url: str) -> str:
 
 
 def colab_link(url: str, name: str) -> str:
-    """The address at which Colab opens a chapter."""
+    """Return the address at which Colab opens a chapter."""
     return f"{COLAB}{url.removeprefix('https://github.com/')}/blob/main/chapters/{name}"
 
 
 def notebook_faults(notebook: NotebookNode, name: str, url: str) -> list[str]:
-    """How the Colab link and the setup cell of a chapter differ from what the address asks for."""
+    """Return how the Colab link and the setup cell of a chapter differ from what the address asks for."""
     faults = []
     first = notebook.cells[0] if notebook.cells else None
     if first is None or first.cell_type != "markdown" or f"]({colab_link(url, name)})" not in first.source:
@@ -78,13 +78,13 @@ def stamp_notebook(notebook: NotebookNode, name: str, url: str) -> None:
 
 
 def text_files(root: Path) -> list[Path]:
-    """The files of prose that repeat the address."""
+    """Return the files of prose that repeat the address."""
     named = [root / name for name in ("README.md", "CITATION.cff", "CONTRIBUTING.md")]
     return [path for path in named if path.is_file()] + sorted((root / "book").glob("*.md"))
 
 
 def stamp_text(text: str, old: str, new: str) -> str:
-    """A text with the new address in place of the old one, in Colab links too."""
+    """Return a text with the new address in place of the old one, in Colab links too."""
     for prefix in ("https://github.com/", COLAB):
         before, after = (prefix + url.removeprefix("https://github.com/") for url in (old, new))
         text = re.sub(re.escape(before) + r"(?![\w-]|\.(?!git\b)\w)", after, text)
@@ -92,7 +92,7 @@ def stamp_text(text: str, old: str, new: str) -> str:
 
 
 def text_faults(text: str, name: str, url: str) -> list[str]:
-    """Links of a text that can only mean this repository and lead elsewhere."""
+    """Return links of a text that can only mean this repository and lead elsewhere."""
     owner_and_name = url.removeprefix("https://github.com/")
     colab = re.escape(COLAB) + rf"({_NAME})/blob/\S*chapters/"
     patterns = (colab, rf"linattn-ref(?:\[[\w,]+\])? @ git\+https://github\.com/({_NAME})")
@@ -105,7 +105,7 @@ def text_faults(text: str, name: str, url: str) -> list[str]:
 
 
 def check(root: Path) -> list[str]:
-    """Every place that disagrees with _config.yml, one line each."""
+    """Return every place that disagrees with _config.yml, one line each."""
     url = address(root)
     faults = []
     for path in chapters(root):

@@ -1,4 +1,4 @@
-"""The status page: ``python -m linattn_book.builders.status`` writes book/status.md, ``--check`` compares it.
+"""Write the status page: ``python -m linattn_book.builders.status``; ``--check`` compares it.
 
 The page is a function of committed files (the chapters, book/run_times.json, constraints.txt), so the same
 tree always gives the same page and a page that differs is out of date.
@@ -36,7 +36,7 @@ DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 def versions(constraints: str) -> dict[str, str]:
-    """The pinned version of every main package."""
+    """Return the pinned version of every main package."""
     pins = dict(line.split("==", 1) for line in constraints.split() if "==" in line)
     missing = [name for name in PACKAGES if name not in pins]
     if missing:
@@ -45,7 +45,7 @@ def versions(constraints: str) -> dict[str, str]:
 
 
 def chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
-    """One chapter: title, words (to the hundred), checked cells, size (to 10 kB), seconds by device."""
+    """Return a chapter: title, words (to the hundred), checked cells, size (to 10 kB), seconds by device."""
     notebook = read_notebook(path)
     checked = sum(CHECKED in tags(cell) for cell in code_cells(notebook))
     seconds = [f"{times[key]['seconds']:.0f} s" if key in times else "not measured" for key in DEVICES]
@@ -59,7 +59,7 @@ def chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
 
 
 def hardware_rows(times: dict[str, dict]) -> list[list[object]]:
-    """The machines behind the running times, each with the number of chapters and the last date."""
+    """Return the machines behind the running times, each with the number of chapters and the last date."""
     dates: dict[tuple, list[str]] = {}
     for row in (times[chapter][device] | {"class": device} for chapter in times for device in times[chapter]):
         device = row["cpu"] if row["class"] == "cpu" else f"{row['device']} with {row['cpu']}"
@@ -68,7 +68,7 @@ def hardware_rows(times: dict[str, dict]) -> list[list[object]]:
 
 
 def page(root: Path) -> str:
-    """The whole status page."""
+    """Return the whole status page."""
     paths = chapters(root)
     file = root / "book" / "run_times.json"
     every = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -35,7 +35,7 @@ PROBE = "import linattn_ref; print(linattn_ref.__file__)"
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The variables of a check: ours, less what could bring in the source tree or a package index."""
+    """Return the variables of a check: ours, less what could bring in the source tree or a package index."""
     dropped = {"PYTHONPATH", "PIP_FIND_LINKS", "LINATTN_CHECK_SHAPES", "PYTEST_ADDOPTS"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | extra
@@ -71,14 +71,14 @@ def install(wheel: Path, root: Path) -> Path:
 
 
 def imported_from(python: Path, folder: Path) -> Path:
-    """Where that interpreter, started in `folder`, takes linattn_ref from."""
+    """Return the place that the interpreter, started in `folder`, takes linattn_ref from."""
     command = [str(python), "-c", PROBE]
     found = subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True, text=True)
     return Path(found.stdout.strip())
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
-    """Every absolute import of a module: the top-level name, and whether importing the module runs it."""
+    """Return the absolute imports of a module: the top-level name, and whether importing it runs it."""
     pending: list[tuple[ast.AST, bool]] = [(tree, True)]
     while pending:
         node, at_import = pending.pop()
@@ -91,12 +91,12 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
 
 
 def canonical(name: str) -> str:
-    """The form in which package names are compared."""
+    """Return the form in which package names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
-    """The imports of a package that its requirements do not cover, one line each.
+    """Return the imports of a package that its requirements do not cover, one line each.
 
     What runs at import must be a plain requirement; inside a function one of an extra is enough.
     """

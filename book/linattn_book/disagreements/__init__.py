@@ -1,4 +1,4 @@
-"""Where papers and implementations disagree: pairs of functions, and the difference, measured.
+"""Measure where papers and implementations disagree: pairs of functions, and their difference.
 
 Every entry of ``DISAGREEMENTS`` has two functions of the same inputs, ``one`` and ``other``, whose docstrings
 name the sources. ``measure(entry)`` runs both and says how far apart they are. The book's page of
@@ -16,7 +16,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (*GATES, *READING, *RULES)
 
 
 def find(key: str) -> Disagreement:
-    """The entry of that key."""
+    """Return the entry of that key."""
     entries = {entry.key: entry for entry in DISAGREEMENTS}
     if key not in entries:
         raise ValueError(f"key: got {key!r}, expected one of {sorted(entries)}")

@@ -1,4 +1,4 @@
-"""What a disagreement is, how it is measured, and what the pairs of functions share.
+"""Define what a disagreement is, measure it, and provide what the pairs of functions share.
 
 Everything is float64 unless it says otherwise, one batch element, one head; inputs come from one fixed seed.
 """
@@ -32,7 +32,7 @@ def of_each(one: Tensor, other: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two readings of one thing.
+    """Describe two readings of one thing.
 
     Args:
         key: unique, for ``find``; title: a few words; subject: the section of the page.
@@ -60,7 +60,7 @@ class Disagreement:
 
 
 def measure(entry: Disagreement, inputs: Inputs | None = None) -> float:
-    """How far apart the two functions of an entry are, on its inputs or on others."""
+    """Measure how far apart the two functions of an entry are, on its inputs or on others."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         drawn = (inputs or entry.inputs)(generator)
@@ -71,7 +71,7 @@ def measure(entry: Disagreement, inputs: Inputs | None = None) -> float:
 
 
 def fixed(*values: Any) -> Inputs:
-    """Inputs that are not drawn."""
+    """Return inputs that are not drawn."""
     return lambda g: values
 
 

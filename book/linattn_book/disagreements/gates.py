@@ -1,4 +1,4 @@
-"""Disagreements about gates: TNL's fixed decays, HGRN2's learned ones, and what stands around them."""
+"""List disagreements about gates: TNL's fixed decays, HGRN2's learned ones, and what stands around them."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""Disagreements about reading: scale, order, layout and denominator; and about positions."""
+"""List disagreements about reading: scale, order, layout and denominator; and about positions."""
 
 from functools import partial
 
@@ -91,7 +91,7 @@ def length_constant(q: Tensor, k: Tensor, v: Tensor, early: int) -> Tensor:
 
 
 def movement(q: Tensor, k: Tensor, v: Tensor, early: int, M_late: int, M_early: int) -> Tensor:
-    """How outputs of the early tokens change when all others have been appended [1, early, 1, V]."""
+    """Return how outputs of the early tokens change when all others have been appended [1, early, 1, V]."""
     before = cosformer(q[:, :early], k[:, :early], v[:, :early], M_early)
     return cosformer(q, k, v, M_late)[:, :early] - before
 

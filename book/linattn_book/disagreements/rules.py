@@ -1,4 +1,4 @@
-"""Disagreements about rules of a recurrence: the delta rule, second-order attention, state space models."""
+"""List disagreements about recurrences: the delta rule, second-order attention, state space models."""
 
 import math
 from functools import partial
@@ -50,14 +50,14 @@ def system_minus(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 
 
 def delta_inputs(g: Generator, gated: bool = False) -> tuple[Tensor, ...]:
-    """Keys of length 1, beta in (0, 1); ``gated`` adds a decay per channel, mostly near 1."""
+    """Draw keys of length 1 and beta in (0, 1); ``gated`` adds a decay per channel, mostly near 1."""
     q, k, v = qkv(g)
     inputs = q, normalize(k, dim=-1), v, torch.sigmoid(draw(g, 1, 16, 1))
     return (*inputs, logsigmoid(2 + draw(g, *k.shape))) if gated else inputs
 
 
 def orthogonal(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
-    """The first K tokens with the unit vectors for keys."""
+    """Give the first K tokens the unit vectors for keys."""
     K = k.shape[-1]
     return q[:, :K], torch.eye(K, dtype=k.dtype)[None, :, None], v[:, :K], beta[:, :K]
 
@@ -94,7 +94,7 @@ def hold_exact(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Ten
 
 
 def mamba_inputs(g: Generator, rate: float = -1.0) -> tuple[Tensor, ...]:
-    """Three channels with four numbers of state each; A = rate (1, 2, 3, 4)."""
+    """Draw three channels with four numbers of state each; A = rate (1, 2, 3, 4)."""
     A = rate * torch.arange(1, 5, dtype=torch.float64).expand(3, 4)
     return draw(g, 1, 16, 3), softplus(draw(g, 1, 16, 3)), A, draw(g, 1, 16, 4), draw(g, 1, 16, 4)
 
@@ -142,7 +142,7 @@ def state_gradient_used(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weig
 
 @torch.enable_grad()
 def gradient_of_keys(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weight: float, used: bool) -> Tensor:
-    """Of sum(o) + weight sum(S_T)."""
+    """Return the gradient of sum(o) + weight sum(S_T)."""
     k = k.clone().requires_grad_()
     o, S = recurrent_rwkv6(q, k, v, torch.ones_like(q[0, 0]), log_decay, scale=1.0)
     return torch.autograd.grad(o.sum() + weight * (S if used else S.detach()).sum(), k)[0]

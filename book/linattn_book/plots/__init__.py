@@ -1,4 +1,4 @@
-"""Every figure of the book comes from here: arrays in, a plotly ``Figure`` out.
+"""Draw every figure of the book: arrays in, a plotly ``Figure`` out.
 
 Nothing here reads a file, changes a global setting or shows anything. Every figure has one message, said by
 its title, and an ``alt`` text of at least 40 characters that says what is to be seen (kept in
@@ -45,7 +45,7 @@ BAR, DIAMOND = "share of the final denominator", "exp(maximum − final maximum)
 
 
 def lines(series: Sequence[Series], *, title: str, x: str, y: str, alt: str, **options: Any) -> go.Figure:
-    """Lines over a shared x. Measured: markers; theory: dashed, no marker; reference: dotted grey.
+    """Draw lines over a shared x. Measured: markers; theory: dashed, no marker; reference: dotted grey.
 
     ``options``: ``log_x``, ``log_y`` (False), ``x_ticks``, ``y_ticks`` (values, or value -> words),
     ``x_range``, ``y_range`` (in data units), ``height`` (pixels). Up to four lines whose right ends stand
@@ -64,7 +64,7 @@ def line_frames(
     alt: str,
     **options: Any,
 ) -> go.Figure:
-    """Lines that change with a slider: ``frames`` is a list of (label, series), options as for ``lines``.
+    """Draw lines that change with a slider: ``frames`` holds (label, series), options are as in ``lines``.
 
     Every frame draws the same series, in the same order. The axes hold all frames and never move, so whatever
     moves is the data.
@@ -113,7 +113,7 @@ def bars(
 
 
 def _bar_colours(architectures: Sequence[str] | None, count: int) -> list[str]:
-    """A colour for each bar: its architecture's, or one for all."""
+    """Return a colour for each bar: its architecture's, or one for all."""
     if architectures is None:
         return [ARCHITECTURES["linear"]] * count
     unknown = [name for name in architectures if name not in ARCHITECTURES]
@@ -126,7 +126,7 @@ def range_frames(
     names: Sequence[str], frames: Sequence[tuple[Any, Sequence[Series]]], *, slider: str, title: str,
     x: str, y: str, alt: str,
 ) -> go.Figure:  # fmt: skip
-    """Dots with whiskers, a row for each name and a dot for each series in it, that change with a slider.
+    """Draw dots with whiskers, a row for each name and a dot for each series in it, changed by a slider.
 
     A series has one y for each name, over ``x`` 0 to n - 1, with ``low`` and ``high``; NaN is a gap. A
     reference with y alone is a vertical line at it.
@@ -139,7 +139,7 @@ def range_frames(
 def heatmap(
     matrix: ArrayLike, *, title: str, x: str, y: str, alt: str, colourbar: str, **options: Any
 ) -> go.Figure:
-    """A matrix ``[rows, columns]``, row 0 on top: for attention, queries go down and keys across.
+    """Draw a matrix ``[rows, columns]``, row 0 on top: for attention, queries go down and keys across.
 
     ``options``: ``mask_upper`` (False; leaves what lies above the diagonal blank), ``diverging`` (False;
     colours symmetric about 0), ``zmin``, ``zmax``, ``text`` (False; writes the values into at most 8
@@ -167,7 +167,7 @@ def heatmap_frames(
     frames: Sequence[tuple[Any, Any]], *, slider: str, title: str, x: str, y: str, alt: str, colourbar: str,
     panels: Sequence[str] = ("",), **options: Any,
 ) -> go.Figure:  # fmt: skip
-    """Matrices that change with a slider, on one fixed colour scale; options as ``heatmap``.
+    """Draw matrices that change with a slider, on one fixed colour scale; options as ``heatmap``.
 
     ``frames`` is a list of (label, matrix), or of (label, [matrix, matrix]) with their names in ``panels``.
     """
@@ -185,7 +185,7 @@ def heatmap_frames(
 
 
 def state_walk(states: ArrayLike, writes: ArrayLike, *, slider: str = "step t", **options: Any) -> go.Figure:
-    """A state ``[T, K, V]`` beside what each step writes into it ``[T, K, V]``, on one colour scale.
+    """Draw a state ``[T, K, V]`` beside what each step writes into it ``[T, K, V]``, on one colour scale.
 
     Steps count from 1; the other arguments are those of ``heatmap_frames``.
     """
@@ -234,7 +234,7 @@ def tile_walk(
 
 
 def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
-    """What is seen when query tile ``i`` has read key tile ``j`` of the scores ``[T, T]``."""
+    """Return what is seen when query tile ``i`` has read key tile ``j`` of the scores ``[T, T]``."""
     rows, columns = np.indices(grid.shape)
     read = (rows // tile < i) | ((rows // tile == i) & (columns // tile <= j))
     seen = np.where(read & np.isfinite(grid), grid, -np.inf)
@@ -255,7 +255,7 @@ def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
 
 
 def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
-    """The frames' names, which a slider's steps share."""
+    """Return the frames' names, which a slider's steps share."""
     labels = [str(label) for label, _ in frames]
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise ValueError(f"frames: got the labels {labels}, expected at least two, all different")
@@ -263,7 +263,7 @@ def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
 
 
 def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], slider: str) -> go.Figure:
-    """Frames that redraw whatever changes, and a slider that steps through them by name."""
+    """Add frames that redraw whatever changes, and a slider that steps through them by name."""
     words(slider=slider)
     if any(len(group) != len(drawn[0]) for group in drawn):
         raise ValueError("frames: they differ in what they draw, expected intervals in all frames or in none")

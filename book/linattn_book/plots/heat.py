@@ -1,4 +1,4 @@
-"""Heat maps: their traces, axes and colours. Used by ``plots``; imports NumPy and plotly only."""
+"""Draw heat maps: their traces, axes and colours. Used by ``plots``; imports NumPy and plotly only."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def heat(
     text: bool = False, x_labels: Sequence[str] | None = None, y_labels: Sequence[str] | None = None,
     height: int | None = None,
 ) -> tuple[go.Figure, list[list[Trace]]]:  # fmt: skip
-    """The figure of the first frame, and the traces of every frame, one a panel."""
+    """Return the figure of the first frame, and the traces of every frame, one a panel."""
     words(x=x, y=y, colourbar=colourbar)
     names = [name for name, _ in frames[0]]
     if not 1 <= len(names) <= 4 or (len(names) > 1 and not all(names)):
@@ -45,7 +45,7 @@ def heat(
 
 
 def matrix_of(matrix: ArrayLike, mask_upper: bool, text: bool) -> np.ndarray:
-    """The matrix ``[rows, columns]`` as floats, with NaN for whatever stays blank."""
+    """Return the matrix ``[rows, columns]`` as floats, with NaN for whatever stays blank."""
     grid = np.array(matrix, dtype=float)
     if grid.ndim != 2 or grid.size == 0:
         raise ValueError(f"matrix: got shape {grid.shape}, expected (rows, columns), both at least 1")
@@ -60,7 +60,7 @@ def matrix_of(matrix: ArrayLike, mask_upper: bool, text: bool) -> np.ndarray:
 
 
 def heat_trace(grid: np.ndarray, panel: int, text: bool) -> Trace:
-    """The heat map of one panel, on the shared colour axis."""
+    """Return the heat map of one panel, on the shared colour axis."""
     tail = str(panel + 1) if panel else ""
     gap = 1 if max(grid.shape) <= 32 else 0
     trace: Trace = {"type": "heatmap", "z": plain(grid), "coloraxis": "coloraxis", "xgap": gap, "ygap": gap}
@@ -76,7 +76,7 @@ def heat_axes(
     x_labels: Sequence[str] | None,
     y_labels: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """The axes of up to four panels: rows go down, cells are square unless the matrix is very long."""
+    """Return the axes of up to four panels: rows go down, cells are square unless the matrix is very long."""
     layout: dict[str, Any] = {}
     for i, (rows, columns) in enumerate(shapes):
         tail, column, row = str(i + 1) if i else "", i % 2, i // 2
@@ -111,7 +111,7 @@ def cell_ticks(length: int, given: Sequence[str] | None, most: int = 9) -> dict[
 def colours(
     grids: list[np.ndarray], diverging: bool, zmin: float | None, zmax: float | None
 ) -> dict[str, Any]:
-    """One colour axis for all matrices, symmetric about 0 when diverging."""
+    """Return one colour axis for all matrices, symmetric about 0 when diverging."""
     known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
     if known.size == 0:
         raise ValueError("matrix: got no finite entry, expected at least one")
@@ -127,7 +127,7 @@ def colours(
 
 
 def add_colour_key(fig: go.Figure, title: str, up: int = 0) -> None:
-    """The key to the colours and its title, ``up`` pixels above the plot, ``COLOUR_KEY`` pixels high."""
+    """Add the key to the colours and its title, ``up`` pixels above the plot, ``COLOUR_KEY`` pixels high."""
     bar = {"orientation": "h", "thickness": 12, "lenmode": "pixels", "len": 250, "x": 0, "xanchor": "left"}
     # Hung from the figure's top edge: with yanchor "bottom" plotly moves the other titles as well.
     bar |= {
@@ -143,7 +143,7 @@ def add_colour_key(fig: go.Figure, title: str, up: int = 0) -> None:
 
 
 def _panel_names(names: list[str]) -> list[dict[str, Any]]:
-    """The name of each panel above its upper left corner."""
+    """Add the name of each panel above its upper left corner."""
     tails = [str(i + 1) if i else "" for i in range(len(names))]
     corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     return [

@@ -1,4 +1,7 @@
-"""Lines: the series to draw, their traces, their names. Used by ``plots``; imports NumPy and plotly only."""
+"""Draw lines: the series to draw, their traces, their names.
+
+Used by ``plots``; imports NumPy and plotly only.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +33,7 @@ Ends = tuple[tuple[float, float], tuple[float, float]]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One line: ``x`` and ``y`` of equal length, with an optional interval ``low`` to ``high`` about ``y``.
+    """Hold one line: ``x`` and ``y`` of equal length, with an optional interval ``low`` to ``high``.
 
     A NaN in ``y`` is a gap. A reference may leave out ``x`` (a level across the plot) or ``y`` (a vertical
     line). The architecture, a key of ``STYLES``, gives colour, marker and dash.
@@ -79,7 +82,7 @@ class Series:
 
 
 def styles(series: Sequence[Series]) -> list[Style]:
-    """A style for each series: its architecture's, grey for theory and reference, else the next free one."""
+    """Return a style for each series: its architecture's, grey for theory and reference, else a free one."""
     taken = {s.architecture for s in series}
     free = [style for name, style in STYLES.items() if name not in taken] * len(series)
     dashes = [style.dash for style in STYLES.values()] * len(series)
@@ -95,7 +98,7 @@ def styles(series: Sequence[Series]) -> list[Style]:
 
 
 def points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
-    """The x and y ``[n]`` of a series; a level or a vertical line runs from end to end of the plot."""
+    """Return the x and y ``[n]`` of a series; a level or a vertical line runs from end to end of the plot."""
     (left, right), (bottom, top) = ends
     x, y = (None if a is None else np.asarray(a, dtype=float) for a in (s.x, s.y))
     if y is None:
@@ -107,7 +110,7 @@ def points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
 
 
 def line(s: Series, style: Style, ends: Ends) -> Trace:
-    """The line of a series: markers when measured, the style's dash when theory, dots when a reference."""
+    """Return the line of a series: markers if measured, the style's dash if theory, dots if a reference."""
     x, y = points(s, ends)
     trace: Trace = {"type": "scatter", "name": s.name, "x": plain(x), "y": plain(y)}
     trace["hovertemplate"] = f"%{{x}}, %{{y}}<extra>{s.name}</extra>"
@@ -121,7 +124,7 @@ def line(s: Series, style: Style, ends: Ends) -> Trace:
 
 
 def interval(s: Series, style: Style) -> Trace:
-    """The band from low to high, in the colour of the line."""
+    """Return the band from low to high, in the colour of the line."""
     keep = np.isfinite(np.asarray(s.low)) & np.isfinite(np.asarray(s.high))
     x, low, high = (np.asarray(a, dtype=float)[keep] for a in (s.x, s.low, s.high))
     outline = {"x": plain(np.append(x, x[::-1])), "y": plain(np.append(high, low[::-1])), "fill": "toself"}
@@ -130,13 +133,13 @@ def interval(s: Series, style: Style) -> Trace:
 
 
 def tint(colour: str) -> str:
-    """The colour at a fifth of its strength, so that lines behind it stay visible."""
+    """Return the colour at a fifth of its strength, so that lines behind it stay visible."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.2)"
 
 
 def traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
-    """The traces of some series: intervals as error bars (``bars``) or as bands behind every line."""
+    """Return the traces of some series: intervals as error bars (``bars``) or as bands behind every line."""
     behind, front = [], []
     for s, style in zip(series, styles(series), strict=True):
         front.append(line(s, style, ends))
@@ -153,7 +156,7 @@ def traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
 
 
 def end_labels(series: Sequence[Series], ends: Ends) -> Trace:
-    """One trace with the name of every line at its last point."""
+    """Return one trace with the name of every line at its last point."""
     last = [[a[np.isfinite(y)][-1] for a in (x, y)] for x, y in (points(s, ends) for s in series)]
     names = ["  " + wrap(s.name, 12).replace("<br>", "<br>  ") for s in series]
     where = ["bottom right" if s.y is None else "middle right" for s in series]
@@ -167,7 +170,7 @@ def chart(
     log_y: bool = False, x_ticks: Ticks = None, y_ticks: Ticks = None, x_range: Sequence[float] | None = None,
     y_range: Sequence[float] | None = None, height: int = 380, moving: bool = False,
 ) -> tuple[go.Figure, list[list[Trace]]]:  # fmt: skip
-    """The figure of the first frame, and the traces of every frame."""
+    """Return the figure of the first frame, and the traces of every frame."""
     every = [s for group in frames for s in group]
     if not every:
         raise ValueError("series: got none, expected at least one Series")
@@ -197,7 +200,7 @@ def _unlog(range_: list[float], log: bool) -> tuple[float, float]:
 
 
 def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool]) -> bool:
-    """Whether at most four lines with short names end at the right edge, 7 % of the height apart."""
+    """Return whether at most four lines with short names end at the right edge, 7 % of the height apart."""
     if len(series) > 4 or any(len(part) > 15 for s in series for part in wrap(s.name, 12).split("<br>")):
         return False
     spots = []
@@ -213,13 +216,13 @@ def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool])
 
 
 def _share(values: np.ndarray, end: tuple[float, float], log: bool) -> np.ndarray:
-    """Where the values lie on an axis that runs from 0 to 1."""
+    """Return where the values lie on an axis that runs from 0 to 1."""
     low, high, at = (np.log10(v) if log else np.asarray(v) for v in (end[0], end[1], values))
     return (at - low) / (high - low)
 
 
 def add_legend(fig: go.Figure, names: list[str], top: int | None) -> None:
-    """A legend in one or two columns below the plot, or ``top`` pixels from the upper edge."""
+    """Add a legend in one or two columns below the plot, or ``top`` pixels from the upper edge."""
     columns = 2 if max(map(len, names)) <= 14 else 1
     room = 8 + 21 * -(-len(names) // columns)
     place: dict[str, Any] = {"y": 0, "yanchor": "bottom"}

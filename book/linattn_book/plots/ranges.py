@@ -1,4 +1,7 @@
-"""Values with intervals, side by side for each name. Used by ``plots``; imports NumPy and plotly only."""
+"""Draw values with intervals, side by side for each name.
+
+Used by ``plots``; imports NumPy and plotly only.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +18,7 @@ ROW = 42  # pixels of a name
 def ranges(
     names: Sequence[str], frames: Sequence[Sequence[Series]], title: str, x: str, y: str, alt: str
 ) -> tuple[go.Figure, list[list[Trace]]]:
-    """The figure of the first frame, and the traces of every frame.
+    """Return the figure of the first frame, and the traces of every frame.
 
     A series has one y for each name, over ``x`` 0 to n - 1, with whiskers from ``low`` to ``high``; NaN is a
     gap. A reference without x is a vertical line.

@@ -1,4 +1,4 @@
-"""How every figure looks: colours, words, axes. Used by ``plots``; imports NumPy and plotly only."""
+"""Say how every figure looks: colours, words, axes. Used by ``plots``; imports NumPy and plotly only."""
 
 import math
 import textwrap
@@ -13,7 +13,7 @@ Ticks = Sequence[float] | Mapping[float, str] | None
 
 
 class Style(NamedTuple):
-    """How one architecture looks in every figure: colour, marker when measured, dash when computed."""
+    """Say how one architecture looks in every figure: colour, marker when measured, dash when computed."""
 
     colour: str
     symbol: str
@@ -45,7 +45,7 @@ DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58
 
 
 def plain(values: Any) -> list[Any]:
-    """Nested lists of plain numbers: whole ones kept, others to five significant digits, None for NaN."""
+    """Return nested lists of plain numbers: whole ones kept, others to five digits, None for NaN."""
     array = np.asarray(values, dtype=float)
     return [plain(row) for row in array] if array.ndim > 1 else [_number(v) for v in array.tolist()]
 
@@ -57,7 +57,7 @@ def _number(value: float) -> float | int | None:
 
 
 def text(value: float, power: bool = False) -> str:
-    """A number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>; always the last form if ``power``."""
+    """Write a number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>; always the last form if ``power``."""
     if value == 0 or (1e-3 <= abs(value) < 1e6 and not power):
         return f"{float(f'{value:.4g}'):,g}"
     mantissa, exponent = f"{value:.2e}".split("e")
@@ -66,7 +66,7 @@ def text(value: float, power: bool = False) -> str:
 
 
 def wrap(text: str, width: int) -> str:
-    """The text with <br> put in so that no line is longer than ``width`` characters (words stay whole)."""
+    """Put <br> into a text so that no line is longer than ``width`` characters (words stay whole)."""
     parts = (textwrap.wrap(part, width, break_long_words=False) for part in text.split("<br>"))
     return "<br>".join(line for part in parts for line in part)
 
@@ -83,7 +83,7 @@ def words(**arguments: str) -> None:
 
 
 def figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any) -> go.Figure:
-    """A figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
+    """Return a figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
     words(title=title, alt=alt)
     text = balanced(title)
     top = below_title(title) + above
@@ -109,13 +109,13 @@ def below_title(title: str) -> int:
 
 
 def balanced(title: str) -> str:
-    """The title in lines of at most 42 characters (a phone's width) and of about equal length."""
+    """Return the title in lines of at most 42 characters (a phone's width) and of about equal length."""
     lines = wrap(title, 42).count("<br>")
     return wrap(title, next(n for n in range(10, 43) if wrap(title, n).count("<br>") == lines))
 
 
 def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
-    """An axis that leaves touch scrolling to the page (a fixed range) and makes room for its own labels."""
+    """Return an axis that leaves touch scrolling to the page (a fixed range) and has room for its labels."""
     words = {"text": wrap(title, 40), "standoff": 8, "font": {"size": 13}}
     base = {"title": words, "automargin": True, "fixedrange": True, "tickfont": {"size": 12}}
     lines = {
@@ -128,7 +128,7 @@ def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
 
 
 def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: float = 0.04) -> list[float]:
-    """The axis range (log10 on a log axis) that holds all finite values, with a margin at both ends."""
+    """Return the range (log10 on a log axis) that holds all finite values, with a margin at both ends."""
     values = np.concatenate([np.ravel(a).astype(float) for a in arrays if a is not None] or [np.empty(0)])
     values = values[np.isfinite(values)]
     if values.size == 0:
@@ -142,7 +142,7 @@ def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: f
 
 
 def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
-    """Ticks as given (values, or value -> words); else, if log, powers of two or ten, or round numbers."""
+    """Return ticks as given (values, or value -> words); else powers of 2 or 10 if log, or round numbers."""
     if given is None and not log:
         return {}
     if isinstance(given, Mapping):
@@ -155,7 +155,7 @@ def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> 
 
 
 def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
-    """At most six marks on a log axis that runs from ``10**span[0]`` to ``10**span[1]``."""
+    """Return at most six marks on a log axis that runs from ``10**span[0]`` to ``10**span[1]``."""
     if values.size > 2 and values[0] >= 1 and all(math.log2(v).is_integer() for v in values):
         marks = [float(v) for v in values]
     elif span[1] - span[0] >= 2:

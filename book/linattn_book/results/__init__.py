@@ -1,4 +1,4 @@
-"""Measured results as package data: rows in ``NAME.csv``, their meaning and origin in ``index.json``.
+"""Keep measured results as package data: rows in ``NAME.csv``, their meaning and origin in ``index.json``.
 
 ``load`` and ``provenance`` read; ``save`` writes both files, or neither; ``cite`` does so with what others
 printed. A cell is an int, a float, a line of text or None (empty), and comes back as the type it went in as.
@@ -30,12 +30,12 @@ ABSOLUTE_PATH = re.compile(r"(?:^|[\s='\"(:])(?:~?/\w|[A-Za-z]:\\)")
 
 
 def names(*, directory: Path | None = None) -> list[str]:
-    """The results there are."""
+    """Return the names of all results."""
     return sorted(_index(directory))
 
 
 def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
-    """The rows of a result; an empty cell is None."""
+    """Return the rows of a result; an empty cell is None."""
     entry = provenance(name, directory=directory)
     text = (_root(directory) / f"{name}.csv").read_text("utf-8")
     header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -45,7 +45,7 @@ def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
 
 
 def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
-    """Columns with units, command, seed, source hash, commit, device, versions, date and number of rows.
+    """Return columns with units, command, seed, source hash, commit, device, versions, date, number of rows.
 
     Of what others measured: columns, source and number of rows.
     """
@@ -55,7 +55,7 @@ def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
 
 
 def describe(name: str, *, directory: Path | None = None) -> str:
-    """Where, when and how it was measured: two lines for the output below a table or figure; or by whom."""
+    """Say where, when and how it was measured, in two lines for the output below a table; or by whom."""
     p = provenance(name, directory=directory)
     if "source" in p:
         return f"measured by others: {p['source']}"
@@ -107,7 +107,7 @@ def save(
 
 
 def rounded(cell: Any, digits: int) -> Any:
-    """A float to so many significant digits; anything else as it is."""
+    """Round a float to so many significant digits; return anything else as it is."""
     return float(f"{cell:.{digits}g}") if isinstance(cell, float) and math.isfinite(cell) else cell
 
 
@@ -143,7 +143,7 @@ def _write(
 
 
 def same_code(one: str, other: str) -> bool:
-    """Whether two source hashes are of code that computes the same, bit for bit.
+    """Return whether two source hashes are of code that computes the same, bit for bit.
 
     Args:
         one, other: hashes as ``provenance(name)["source_hash"]`` and ``code_hash`` give them.
@@ -208,7 +208,7 @@ def _csv(rows: Sequence[Mapping[str, Any]], columns: list[str]) -> str:
 
 
 def _written(value: Any, where: str) -> str:
-    """The text of a cell, such that ``_parsed`` gives the value back."""
+    """Return the text of a cell, such that ``_parsed`` gives the value back."""
     value = value.item() if hasattr(value, "item") else value  # a scalar of numpy or torch
     if value is None:
         return ""
@@ -223,7 +223,7 @@ def _written(value: Any, where: str) -> str:
 
 
 def device_name() -> str:
-    """This machine's first GPU, or else its CPU."""
+    """Return the name of this machine's first GPU, or else of its CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -234,7 +234,7 @@ def device_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what computes."""
+    """Return the versions of Python and of what computes."""
     import torch
 
     versions = {"python": platform.python_version(), "torch": torch.__version__}

@@ -1,4 +1,4 @@
-"""Text as bytes: a corpus needs no tokenizer, no download and no licence page to click.
+"""Read text as bytes: a corpus needs no tokenizer, no download and no licence page to click.
 
 A byte is a token (vocabulary 256), so the loss in nats per token divided by ``ln 2`` is bits per byte, and
 losses on different texts, and against any compressor, are in one unit. The default text is the Python source
