@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Size, load_benchmark
-from linattn_benchmarks.run import Selection, compile_benchmark, processes_of, run_benchmark, select
+from linattn_benchmarks.run import Selection, compile_benchmark, count_processes, run_benchmark, select
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the options of the command."""
     parsing = argparse.ArgumentParser(
         prog="python -m linattn_benchmarks",
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     return parsing
 
 
-def selection_of(words: Sequence[str]) -> Selection:
+def parse_selection(words: Sequence[str]) -> Selection:
     """Return ``COLUMN=CELL`` words as the wanted cells of each column."""
     only: dict[str, list[str]] = {}
     for word in words:
@@ -51,7 +51,7 @@ def selection_of(words: Sequence[str]) -> Selection:
     return only
 
 
-def check(benchmark: Benchmark, size: Size, only: Selection, args: argparse.Namespace) -> None:
+def check_arguments(benchmark: Benchmark, size: Size, only: Selection, args: argparse.Namespace) -> None:
     """Refuse what cannot be run before anything is."""
     if benchmark.needs_gpu and size is not Size.DRY_RUN and not torch.cuda.is_available():
         raise ValueError(f"{benchmark.name} needs a CUDA device; --dry-run tests its code on a CPU")
@@ -59,7 +59,7 @@ def check(benchmark: Benchmark, size: Size, only: Selection, args: argparse.Name
         raise ValueError("--out: got nothing, expected a folder")
     tasks = select(benchmark.tasks(size), only)
     if not args.warm:
-        processes_of(benchmark, tasks, args.jobs)
+        count_processes(benchmark, tasks, args.jobs)
     elif tasks[0].compile is None:
         raise ValueError(f"--warm: got {benchmark.name}, expected a benchmark that compiles kernels")
 
@@ -70,16 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words behind the command. Default None, those that this process was called with.
     """
-    parsing = parser()
+    parsing = make_parser()
     args = parsing.parse_args(arguments)
     size = Size.DRY_RUN if args.dry_run else Size.REDUCED if args.reduced else Size.FULL
     if args.dry_run:
         os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, which is after this
     benchmarks = [load_benchmark(name) for name in args.names]
     try:
-        only = selection_of(args.only)
+        only = parse_selection(args.only)
         for benchmark in benchmarks:
-            check(benchmark, size, only, args)
+            check_arguments(benchmark, size, only, args)
     except ValueError as error:
         parsing.error(str(error))
     deadline = None if args.minutes is None else time.monotonic() + 60 * args.minutes

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from linattn_benchmarks.agreement_ops import DTYPES, ERROR, largest_error, measured
+from linattn_benchmarks.agreement_ops import DTYPES, ERROR, describe_largest_error, format_errors
 from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
-from linattn_benchmarks.compare import Tensors, dtype_name, gradients, max_error
-from linattn_benchmarks.run import device_for
+from linattn_benchmarks.compare import Tensors, compute_gradients, dtype_name, max_error
+from linattn_benchmarks.run import choose_device
 from linattn_ref.config import ModelConfig
 from linattn_ref.interop import FLA_LAYERS, to_fla_layer
 from linattn_ref.mixers import MIXERS, Mixer
@@ -57,12 +57,12 @@ def run(
         output = call(leaves["x"])
     yield "output", output.detach()
     if differentiate:
-        yield from gradients({"output": output}, {"output": upstream}, leaves).items()
+        yield from compute_gradients({"output": output}, {"output": upstream}, leaves).items()
 
 
 def compare(name: str, options: dict[str, Any], mode: str | None, dtype: torch.dtype, size: Size) -> Rows:
     """Return the rows of one layer in one mode; one that fails has a row with the reason."""
-    device, layer = device_for(size), FLA_LAYERS[name]
+    device, layer = choose_device(size), FLA_LAYERS[name]
     (B, T), width = SHAPES[size], WIDTHS[size]
     mixer = draw_mixer(name, options, width).to(device, dtype)
     exact = deepcopy(mixer).double()
@@ -89,24 +89,24 @@ def compare(name: str, options: dict[str, Any], mode: str | None, dtype: torch.d
     for quantity in wanted:
         got, want = theirs.get(quantity), ours[quantity]
         error_of_it = math.nan if got is None else max_error(got, want)
-        rows.append({"remark": None} | measured(quantity, error_of_it, want))
+        rows.append({"remark": None} | format_errors(quantity, error_of_it, want))
     rows[0]["remark"] = remark
     return [row | {"remark": row["remark"] or NO_NUMBER} if row["error"] is None else row for row in rows]
 
 
-def settings_text(options: dict[str, Any]) -> str | None:
+def format_settings(options: dict[str, Any]) -> str | None:
     """Return options as a cell of the table; None for the defaults."""
     return ", ".join(f"{field} = {value}" for field, value in options.items()) or None
 
 
-def tasks(size: Size) -> list[Task]:
+def list_tasks(size: Size) -> list[Task]:
     """Return a task for every mixer, its options, mode and dtype."""
     found = []
     for name, layer in FLA_LAYERS.items():
         for options in OPTIONS.get(name, [{}]):
             for mode in (*layer.modes, *layer.forward_only_modes):
                 for dtype in DTYPES:
-                    key = {"mixer": name, "layer": layer.path, "settings": settings_text(options)}
+                    key = {"mixer": name, "layer": layer.path, "settings": format_settings(options)}
                     key |= {"mode": mode, "dtype": dtype_name(dtype)}
                     found.append(Task(key, partial(compare, name, options, mode, dtype, size)))
     return found
@@ -125,10 +125,10 @@ FLA_LAYERS_BENCHMARK = Benchmark(
         "size": "max|ours|",
         "remark": "why there is no error, or behind the output no row of gradients",
     },
-    tasks=tasks,
+    tasks=list_tasks,
     mixers=tuple(FLA_LAYERS),
     needs_gpu=True,
     group_by="mixer",
     processes_share_gpu=True,
-    describe=largest_error,
+    describe=describe_largest_error,
 )

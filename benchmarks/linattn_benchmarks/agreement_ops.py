@@ -15,7 +15,7 @@ from torch.nn.functional import logsigmoid, normalize
 
 from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
 from linattn_benchmarks.compare import Tensors, dtype_name, max_error, run_with_gradients
-from linattn_benchmarks.run import device_for
+from linattn_benchmarks.run import choose_device
 from linattn_ref import ops
 from linattn_ref.interop.fla_functions import (
     FLA_FUNCTIONS,
@@ -53,10 +53,10 @@ def make_inputs(function: str, dims: int, dtype: torch.dtype, size: Size) -> Ten
         x["log_decay"] = row.built_in_decay(H)
     elif dims:
         x["log_decay"] = logsigmoid(draw(*shapes[dims])) / 4
-    return {name: y.to(device_for(size)) for name, y in x.items()}
+    return {name: y.to(choose_device(size)) for name, y in x.items()}
 
 
-def our_op(function: str) -> Callable[..., ops.LinearResult]:
+def find_our_op(function: str) -> Callable[..., ops.LinearResult]:
     """Return the op of ours that a function of FLA computes."""
     names = FLA_FUNCTIONS[function].names
     if "beta" in names:
@@ -64,9 +64,9 @@ def our_op(function: str) -> Callable[..., ops.LinearResult]:
     return ops.chunk_rwkv6 if "bonus" in names else ops.chunk_linear_attention
 
 
-def stand_in(function: str) -> Callable[..., Any]:
+def make_stand_in(function: str) -> Callable[..., Any]:
     """Return our own op under the names of FLA's function."""
-    return lambda **theirs: our_op(function)(**from_fla(function, **theirs))
+    return lambda **theirs: find_our_op(function)(**from_fla(function, **theirs))
 
 
 def compare(function: str, dims: int, dtype: torch.dtype, size: Size) -> Rows:
@@ -75,8 +75,8 @@ def compare(function: str, dims: int, dtype: torch.dtype, size: Size) -> Rows:
     B, T, H, K, V = SIZES[size]
     gen = torch.Generator().manual_seed(1)
     shapes = {"output": (B, T, H, V), "state": (B, H, K, V)}
-    upstream = {name: torch.randn(s, generator=gen).to(device_for(size)) for name, s in shapes.items()}
-    their_op = (stand_in if size is Size.DRY_RUN else import_fla_function)(function)
+    upstream = {name: torch.randn(s, generator=gen).to(choose_device(size)) for name, s in shapes.items()}
+    their_op = (make_stand_in if size is Size.DRY_RUN else import_fla_function)(function)
     wanted = [name for name in x if name != "log_decay" or not FLA_FUNCTIONS[function].built_in_decay]
 
     def call_theirs(y: Tensors) -> Tensors:
@@ -84,18 +84,18 @@ def compare(function: str, dims: int, dtype: torch.dtype, size: Size) -> Rows:
         return from_fla_result(their_op(**to_fla(function, **arguments)))._asdict()
 
     exact = {name: y.double() for name, y in x.items()}
-    ours = run_with_gradients(lambda y: our_op(function)(**y)._asdict(), exact, upstream, wanted)
+    ours = run_with_gradients(lambda y: find_our_op(function)(**y)._asdict(), exact, upstream, wanted)
     theirs = run_with_gradients(call_theirs, x, upstream, wanted)
-    return [measured(name, max_error(got, ours[name]), ours[name]) for name, got in theirs.items()]
+    return [format_errors(name, max_error(got, ours[name]), ours[name]) for name, got in theirs.items()]
 
 
-def measured(quantity: str, error: float, want: torch.Tensor) -> dict[str, Any]:
+def format_errors(quantity: str, error: float, want: torch.Tensor) -> dict[str, Any]:
     """Return the cells of a row that are measured; no error where a number is missing or not finite."""
     size = want.double().abs().max().item()
     return {"quantity": quantity, "error": None if math.isnan(error) else error, "size": size}
 
 
-def tasks(size: Size) -> list[Task]:
+def list_tasks(size: Size) -> list[Task]:
     """Return a task for every function, kind of decay and dtype."""
     found = []
     for function, row in FLA_FUNCTIONS.items():
@@ -106,7 +106,7 @@ def tasks(size: Size) -> list[Task]:
     return found
 
 
-def largest_error(rows: Rows) -> str:
+def describe_largest_error(rows: Rows) -> str:
     """Return the largest error of some rows, and their remarks, as a line of text."""
     errors = [row["error"] for row in rows if row["error"] is not None]
     said = [f"largest error {max(errors):.2e}"] if errors else []
@@ -123,9 +123,9 @@ FLA_AGREEMENT = Benchmark(
         "error": ERROR,
         "size": "max|ours|",
     },
-    tasks=tasks,
+    tasks=list_tasks,
     needs_gpu=True,
     group_by="function",
     processes_share_gpu=True,
-    describe=largest_error,
+    describe=describe_largest_error,
 )

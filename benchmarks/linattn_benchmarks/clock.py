@@ -21,7 +21,7 @@ from linattn_book import measure
 Call = Callable[[], Any]
 
 
-def wall_seconds(call: Call, size: Size, repeats: int = 10, warmup: int = 2) -> float:
+def measure_wall_seconds(call: Call, size: Size, repeats: int = 10, warmup: int = 2) -> float:
     """Return the median wall-clock seconds of a call, repeated for at least 0.2 s; once in a dry run."""
     if size is Size.DRY_RUN:
         return measure.seconds(call, repeats=1, warmup=0)
@@ -120,10 +120,10 @@ def time_interleaved(
             break
         for name, ms in clock.time_round(calls).items():
             times[name].append(ms)
-    return {name: spread_of(found) for name, found in times.items()}
+    return {name: summarise_spread(found) for name, found in times.items()}
 
 
-def spread_of(times: list[float]) -> Spread:
+def summarise_spread(times: list[float]) -> Spread:
     """Return the median and the quantiles at 10 and 90 %."""
     if len(times) < 2:
         return Spread(times[0], times[0], times[0])

@@ -34,7 +34,9 @@ def l2_error(got: Tensor, want: Tensor) -> float:
     return (torch.linalg.vector_norm(got - want) / torch.linalg.vector_norm(want)).item()
 
 
-def gradients(results: Mapping[str, Tensor], upstream: Mapping[str, Tensor], leaves: Tensors) -> Tensors:
+def compute_gradients(
+    results: Mapping[str, Tensor], upstream: Mapping[str, Tensor], leaves: Tensors
+) -> Tensors:
     """Return the gradient of ``sum(result * upstream)`` over all results, for every leaf that it reaches.
 
     Args:
@@ -66,7 +68,7 @@ def run_with_gradients(
     Args:
         call: inputs by name -> results by name.
         inputs: by name; they are not changed.
-        upstream: as ``gradients`` takes them; without any, nothing is differentiated.
+        upstream: as ``compute_gradients`` takes them; without any, nothing is differentiated.
         wanted: names of the inputs that gradients are taken of.
     """
     if not upstream:
@@ -74,5 +76,5 @@ def run_with_gradients(
             return {name: x.detach() for name, x in call(inputs).items()}
     leaves = {name: inputs[name].detach().clone().requires_grad_() for name in wanted}
     results = call({**inputs, **leaves})
-    found = gradients(results, upstream, leaves)
+    found = compute_gradients(results, upstream, leaves)
     return {name: x.detach() for name, x in results.items()} | found

@@ -14,7 +14,7 @@ SURFACES: dict[str, Surface] = {"pure": PURE, "raised": RAISED}
 TRIALS = {Size.FULL: 100, Size.REDUCED: 5, Size.DRY_RUN: 1}
 
 
-def coverage(name: str, method: str, n_trials: int) -> Rows:
+def measure_coverage(name: str, method: str, n_trials: int) -> Rows:
     """Fit runs made of a known surface with noise, many times, by one method."""
     surface = SURFACES[name]
     truth = exponents(surface) | {"alpha": surface.alpha, "beta": surface.beta}
@@ -22,7 +22,7 @@ def coverage(name: str, method: str, n_trials: int) -> Rows:
     found: dict[str, list[Interval]] = {}
     for trial in range(n_trials):
         try:
-            for quantity, interval in fitted(surface, method, trial):
+            for quantity, interval in list_fitted(surface, method, trial):
                 found.setdefault(quantity, []).append(interval)
         except ValueError:
             continue  # too few corners, or minima
@@ -44,7 +44,7 @@ def coverage(name: str, method: str, n_trials: int) -> Rows:
     return rows
 
 
-def fitted(surface: Surface, method: str, trial: int) -> Iterator[tuple[str, Interval]]:
+def list_fitted(surface: Surface, method: str, trial: int) -> Iterator[tuple[str, Interval]]:
     """Yield what one fit of one trial finds; a loss that does not fall to zero has no exponent of compute."""
     runs = synthetic_runs(surface, seed=trial)
     if method == "parametric":
@@ -55,10 +55,10 @@ def fitted(surface: Surface, method: str, trial: int) -> Iterator[tuple[str, Int
             yield name, law.exponent
 
 
-def tasks(size: Size) -> list[Task]:
+def list_tasks(size: Size) -> list[Task]:
     """Return a task for every surface and method."""
     return [
-        Task({"surface": name, "method": m}, partial(coverage, name, m, TRIALS[size]))
+        Task({"surface": name, "method": m}, partial(measure_coverage, name, m, TRIALS[size]))
         for name in SURFACES
         for m in METHODS
     ]
@@ -78,5 +78,5 @@ FIT_COVERAGE = Benchmark(
         "fitted": "trials in which the method could be used; it holds nothing in the others",
         "trials": "runs of six sizes made anew, noise of log loss 0.004 from run to run",
     },
-    tasks=tasks,
+    tasks=list_tasks,
 )

@@ -17,8 +17,8 @@ from linattn_benchmarks.benchmark import (
     Task,
     doubling,
 )
-from linattn_benchmarks.clock import wall_seconds
-from linattn_benchmarks.run import device_for
+from linattn_benchmarks.clock import measure_wall_seconds
+from linattn_benchmarks.run import choose_device
 from linattn_book import measure
 from linattn_ref import ops
 from linattn_ref.backend import backend_for
@@ -38,21 +38,21 @@ DECODE_SIZES = {  # width, layers, sequences, shortest and longest context
 }
 
 
-def dtype_for(device: torch.device) -> torch.dtype:
+def choose_dtype(device: torch.device) -> torch.dtype:
     """Return bfloat16 on a GPU and float32 on a CPU."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 @lru_cache(1)
-def decode_model(mixer: str, size: Size) -> LanguageModel:
+def build_decode_model(mixer: str, size: Size) -> LanguageModel:
     """Build the model whose tokens are timed; it is kept for the next length."""
     d, layers, _, _, _ = DECODE_SIZES[size]
     config = ModelConfig(mixer, d_model=d, n_layers=layers, n_heads=d // 64)
-    device = device_for(size)
-    return LanguageModel(config).to(device=device, dtype=dtype_for(device)).eval()
+    device = choose_device(size)
+    return LanguageModel(config).to(device=device, dtype=choose_dtype(device)).eval()
 
 
-def random_state(model: LanguageModel, context: int, batch_size: int) -> Any:
+def draw_state(model: LanguageModel, context: int, batch_size: int) -> Any:
     """Return a state of the right shapes as if ``context`` tokens had been read; decoding costs the same."""
     tokens = torch.zeros(batch_size, 1, dtype=torch.long, device=model.embedding.weight.device)
     _, layers = model(tokens)[1]
@@ -67,22 +67,22 @@ def random_state(model: LanguageModel, context: int, batch_size: int) -> Any:
 
 
 @torch.no_grad()
-def decode_cost(mixer: str, context: int, size: Size) -> Rows:
+def measure_decode_cost(mixer: str, context: int, size: Size) -> Rows:
     """Measure the time per token of a batch and the bytes of state, after ``context`` tokens."""
-    device, batch = device_for(size), DECODE_SIZES[size][2]
-    model = decode_model(mixer, size)
+    device, batch = choose_device(size), DECODE_SIZES[size][2]
+    model = build_decode_model(mixer, size)
     token = torch.zeros(batch, 1, dtype=torch.long, device=device)
-    state = random_state(model, context, batch)
-    time = wall_seconds(lambda: model(token, state), size, repeats=30, warmup=5)
-    held = state_bytes(model.config, context, batch, dtype_for(device))
+    state = draw_state(model, context, batch)
+    time = measure_wall_seconds(lambda: model(token, state), size, repeats=30, warmup=5)
+    held = state_bytes(model.config, context, batch, choose_dtype(device))
     row = {"batch": batch, "ms_per_step": 1e3 * time, "state_bytes": held}
     return [row | {"parameters": n_parameters(model.config)}]
 
 
-def decode_tasks(size: Size) -> list[Task]:
+def list_decode_tasks(size: Size) -> list[Task]:
     """Return a task for every mixer and context."""
     return [
-        Task({"mixer": mixer, "context": context}, partial(decode_cost, mixer, context, size))
+        Task({"mixer": mixer, "context": context}, partial(measure_decode_cost, mixer, context, size))
         for mixer in ("softmax", "linear")
         for context in doubling(*DECODE_SIZES[size][3:])
     ]
@@ -98,7 +98,7 @@ DECODE_COST = Benchmark(
         "state_bytes": "bytes of KV cache or states, whole batch and model",
         "parameters": "count",
     },
-    tasks=decode_tasks,
+    tasks=list_decode_tasks,
     mixers=("softmax", "linear"),
 )
 
@@ -113,18 +113,18 @@ TIMED_STEPS, TIMED_TOKENS = 10, 16  # steps of training, and generated tokens of
 EARLY_STEPS = 5  # steps before these, in which memory is allocated and the graph captured
 
 
-def speed(arch: str, T: int, size: Size) -> Rows:
+def measure_speed(arch: str, T: int, size: Size) -> Rows:
     """Measure steps of training and of generation of one architecture at one length."""
     model_size, _, tokens, batch = SPEED_SIZES[size]
     return [
-        training_speed(arch, model_size, T, tokens, size),
-        *generation_speed(arch, model_size, T, batch, size),
+        measure_training_speed(arch, model_size, T, tokens, size),
+        *measure_generation_speed(arch, model_size, T, batch, size),
     ]
 
 
-def training_speed(arch: str, model_size: str, T: int, tokens: int, size: Size) -> BenchmarkRow:
+def measure_training_speed(arch: str, model_size: str, T: int, tokens: int, size: Size) -> BenchmarkRow:
     """Measure steps of the study's training loop, captured as a graph where there is a GPU."""
-    device = device_for(size)
+    device = choose_device(size)
     n_steps = EARLY_STEPS + 2 * TIMED_STEPS
     trial = Trial(
         "novels",
@@ -141,7 +141,7 @@ def training_speed(arch: str, model_size: str, T: int, tokens: int, size: Size) 
     train, validation = (torch.randint(256, (n,), generator=generator).byte() for n in (4 * tokens, 2 * T))
     row: BenchmarkRow = {"task": "train", "batch_size": tokens // T, "state_bytes": None}
     corpus = StudyCorpus(train, validation, "random")
-    with peak_memory(row, device):
+    with add_peak_memory(row, device):
         loop = Loop(trial, corpus, device, backend_for(device), compile_from=math.inf)  # never
         loop.advance(EARLY_STEPS)
         time = measure.seconds(lambda: loop.advance(TIMED_STEPS), repeats=1, warmup=1)
@@ -150,16 +150,16 @@ def training_speed(arch: str, model_size: str, T: int, tokens: int, size: Size) 
 
 
 @torch.no_grad()
-def generation_speed(arch: str, model_size: str, T: int, batch: int, size: Size) -> Rows:
+def measure_generation_speed(arch: str, model_size: str, T: int, batch: int, size: Size) -> Rows:
     """Generate the likeliest token of each sequence, one at a time, after T have been read.
 
     Twice: launched from Python, operation by operation, and on a GPU as one graph that is replayed. A replay
     repeats the same step, so the cache of softmax attention stays as long as it was.
     """
-    device = device_for(size)
+    device = choose_device(size)
     config, dtype = (
         Trial("novels", arch, model_size, 1e-4).model_config(backend_for(device)),
-        dtype_for(device),
+        choose_dtype(device),
     )
     shared: BenchmarkRow = {"batch_size": batch, "state_bytes": state_bytes(config, T, batch, dtype)}
     shared |= {"tokens_per_second": None, "peak_bytes": None}
@@ -177,7 +177,7 @@ def generation_speed(arch: str, model_size: str, T: int, batch: int, size: Size)
             step()
 
     with decoding(model):
-        with peak_memory(launched, device):
+        with add_peak_memory(launched, device):
             logits, state = model(prompt)
             latest[:] = logits[:, -1:].argmax(-1), state
             del logits, state
@@ -188,15 +188,15 @@ def generation_speed(arch: str, model_size: str, T: int, batch: int, size: Size)
         if device.type != "cuda":
             return [launched]
         if launched["tokens_per_second"] is not None:
-            with peak_memory(replayed, device):
+            with add_peak_memory(replayed, device):
                 given = [*latest]  # what the graph reads at every replay must stay where it is
-                replay = captured(step).replay
-                replayed["tokens_per_second"] = batch / wall_seconds(replay, size)
+                replay = capture_step(step).replay
+                replayed["tokens_per_second"] = batch / measure_wall_seconds(replay, size)
                 del given
     return [replayed, launched]
 
 
-def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def capture_step(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """Record a step that has been done before, as a graph, without doing it."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -206,7 +206,7 @@ def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
 
 
 @contextmanager
-def peak_memory(row: BenchmarkRow, device: torch.device) -> Iterator[None]:
+def add_peak_memory(row: BenchmarkRow, device: torch.device) -> Iterator[None]:
     """Add the peak of memory to a row; where there is not enough of it, there is no speed either."""
     row |= {"tokens_per_second": None, "peak_bytes": None}
     gc.collect()
@@ -226,11 +226,11 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def speed_tasks(size: Size) -> list[Task]:
+def list_speed_tasks(size: Size) -> list[Task]:
     """Return a task for every architecture and length."""
     model_size, first, last, _ = SPEED_SIZES[size]
     return [
-        Task({"arch": arch, "size": model_size, "length": T}, partial(speed, arch, T, size))
+        Task({"arch": arch, "size": model_size, "length": T}, partial(measure_speed, arch, T, size))
         for arch in ARCHITECTURES
         for T in doubling(first, last)
     ]
@@ -249,7 +249,7 @@ SPEED = Benchmark(
         "tokens_per_second": "bytes, of all sequences; none where memory was not enough",
         "peak_bytes": "of tensors at a time, in training or in generation; none on a CPU",
     },
-    tasks=speed_tasks,
+    tasks=list_speed_tasks,
     mixers=tuple(PAPER_ARCHITECTURES.values()),
     group_by="arch",
 )

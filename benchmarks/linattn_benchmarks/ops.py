@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, doubling
-from linattn_benchmarks.clock import wall_seconds
-from linattn_benchmarks.run import device_for
+from linattn_benchmarks.clock import measure_wall_seconds
+from linattn_benchmarks.run import choose_device
 from linattn_book.measure import peak_bytes
 from linattn_ref import ops
 
@@ -35,39 +35,39 @@ ATTENTION_SIZES = {  # heads, head width, shortest, longest
 BRACKET_LENGTHS = {Size.FULL: (256, 32_768), Size.REDUCED: (256, 4096), Size.DRY_RUN: (64, 64)}
 
 
-def attention_cost(form: str, T: int, size: Size) -> Rows:
+def measure_attention_cost(form: str, T: int, size: Size) -> Rows:
     """Measure forward time and peak memory of one attention op, without projections, batch 1."""
-    device, op = device_for(size), ATTENTION_FORMS[form][0]
+    device, op = choose_device(size), ATTENTION_FORMS[form][0]
     H, K, _, _ = ATTENTION_SIZES[size]
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     q, k, v = torch.randn(3, 1, T, H, K, device=device, dtype=dtype)
     with torch.no_grad():
         memory = peak_bytes(lambda: op(q, k, v), device)
-        time = wall_seconds(lambda: op(q, k, v), size, repeats=3 if T > 16_384 else 10)
+        time = measure_wall_seconds(lambda: op(q, k, v), size, repeats=3 if T > 16_384 else 10)
     return [{"H": H, "K": K, "ms": 1e3 * time, "peak_bytes": memory}]
 
 
-def attention_tasks(size: Size) -> list[Task]:
+def list_attention_tasks(size: Size) -> list[Task]:
     """Return a task for every form and length."""
     _, _, first, last = ATTENTION_SIZES[size]
     return [
-        Task({"form": form, "T": T}, partial(attention_cost, form, T, size))
+        Task({"form": form, "T": T}, partial(measure_attention_cost, form, T, size))
         for form, (_, limit) in ATTENTION_FORMS.items()
         for T in doubling(first, min(limit, last))
     ]
 
 
-def bracket_cost(T: int, size: Size) -> Rows:
+def measure_bracket_cost(T: int, size: Size) -> Rows:
     """Measure (Q K^T) V against Q (K^T V), without mask: one head, float32."""
-    q, k, v = torch.randn(3, T, 64, device=device_for(size))
-    left = wall_seconds(lambda: (q @ k.mT) @ v, size)
-    right = wall_seconds(lambda: q @ (k.mT @ v), size)
+    q, k, v = torch.randn(3, T, 64, device=choose_device(size))
+    left = measure_wall_seconds(lambda: (q @ k.mT) @ v, size)
+    right = measure_wall_seconds(lambda: q @ (k.mT @ v), size)
     return [{"K": 64, "left_ms": 1e3 * left, "right_ms": 1e3 * right}]
 
 
-def bracket_tasks(size: Size) -> list[Task]:
+def list_bracket_tasks(size: Size) -> list[Task]:
     """Return a task for every length."""
-    return [Task({"T": T}, partial(bracket_cost, T, size)) for T in doubling(*BRACKET_LENGTHS[size])]
+    return [Task({"T": T}, partial(measure_bracket_cost, T, size)) for T in doubling(*BRACKET_LENGTHS[size])]
 
 
 ATTENTION_COST = Benchmark(
@@ -80,7 +80,7 @@ ATTENTION_COST = Benchmark(
         "ms": "milliseconds, forward, median",
         "peak_bytes": "bytes held beyond the inputs, at most",
     },
-    tasks=attention_tasks,
+    tasks=list_attention_tasks,
 )
 BRACKET_COST = Benchmark(
     name="bracket_cost",
@@ -90,5 +90,5 @@ BRACKET_COST = Benchmark(
         "left_ms": "milliseconds of (Q K^T) V, median",
         "right_ms": "milliseconds of Q (K^T V), median",
     },
-    tasks=bracket_tasks,
+    tasks=list_bracket_tasks,
 )

@@ -31,7 +31,7 @@ MODULE = "linattn_benchmarks"
 Selection = Mapping[str, Sequence[str]]  # key column -> cells that are wanted, as text; * stands for anything
 
 
-def device_for(size: Size) -> torch.device:
+def choose_device(size: Size) -> torch.device:
     """Return the GPU if there is one; the CPU in a dry run."""
     return torch.device("cpu") if size is Size.DRY_RUN else default_device()
 
@@ -101,7 +101,7 @@ class Table:
         origin = results.provenance(name, directory=directory)
         same_code = results.same_code(origin["source_hash"], self.source_hash)
         same_run = same_code and origin["device"] == self.device
-        if not same_run or size_of(origin["command"]) is not self.size:
+        if not same_run or read_size(origin["command"]) is not self.size:
             print(f"{directory}: its rows are of other code, size or device and will be replaced", flush=True)
             return
         tasks = [task for task in self.tasks if not self.has(task)]
@@ -139,17 +139,22 @@ class Table:
         """Return the command that makes all rows of the table: what a reader types."""
         wanted = select(self.tasks, self.only)
         all_wanted = all(any(task.owns(row) for task in wanted) for row in self.rows)
-        words = [self.benchmark.name, *options_of(self.size, self.only if all_wanted else {}), "--out", "DIR"]
+        words = [
+            self.benchmark.name,
+            *list_options(self.size, self.only if all_wanted else {}),
+            "--out",
+            "DIR",
+        ]
         return f"python -m {MODULE} {shlex.join(words)}"
 
 
-def options_of(size: Size, only: Selection) -> list[str]:
+def list_options(size: Size, only: Selection) -> list[str]:
     """Return the options of the command that say which rows are measured."""
     chosen = [f"{column}={pattern}" for column, patterns in only.items() for pattern in patterns]
     return [*([] if size is Size.FULL else [f"--{size.value}"]), *(["--only", *chosen] if chosen else [])]
 
 
-def size_of(command: str) -> Size:
+def read_size(command: str) -> Size:
     """Return the size that a command asks for."""
     words = shlex.split(command)
     return next((size for size in Size if f"--{size.value}" in words), Size.FULL)
@@ -185,7 +190,7 @@ def run_benchmark(
         size: how large it is run.
         only: which tasks, by cells of their keys. Default None, all.
         minutes: no task begins after them, nor one that would probably end after them. Default None, no end.
-        jobs: processes at the same time. Default None, what ``processes_of`` says.
+        jobs: processes at the same time. Default None, what ``count_processes`` says.
         fresh: measure again the rows that are there already.
         join: folders of other runs whose rows are taken, too.
 
@@ -205,7 +210,7 @@ def run_benchmark(
     if len(missing) < len(wanted):
         print(f"{len(wanted) - len(missing)} tasks are done already; --fresh runs them again", flush=True)
     outcome = Outcome()
-    jobs = processes_of(benchmark, missing, jobs)
+    jobs = count_processes(benchmark, missing, jobs)
     if jobs > 1:
         run_in_processes(table, missing, jobs, deadline, outcome)
     else:
@@ -239,14 +244,14 @@ def run_one_by_one(table: Table, tasks: Sequence[Task], deadline: float, outcome
         took.append(time.monotonic() - start)
 
 
-def processes_of(benchmark: Benchmark, tasks: Sequence[Task], jobs: int | None) -> int:
+def count_processes(benchmark: Benchmark, tasks: Sequence[Task], jobs: int | None) -> int:
     """Return how many processes run the tasks: one for each GPU, unless told and unless they may share one.
 
     Raises:
         ValueError: if more are asked for than the benchmark allows on this machine.
     """
     gpus = max(1, torch.cuda.device_count())
-    most = len(groups_of(benchmark, tasks)) if benchmark.group_by else 1
+    most = len(group_tasks(benchmark, tasks)) if benchmark.group_by else 1
     if jobs is None:
         return min(most, 1 if benchmark.processes_share_gpu else gpus)
     if jobs > gpus and not benchmark.processes_share_gpu:
@@ -254,7 +259,7 @@ def processes_of(benchmark: Benchmark, tasks: Sequence[Task], jobs: int | None) 
     return min(most, jobs)
 
 
-def groups_of(benchmark: Benchmark, tasks: Sequence[Task]) -> dict[str, list[Task]]:
+def group_tasks(benchmark: Benchmark, tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """Return the tasks by their cell in the column by which they are shared out."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
@@ -267,7 +272,7 @@ def run_in_processes(
 ) -> None:
     """Run each group of tasks in a process of its own, ``jobs`` at a time, on the GPUs in turn."""
     column = table.benchmark.group_by
-    groups = groups_of(table.benchmark, tasks)
+    groups = group_tasks(table.benchmark, tasks)
     parts = table.parts
     shutil.rmtree(parts, ignore_errors=True)  # what was in there has been read
     directories = {cell: parts / re.sub(r"[^\w.-]+", "-", cell) for cell in groups}
@@ -275,7 +280,7 @@ def run_in_processes(
         rows = [row for row in table.rows if str(row[column]) == cell]
         Table(table.benchmark, table.size, directories[cell], {column: [cell]}, rows).save()
     free_gpus: SimpleQueue[str] = SimpleQueue()
-    names = visible_gpus()
+    names = list_visible_gpus()
     for i in range(jobs):
         free_gpus.put(names[i % len(names)] if names else "")
 
@@ -283,7 +288,7 @@ def run_in_processes(
         if time.monotonic() > deadline:
             return cell, None
         only = {**table.only, column: [cell]}
-        options = [*options_of(table.size, only), "--out", str(directories[cell]), "--jobs", "1"]
+        options = [*list_options(table.size, only), "--out", str(directories[cell]), "--jobs", "1"]
         if deadline < float("inf"):
             options += ["--minutes", str((deadline - time.monotonic()) / 60)]
         gpu = free_gpus.get()
@@ -306,7 +311,7 @@ def run_in_processes(
     shutil.rmtree(parts, ignore_errors=True)
 
 
-def visible_gpus() -> list[str]:
+def list_visible_gpus() -> list[str]:
     """Return the names by which ``CUDA_VISIBLE_DEVICES`` calls the GPUs of this process."""
     own = os.environ.get("CUDA_VISIBLE_DEVICES")
     return own.split(",") if own else [str(i) for i in range(torch.cuda.device_count())]
@@ -335,7 +340,7 @@ def compile_benchmark(benchmark: Benchmark, size: Size, only: Selection, jobs: i
         jobs: processes at the same time. Default None, one for each core.
     """
     tasks, outcome, jobs = select(benchmark.tasks(size), only), Outcome(), jobs or os.cpu_count() or 1
-    groups = groups_of(benchmark, tasks)
+    groups = group_tasks(benchmark, tasks)
     if len(groups) == 1:
         for task in tasks:
             if task.compile:
@@ -343,7 +348,7 @@ def compile_benchmark(benchmark: Benchmark, size: Size, only: Selection, jobs: i
         return outcome
 
     def run(cell: str) -> Iterator[str]:
-        options = options_of(size, {**only, benchmark.group_by: [cell]})
+        options = list_options(size, {**only, benchmark.group_by: [cell]})
         process = run_command([benchmark.name, *options, "--warm"], jobs)
         if process.returncode:
             outcome.failed.append(cell)

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy, elu
 
 from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task
-from linattn_benchmarks.run import device_for
+from linattn_benchmarks.run import choose_device
 from linattn_ref import ops
 from linattn_ref.costs.accounting import n_parameters
 from linattn_ref.mixers import Mixer
@@ -26,7 +26,7 @@ MASK_CORPUS = {Size.FULL: 4_000_000, Size.REDUCED: 4_000_000, Size.DRY_RUN: 300_
 
 
 @lru_cache(1)
-def python_corpus(max_bytes: int | None) -> ByteCorpus:
+def read_python_corpus(max_bytes: int | None) -> ByteCorpus:
     """Read the Python standard library; it is kept for the next run."""
     return ByteCorpus.python_stdlib(max_bytes=max_bytes)
 
@@ -95,13 +95,13 @@ def build(name: str, size: Size) -> LanguageModel:
     return model
 
 
-def language_model(name: str, lr: float, seed: int, size: Size) -> Rows:
+def train_language_model(name: str, lr: float, seed: int, size: Size) -> Rows:
     """Train one model; a row per evaluation of its validation loss."""
-    corpus = python_corpus(LANGUAGE_CORPUS[size])
+    corpus = read_python_corpus(LANGUAGE_CORPUS[size])
     torch.manual_seed(seed)
     model = build(name, size)
     config = replace(RUNS[size], lr=lr, seed=seed, checkpoint_every=10**6)
-    run = train(model, corpus, config, device=device_for(size), progress=False)
+    run = train(model, corpus, config, device=choose_device(size), progress=False)
     shared: BenchmarkRow = {"parameters": n_parameters(model.config)}
     shared |= {"corpus_bytes": corpus.n_bytes, "corpus_sha256": corpus.sha256}
     return [
@@ -111,11 +111,11 @@ def language_model(name: str, lr: float, seed: int, size: Size) -> Rows:
     ]
 
 
-def language_tasks(size: Size) -> list[Task]:
+def list_language_tasks(size: Size) -> list[Task]:
     """Return a task for every model, learning rate and seed."""
     seeds, rates = (range(2), (1e-3, 2e-3)) if size is Size.FULL else (range(1), (2e-3,))
     return [
-        Task({"model": name, "lr": lr, "seed": seed}, partial(language_model, name, lr, seed, size))
+        Task({"model": name, "lr": lr, "seed": seed}, partial(train_language_model, name, lr, seed, size))
         for seed in seeds
         for lr in rates
         for name in MODELS
@@ -135,7 +135,7 @@ LANGUAGE_MODELS = Benchmark(
         "corpus_bytes": "bytes, training and validation",
         "corpus_sha256": "hash of the corpus",
     },
-    tasks=language_tasks,
+    tasks=list_language_tasks,
     mixers=tuple(model["mixer"] for model in MODELS.values()),
     group_by="model",
 )
@@ -143,14 +143,16 @@ LANGUAGE_MODELS = Benchmark(
 # --- the mask after the softmax -----------------------------------------------------------------------------
 
 
-def masked_too_late(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def attend_with_late_mask(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Compute attention that is WRONG on purpose: weights are divided by a sum over the future keys too."""
     scores = torch.einsum("bthk,bshk->bhts", q, k)  # q is scaled
     weights = scores.softmax(-1).tril(k.shape[1] - q.shape[1])  # [B, H, T, S + T]
     return torch.einsum("bhts,bshv->bthv", weights, v)
 
 
-late_mask_attention: Callable[..., ops.SoftmaxResult] = partial(run_softmax, masked_too_late, scale=None)
+late_mask_attention: Callable[..., ops.SoftmaxResult] = partial(
+    run_softmax, attend_with_late_mask, scale=None
+)
 
 
 class LateMaskMixer(SoftmaxMixer):
@@ -170,7 +172,9 @@ MASK_RUNS = {  # seeds, windows that are predicted both ways, training
 
 
 @torch.no_grad()
-def bits_both_ways(model: LanguageModel, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, float]:
+def measure_bits_both_ways(
+    model: LanguageModel, inputs: torch.Tensor, targets: torch.Tensor
+) -> dict[str, float]:
     """Return bits per byte of one pass over all inputs, and of passes over the bytes before each target."""
     full = next_byte_loss(model, inputs, targets)
     ends = [model(inputs[:, : t + 1])[0][:, -1] for t in range(inputs.shape[1])]  # T of [B, vocab]
@@ -178,9 +182,9 @@ def bits_both_ways(model: LanguageModel, inputs: torch.Tensor, targets: torch.Te
     return {"full_bits": bits_per_byte(full.item()), "prefix_bits": bits_per_byte(prefix.item())}
 
 
-def late_mask(name: str, seed: int, size: Size) -> Rows:
+def train_with_mask(name: str, seed: int, size: Size) -> Rows:
     """Train the small model of chapter 1 with the right mask or the late one, on the same windows."""
-    device, corpus = device_for(size), python_corpus(MASK_CORPUS[size])
+    device, corpus = choose_device(size), read_python_corpus(MASK_CORPUS[size])
     _, n_windows, config = MASK_RUNS[size]
     config = replace(config, seed=seed)
     fixed = torch.Generator().manual_seed(VALIDATION_SEED)
@@ -191,13 +195,13 @@ def late_mask(name: str, seed: int, size: Size) -> Rows:
         replace_mixers(model, LateMaskMixer, model.config)
     train(model, corpus, config, device=device, progress=False)
     shared = {"steps": config.steps, "corpus_sha256": corpus.sha256}
-    return [shared | bits_both_ways(model, *windows)]
+    return [shared | measure_bits_both_ways(model, *windows)]
 
 
-def mask_tasks(size: Size) -> list[Task]:
+def list_mask_tasks(size: Size) -> list[Task]:
     """Return a task for every mask and seed."""
     return [
-        Task({"model": name, "seed": seed}, partial(late_mask, name, seed, size))
+        Task({"model": name, "seed": seed}, partial(train_with_mask, name, seed, size))
         for seed in MASK_RUNS[size][0]
         for name in ("right", "late mask")
     ]
@@ -213,6 +217,6 @@ LATE_MASK = Benchmark(
         "prefix_bits": "the same bytes, each predicted by a pass over the bytes before it in its window",
         "corpus_sha256": "hash of the corpus",
     },
-    tasks=mask_tasks,
+    tasks=list_mask_tasks,
     mixers=("softmax",),
 )

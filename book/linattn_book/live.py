@@ -28,24 +28,24 @@ def live_figure(build: Callable[..., go.Figure], **options: Choices) -> Any:
         raise ValueError(f"build: got {build!r}, expected a function that returns a figure")
     if not options:
         raise ValueError("options: got none, expected the choices for each argument of build")
-    starts = {name: _start(name, choices) for name, choices in options.items()}
+    starts = {name: _choose_start(name, choices) for name, choices in options.items()}
     if os.environ.get("LINATTN_STATIC") == "1":
-        _checked(build(**starts))
+        _check_figure(build(**starts))
         return None
     try:
         widgets = importlib.import_module("ipywidgets")
         display = importlib.import_module("IPython.display").display
     except ImportError:
         return None
-    controls = {name: _control(widgets, name, options[name], starts[name]) for name in options}
+    controls = {name: _make_control(widgets, name, options[name], starts[name]) for name in options}
 
     def draw(**values: Any) -> None:
-        display(_checked(build(**values)))
+        display(_check_figure(build(**values)))
 
     return widgets.VBox([*controls.values(), widgets.interactive_output(draw, controls)])
 
 
-def _checked(figure: Any) -> go.Figure:
+def _check_figure(figure: Any) -> go.Figure:
     """Return the figure that ``build`` returned, or an error if it returned something else."""
     if not isinstance(figure, go.Figure):
         raise ValueError(f"build: returned {type(figure).__name__}, expected a plotly Figure")
@@ -57,7 +57,7 @@ def _is_interval(choices: Choices) -> bool:
     return isinstance(choices, tuple) and len(choices) == 2 and all(isinstance(c, float) for c in choices)
 
 
-def _start(name: str, choices: Choices) -> Any:
+def _choose_start(name: str, choices: Choices) -> Any:
     """Return the value that a control has at first."""
     if not isinstance(choices, (Mapping, Sequence)) or isinstance(choices, str) or len(choices) < 2:
         raise ValueError(
@@ -73,7 +73,7 @@ def _start(name: str, choices: Choices) -> Any:
     return math.sqrt(low * high)
 
 
-def _control(widgets: Any, name: str, choices: Choices, start: Any) -> Any:
+def _make_control(widgets: Any, name: str, choices: Choices, start: Any) -> Any:
     """Return the slider for one argument, with its name beside it."""
     look = {"description": name.replace("_", " "), "continuous_update": False, "value": start}
     look |= {"style": {"description_width": "initial"}}
@@ -82,9 +82,9 @@ def _control(widgets: Any, name: str, choices: Choices, start: Any) -> Any:
         return widgets.FloatLogSlider(base=10, min=low, max=high, step=(high - low) / 50, **look)
     if isinstance(choices, range) and choices.step > 0:
         return widgets.IntSlider(min=choices[0], max=choices[-1], step=choices.step, **look)
-    pairs = choices.items() if isinstance(choices, Mapping) else ((_label(c), c) for c in choices)
+    pairs = choices.items() if isinstance(choices, Mapping) else ((_make_label(c), c) for c in choices)
     return widgets.SelectionSlider(options=list(pairs), **look)
 
 
-def _label(value: Any) -> str:
+def _make_label(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

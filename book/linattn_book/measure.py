@@ -68,11 +68,11 @@ def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1, at_l
         >>> 0 < seconds(lambda: sum(range(1000))) < 1
         True
     """
-    _calls(function, warmup, at_least)
-    return statistics.median(_calls(function, repeats, at_least))
+    _time_calls(function, warmup, at_least)
+    return statistics.median(_time_calls(function, repeats, at_least))
 
 
-def _calls(function: Callable[[], Any], number: int, at_least: float) -> list[float]:
+def _time_calls(function: Callable[[], Any], number: int, at_least: float) -> list[float]:
     """Return the seconds of each of at least ``number`` calls."""
     times: list[float] = []
     end = time.perf_counter() + at_least

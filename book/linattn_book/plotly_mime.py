@@ -24,7 +24,7 @@ class FigureError(ExtensionError):
     """Report a figure that the page cannot show to every reader."""
 
 
-def plotly_html(figure: Mapping[str, Any], where: str = "a notebook") -> str:
+def render_plotly(figure: Mapping[str, Any], where: str = "a notebook") -> str:
     """Return the HTML of one figure; ``where`` names the source in error messages."""
     layout = dict(figure.get("layout") or {})
     meta = layout.get("meta")
@@ -32,10 +32,10 @@ def plotly_html(figure: Mapping[str, Any], where: str = "a notebook") -> str:
     if not isinstance(alt, str) or not alt.strip():
         raise FigureError(f"{where}: a plotly figure has no alternative text (layout.meta['alt'])")
     _check_controls(figure, where)
-    title = _title_text(layout)
+    title = _read_title(layout)
     height = layout.get("height") or 420
     spec = json.dumps(dict(figure), separators=(",", ":")).replace("<", "\\u003c")
-    caption = f'<figcaption class="plotly-title">{_inline_html(title)}</figcaption>' if title else ""
+    caption = f'<figcaption class="plotly-title">{_keep_inline_html(title)}</figcaption>' if title else ""
     return (
         f'<figure class="plotly-fig">{caption}'
         f'<div class="plotly-plot" role="img" aria-label="{escape(" ".join(alt.split()))}"'
@@ -46,12 +46,12 @@ def plotly_html(figure: Mapping[str, Any], where: str = "a notebook") -> str:
     )
 
 
-def _title_text(layout: Mapping[str, Any]) -> str:
+def _read_title(layout: Mapping[str, Any]) -> str:
     title = layout.get("title") or ""
     return str(title.get("text") or "") if isinstance(title, Mapping) else str(title)
 
 
-def _inline_html(text: str) -> str:
+def _keep_inline_html(text: str) -> str:
     """Plotly's small HTML: keep emphasis and indices, turn line breaks into spaces, escape the rest."""
     return _ALLOWED_TAG.sub(r"<\1>", escape(re.sub(r"<br\s*/?>", " ", text), quote=False))
 
@@ -74,7 +74,7 @@ def _check_controls(figure: Mapping[str, Any], where: str) -> None:
             raise FigureError(f"{where}: a menu may only play the frames of a slider")
 
 
-def in_this_book(renderer: Any) -> bool:
+def is_this_book(renderer: Any) -> bool:
     """Return whether the project being built uses our pages: myst-nb loads plug-ins for every book."""
     env = getattr(renderer.renderer, "sphinx_env", None)
     return env is not None and "linattn_book.builders.pages" in env.app.extensions
@@ -93,10 +93,10 @@ class PlotlyRenderer:
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
         if data.mime_type != PLOTLY_MIME:
             return None
-        if not in_this_book(renderer):
+        if not is_this_book(renderer):
             return None
         if inline:
             raise FigureError(f"{renderer.source}: a plotly figure cannot stand inside a line of text")
         figure = json.loads(data.content) if isinstance(data.content, str) else data.content
         where = f"{renderer.source}:{data.line or 1}"
-        return [nodes.raw(text=plotly_html(figure, where), format="html", classes=["output", "plotly"])]
+        return [nodes.raw(text=render_plotly(figure, where), format="html", classes=["output", "plotly"])]

@@ -60,19 +60,21 @@ def code_hash(
     if mixers is not None:
         modules = (*modules, *(MIXERS[name].__module__ for name in mixers))
         without = (*without, MIXERS_MODULE)
-    trees = [_tree(name) for name in imported(*modules, without=without, packages=packages)]
-    definitions = [part for tree in trees for part in _parts(tree, packages)]
-    ours = {name for tree in trees for node in ast.walk(tree) for name in _bound(node, packages)}
-    modules_here = {name for tree in trees for name in _aliases(tree, packages)}
-    say = partial(_said, modules=modules_here, packages=packages)
+    trees = [_parse_file(name) for name in find_imported(*modules, without=without, packages=packages)]
+    definitions = [part for tree in trees for part in _split_module(tree, packages)]
+    ours = {name for tree in trees for node in ast.walk(tree) for name in _list_bound_names(node, packages)}
+    modules_here = {name for tree in trees for name in _find_aliases(tree, packages)}
+    say = partial(_render_tree, modules=modules_here, packages=packages)
     in_order = sorted(definitions, key=lambda node: say(node, dict.fromkeys(ours, "_")))
-    mentioned = [name for node in in_order for name in _mentioned(node, modules_here) if name in ours]
-    numbers = {name: f"#{n}" for n, name in enumerate(dict.fromkeys(mentioned))}
+    mentioned = dict.fromkeys(name for node in in_order for name in _list_mentioned_names(node, modules_here))
+    numbers = {name: f"#{n}" for n, name in enumerate(name for name in mentioned if name in ours)}
     text = "\n".join(say(node, numbers) for node in in_order)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def imported(*modules: str, without: Sequence[str] = (), packages: Sequence[str] = PACKAGES) -> list[str]:
+def find_imported(
+    *modules: str, without: Sequence[str] = (), packages: Sequence[str] = PACKAGES
+) -> list[str]:
     """Return the names of ``modules`` and of all modules of ours that their import lines lead to, sorted.
 
     A package on the way to a module, as ``linattn_ref.ops`` is on that to ``linattn_ref.ops.delta``, counts
@@ -87,15 +89,15 @@ def imported(*modules: str, without: Sequence[str] = (), packages: Sequence[str]
         name = waiting.pop()
         if name in found or name in (*without, THIS):
             continue
-        if name.split(".")[0] not in packages or _file(name) is None:
+        if name.split(".")[0] not in packages or _find_file(name) is None:
             raise ValueError(f"modules: got {name!r}, expected a module of one of {', '.join(packages)}")
         found.add(name)
-        for node in ast.walk(_tree(name)):
-            waiting += [target for target in _targets(node, packages) if _file(target) is not None]
+        for node in ast.walk(_parse_file(name)):
+            waiting += [target for target in _find_targets(node, packages) if _find_file(target) is not None]
     return sorted(found)
 
 
-def commit() -> str | None:
+def read_commit() -> str | None:
     """Return the commit of the checkout that this package lies in; "+changes" follows if files differ.
 
     The variable ``LINATTN_COMMIT`` says it on machines that get a copy without git. None: nobody knows.
@@ -103,15 +105,15 @@ def commit() -> str | None:
     if said := os.environ.get("LINATTN_COMMIT"):
         return said
     try:
-        _git(
-            "ls-files", "--error-unmatch", Path(__file__).name
-        )  # the environment may lie in a foreign checkout
-        return _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else "")
+        # fails where the environment lies in a foreign checkout
+        _run_git("ls-files", "--error-unmatch", Path(__file__).name)
+        changed = _run_git("status", "--porcelain", "-uno")
+        return _run_git("rev-parse", "HEAD") + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def _git(*arguments: str) -> str:
+def _run_git(*arguments: str) -> str:
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -119,7 +121,7 @@ def _git(*arguments: str) -> str:
 # --- modules ------------------------------------------------------------------------------------------------
 
 
-def _file(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     """Return the file of a module, without importing it; None if there is no such module."""
     top, *parts = name.split(".")
     spec = find_spec(top)
@@ -131,21 +133,21 @@ def _file(name: str) -> Path | None:
     return None
 
 
-def _tree(name: str) -> ast.Module:
-    file = _file(name)
+def _parse_file(name: str) -> ast.Module:
+    file = _find_file(name)
     assert file is not None, name
     return ast.parse(file.read_bytes(), file)
 
 
-def _parts(tree: ast.Module, packages: Sequence[str]) -> list[ast.AST]:
+def _split_module(tree: ast.Module, packages: Sequence[str]) -> list[ast.AST]:
     """Return the functions and classes of a module, and all its other statements in one."""
-    said = [x for x in tree.body if not (_says_nothing(x) or _is_our_import(x, packages))]
+    said = [x for x in tree.body if not (_is_docstring(x) or _is_our_import(x, packages))]
     movable = [x for x in said if type(x) in BINDS]
     others = [x for x in said if type(x) not in BINDS]
     return [*movable, ast.Module(others, [])] if others else [*movable]
 
 
-def _targets(node: ast.AST, packages: Sequence[str]) -> Iterator[str]:
+def _find_targets(node: ast.AST, packages: Sequence[str]) -> Iterator[str]:
     """Return the modules of ours that a node may import: by an import line, or by a text that names one."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -160,11 +162,11 @@ def _targets(node: ast.AST, packages: Sequence[str]) -> Iterator[str]:
             yield name
 
 
-def _aliases(tree: ast.Module, packages: Sequence[str]) -> Iterator[str]:
+def _find_aliases(tree: ast.Module, packages: Sequence[str]) -> Iterator[str]:
     """Return the names that our import lines give to modules and to what is in them."""
     for node in ast.walk(tree):
         if _is_our_import(node, packages):
-            yield from _bound(node, packages)
+            yield from _list_bound_names(node, packages)
 
 
 def _is_our_import(node: ast.AST, packages: Sequence[str]) -> bool:
@@ -176,7 +178,7 @@ def _is_our_import(node: ast.AST, packages: Sequence[str]) -> bool:
 # --- what a definition says ---------------------------------------------------------------------------------
 
 
-def _bound(node: ast.AST, packages: Sequence[str]) -> Iterable[str]:
+def _list_bound_names(node: ast.AST, packages: Sequence[str]) -> Iterable[str]:
     """Return the names that a node gives to something."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return [node.id]
@@ -192,24 +194,24 @@ def _name_in(node: ast.AST, modules: Iterable[str]) -> str | None:
     return "attr" if of_module and node.value.id in modules else NAMES.get(type(node))  # type: ignore[attr-defined]
 
 
-def _mentioned(node: ast.AST, modules: Iterable[str]) -> Iterator[str]:
+def _list_mentioned_names(node: ast.AST, modules: Iterable[str]) -> Iterator[str]:
     """Return the names in a definition, from its first to its last."""
     for field, value in ast.iter_fields(node):
         if field == _name_in(node, modules) and value:
             yield value
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, ast.AST) and field not in ("annotation", "returns"):
-                yield from _mentioned(item, modules)
+                yield from _list_mentioned_names(item, modules)
 
 
-def _said(node: Any, names: dict[str, str], modules: Iterable[str], packages: Sequence[str]) -> str:
+def _render_tree(node: Any, names: dict[str, str], modules: Iterable[str], packages: Sequence[str]) -> str:
     """Return a syntax tree as text, with ``names`` in place of ours.
 
     Fields that are empty are left out, so the text is that of every version of Python.
     """
     if isinstance(node, list):
-        kept = [x for x in node if not _says_nothing(x) and not _is_our_import(x, packages)]
-        return f"[{', '.join(_said(item, names, modules, packages) for item in kept)}]"
+        kept = [x for x in node if not _is_docstring(x) and not _is_our_import(x, packages)]
+        return f"[{', '.join(_render_tree(item, names, modules, packages) for item in kept)}]"
     if not isinstance(node, ast.AST):
         return ascii(node)
     if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some formats with an empty text
@@ -221,10 +223,10 @@ def _said(node: Any, names: dict[str, str], modules: Iterable[str], packages: Se
         if field in ("annotation", "returns", "type_comment", "type_params", "ctx") or value in (None, []):
             continue
         mine = names.get(value) if field == _name_in(node, modules) else None
-        said.append(f"{field}={mine or _said(value, names, modules, packages)}")
+        said.append(f"{field}={mine or _render_tree(value, names, modules, packages)}")
     return f"{type(node).__name__}({', '.join(said)})"
 
 
-def _says_nothing(node: Any) -> bool:
+def _is_docstring(node: Any) -> bool:
     """Return whether a statement is a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

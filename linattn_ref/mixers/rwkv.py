@@ -51,7 +51,7 @@ class RWKV4Mixer(Mixer):
         gate=lambda w: exp(-w),
         write=lambda k, v: outer(exp(k), with_ones(v)),
         read=lambda S_past, u, k, v: quotient(S_past + outer(exp(u + k), with_ones(v))),
-        learned="w, u [D], mixtures [3, D]",
+        learned="w, u [D], token shift [3, D]",
         where=lambda mixer, z: columns(z, "k v w u"),
     )
 
@@ -123,7 +123,7 @@ class RWKV6Mixer(Mixer):
         gate=lambda d: exp(-exp(d)),
         write=lambda k, v: outer(k, v),
         read=lambda q, S_past, u, k, v, K: dot(q, S_past + outer(u * k, v)) * K**-0.5,
-        learned="d [D], W_1 [D, 64], W_2 [64, D], u [D], mixtures [5, D]",
+        learned="d [D], W_1 [D, 64], W_2 [64, D], u [D], token shift [5, D]",
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:

@@ -34,7 +34,7 @@ def test_our_own_op_agrees_with_itself_in_every_quantity(function: str) -> None:
 
 def off_by(function: str, error: float) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return our own op under FLA's names, its output off by a constant."""
-    right = agreement_ops.stand_in(function)
+    right = agreement_ops.make_stand_in(function)
 
     def theirs(**arguments: Any) -> tuple[Tensor, Tensor]:
         output, state = right(**arguments)
@@ -45,7 +45,7 @@ def off_by(function: str, error: float) -> Callable[..., tuple[Tensor, Tensor]]:
 
 def test_an_error_is_seen_where_it_is_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = off_by("chunk_gla", 0.5)
-    monkeypatch.setattr(agreement_ops, "stand_in", lambda function: wrong)
+    monkeypatch.setattr(agreement_ops, "make_stand_in", lambda function: wrong)
     rows = {row["quantity"]: row for row in compare_op("chunk_gla", 4, torch.float32)}
     assert rows["output"]["error"] * max(1, rows["output"]["size"]) == pytest.approx(0.5, rel=1e-4)
     assert all(row["error"] < 1e-5 for name, row in rows.items() if name != "output")
@@ -54,7 +54,7 @@ def test_an_error_is_seen_where_it_is_and_nowhere_else(monkeypatch: pytest.Monke
 def test_the_command_saves_and_names_what_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    right = agreement_ops.stand_in
+    right = agreement_ops.make_stand_in
 
     def stand_in(function: str) -> Callable[..., Any]:
         if function == "chunk_gla":
@@ -62,7 +62,7 @@ def test_the_command_saves_and_names_what_fails(
         return right(function)
 
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # the command sets it
-    monkeypatch.setattr(agreement_ops, "stand_in", stand_in)
+    monkeypatch.setattr(agreement_ops, "make_stand_in", stand_in)
     words = ["fla_agreement", "--dry-run", "--out", str(tmp_path), "--only", "function=chunk_[lg]*"]
     assert command.main(words) == 1
     said = capsys.readouterr().out
@@ -75,7 +75,7 @@ def test_the_command_saves_and_names_what_fails(
 
 
 def test_every_function_has_an_op_of_ours() -> None:
-    assert {agreement_ops.our_op(name) for name in FLA_FUNCTIONS} == {
+    assert {agreement_ops.find_our_op(name) for name in FLA_FUNCTIONS} == {
         ops.chunk_linear_attention,
         ops.chunk_delta_rule,
         ops.chunk_rwkv6,

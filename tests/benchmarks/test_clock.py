@@ -95,5 +95,5 @@ def test_candidates_take_turns_and_the_first_round_is_lost() -> None:
 
 
 def test_the_spread_has_the_median_and_the_outer_tenths() -> None:
-    assert timing.spread_of([float(i) for i in range(11)]) == (5.0, 1.0, 9.0)
-    assert timing.spread_of([3.0]) == (3.0, 3.0, 3.0)
+    assert timing.summarise_spread([float(i) for i in range(11)]) == (5.0, 1.0, 9.0)
+    assert timing.summarise_spread([3.0]) == (3.0, 3.0, 3.0)

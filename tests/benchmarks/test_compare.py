@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from linattn_benchmarks.compare import gradients, l2_error, max_error, run_with_gradients
+from linattn_benchmarks.compare import compute_gradients, l2_error, max_error, run_with_gradients
 
 
 def test_errors_of_known_differences() -> None:
@@ -24,10 +24,10 @@ def test_gradients_are_those_of_the_weighted_sum() -> None:
     x, y, unused = (torch.tensor([2.0, 3.0], requires_grad=True) for _ in range(3))
     results = {"product": x * y, "square": x**2, "constant": torch.ones(2)}
     upstream = {"product": torch.tensor([1.0, 10.0]), "constant": torch.ones(2)}
-    found = gradients(results, upstream, {"x": x, "y": y, "unused": unused})
+    found = compute_gradients(results, upstream, {"x": x, "y": y, "unused": unused})
     assert found.keys() == {"gradient of x", "gradient of y"}  # the square receives none
     torch.testing.assert_close(found["gradient of x"], torch.tensor([2.0, 30.0]))
-    assert gradients({"constant": torch.ones(2)}, {"constant": torch.ones(2)}, {"x": x}) == {}
+    assert compute_gradients({"constant": torch.ones(2)}, {"constant": torch.ones(2)}, {"x": x}) == {}
 
 
 def test_inputs_are_left_alone_and_nothing_is_differentiated_without_upstream_gradients() -> None:

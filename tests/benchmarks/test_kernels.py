@@ -25,7 +25,7 @@ from linattn_ref.interop import FLA_FUNCTIONS
 
 ROOT = Path(linattn_ref.__file__).parents[1]
 CPU = torch.device("cpu")
-TINY = list(settings.all_settings(Size.DRY_RUN))
+TINY = list(settings.list_settings(Size.DRY_RUN))
 SOME = [x for x in TINY if x.decay in ("none", "BTHK") and (x.softmax or x.mode != "fwd")]
 in_words = lambda x: f"{x.op} {x.mode}"  # noqa: E731
 
@@ -41,7 +41,7 @@ def known(name: str, setting: KernelSetting, factor: float = 1.0) -> Candidate:
         output, state = getattr(ops, setting.function)(**{n: y for n, y in x.items() if n != "do"})
         return factor * output, state
 
-    return Candidate(name, call, candidates.with_own_state)
+    return Candidate(name, call, candidates.copy_state)
 
 
 def refuse(x: Inputs) -> candidates.Result:
@@ -61,8 +61,8 @@ def test_a_row_has_exactly_the_columns(setting: KernelSetting) -> None:
     assert list(row) == list(rows.COLUMNS)
     assert row["remark"] is None
     assert row["fla_op"] == "theirs"
-    assert row["floor_ms"] == pytest.approx(costs.moved_bytes(setting) / 1e6)
-    assert row["tflops"] == pytest.approx(costs.flops(setting) / row["ms"] / 1e9)
+    assert row["floor_ms"] == pytest.approx(costs.count_moved_bytes(setting) / 1e6)
+    assert row["tflops"] == pytest.approx(costs.count_flops(setting) / row["ms"] / 1e9)
     assert 0 <= row["error"] < 1e-5
     assert row["ms_low"] <= row["ms"] <= row["ms_high"]
 
@@ -137,19 +137,19 @@ def test_fla_gets_our_numbers_under_its_names(
         of_module = [name for name in names if FLA_FUNCTIONS[name].module == module]
         fake: Any = SimpleNamespace(**{name: fake_fla(name) for name in of_module})
         monkeypatch.setitem(sys.modules, f"fla.ops.{module}", fake)
-    for candidate in candidates.theirs(setting):
+    for candidate in candidates.list_fla_candidates(setting):
         assert correctness.check_candidate(candidate, setting, CPU) < 1e-5
 
 
 def test_the_softmax_step_of_torch_and_the_layout_for_fla_hold_the_same_tokens() -> None:
     setting = setting_of("step_softmax_attention", "step")
     x = settings.make_inputs(setting, CPU)
-    want = correctness.reference(setting, x)["output"]
-    torch_sdpa = candidates.sdpa(setting)
+    want = correctness.compute_reference(setting, x)["output"]
+    torch_sdpa = candidates.wrap_sdpa(setting)
     assert torch_sdpa is not None
     got = torch_sdpa.call(torch_sdpa.arrange(x))[0].transpose(1, 2)
     assert l2_error(got, want) < 1e-5
-    y = candidates.fla_softmax_step().arrange(x)
+    y = candidates.wrap_fla_softmax_step().arrange(x)
     for b in range(setting.B):
         q, k, v = y["q"][:, b], *(y[name][0, y["ends"][b] : y["ends"][b + 1]] for name in "kv")
         weights = (torch.einsum("bhk,shk->bhs", q, k) * setting.D**-0.5).softmax(-1)
@@ -161,15 +161,15 @@ def test_the_softmax_step_of_torch_and_the_layout_for_fla_hold_the_same_tokens()
 
 def test_bytes_and_operations_of_a_setting_counted_by_hand() -> None:
     chunk = KernelSetting("chunk_linear_attention/BTH", "fwd", 1, 64, 1, 16, torch.bfloat16)
-    assert costs.flops(chunk) == 64 * (2 * 64 * 32 + 4 * 16 * 16)
-    assert costs.moved_bytes(chunk) == 4 * 64 * 16 * 2 + 64 * 4 + 16 * 16 * 4
+    assert costs.count_flops(chunk) == 64 * (2 * 64 * 32 + 4 * 16 * 16)
+    assert costs.count_moved_bytes(chunk) == 4 * 64 * 16 * 2 + 64 * 4 + 16 * 16 * 4
     both = KernelSetting("chunk_linear_attention/BTH", "fwdbwd", 1, 64, 1, 16, torch.bfloat16)
-    assert costs.moved_bytes(both) == 11 * 64 * 16 * 2 + 3 * 64 * 4 + 16 * 16 * 4
+    assert costs.count_moved_bytes(both) == 11 * 64 * 16 * 2 + 3 * 64 * 4 + 16 * 16 * 4
     step = KernelSetting("step_linear_attention/BTHK", "step", 2, 1, 1, 16, torch.bfloat16)
-    assert costs.moved_bytes(step) == 2 * (4 * 16 * 2 + 16 * 4 + 2 * 16 * 16 * 4)
+    assert costs.count_moved_bytes(step) == 2 * (4 * 16 * 2 + 16 * 4 + 2 * 16 * 16 * 4)
     cached = KernelSetting("step_softmax_attention", "step", 1, 1, 1, 16, torch.bfloat16, cache=10)
-    assert costs.moved_bytes(cached) == (2 * 10 + 6) * 16 * 2
-    assert costs.flops(cached) == 2 * 11 * 32
+    assert costs.count_moved_bytes(cached) == (2 * 10 + 6) * 16 * 2
+    assert costs.count_flops(cached) == 2 * 11 * 32
 
 
 def test_summary_takes_geometric_means_over_rows_that_have_both() -> None:
@@ -183,7 +183,7 @@ def test_summary_takes_geometric_means_over_rows_that_have_both() -> None:
         row("a", None, 1.0),
         row("b", 3.0, None),
     ]
-    a, b = report.summary(lines)
+    a, b = report.summarise(lines)
     assert (a["op"], a["mode"], a["rows"], a["compared"]) == ("a", "fwd", 4, 3)
     assert a["fla_ratio"] == pytest.approx((2 * 0.5 * 9) ** (1 / 3))
     assert a["floors"] == pytest.approx((2 * 16 * 2) ** (1 / 3))

@@ -50,7 +50,7 @@ def test_a_late_mask_lets_a_future_key_change_the_past_but_not_the_last_token() 
 
 
 def test_full_passes_and_prefixes_agree_if_and_only_if_the_mask_is_right() -> None:
-    [right], [late] = (training.late_mask(name, 0, Size.DRY_RUN) for name in ("right", "late mask"))
+    [right], [late] = (training.train_with_mask(name, 0, Size.DRY_RUN) for name in ("right", "late mask"))
     assert right["full_bits"] == pytest.approx(right["prefix_bits"], abs=1e-5)
     assert abs(late["full_bits"] - late["prefix_bits"]) > 1e-4
 
@@ -74,6 +74,6 @@ def test_speed_compiles_nothing_and_measures_as_many_steps_as_it_says(
         return SimpleNamespace(advance=advanced.append)
 
     monkeypatch.setattr(models, "Loop", loop)
-    row = models.training_speed("llama", "0.1M", 64, 64, Size.DRY_RUN)
+    row = models.measure_training_speed("llama", "0.1M", 64, 64, Size.DRY_RUN)
     assert advanced == [models.EARLY_STEPS, models.TIMED_STEPS, models.TIMED_STEPS]
     assert row["tokens_per_second"] > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from linattn_book.builders.disagreements import page, shown
+from linattn_book.builders.disagreements import format_value, render_page
 from linattn_book.disagreements import DISAGREEMENTS, find, measure
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def test_the_two_agree_in_the_special_case(entry):
 def test_measuring_is_repeatable_and_far_from_a_rounding_boundary(entry):
     value = measure(entry)
     assert measure(entry) == value
-    assert shown(value * (1 - 1e-6)) == shown(value) == shown(value * (1 + 1e-6))
+    assert format_value(value * (1 - 1e-6)) == format_value(value) == format_value(value * (1 + 1e-6))
 
 
 @ENTRIES
@@ -84,7 +84,7 @@ def test_subjects_stand_together():
 @pytest.mark.check
 def test_the_page_is_what_is_measured():
     text = (ROOT / "book" / "disagreements.md").read_text(encoding="utf-8")
-    assert text == page(ROOT)
+    assert text == render_page(ROOT)
     for entry in DISAGREEMENTS:
         (number,) = re.findall(rf"\(`{entry.key}`\): (\S+)", text)
         assert float(number.replace(",", "")) == pytest.approx(measure(entry), rel=5e-3)

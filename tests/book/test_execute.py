@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from linattn_book.builders.execute import ChapterError, execute, hardware, record
+from linattn_book.builders.execute import ChapterError, execute, read_hardware, record_times
 from linattn_book.builders.notebooks import dump_notebook, read_notebook
-from linattn_book.builders.status import page
-from linattn_book.builders.verify import undeclared
+from linattn_book.builders.status import render_page
+from linattn_book.builders.verify import find_undeclared
 from tests.book.sample import write_book
 
 
@@ -78,9 +78,9 @@ def test_cells_without_an_id_get_the_same_one_each_time(chapter):
 
 def test_times_are_kept_by_chapter_and_device(small_book):
     times = small_book / "book" / "run_times.json"
-    machine = hardware() | {"device_class": "cpu"}
-    record(times, {"01_state": 1.234, "02_next": 2.0}, machine)
-    record(times, {"01_state": 0.5}, machine | {"device_class": "cuda", "device": "a GPU"})
+    machine = read_hardware() | {"device_class": "cpu"}
+    record_times(times, {"01_state": 1.234, "02_next": 2.0}, machine)
+    record_times(times, {"01_state": 0.5}, machine | {"device_class": "cuda", "device": "a GPU"})
     rows = json.loads(times.read_text())
     assert rows["01_state"]["cpu"]["seconds"] == 1.2
     assert rows["01_state"]["cuda"]["device"] == "a GPU"
@@ -91,14 +91,16 @@ def test_times_are_kept_by_chapter_and_device(small_book):
 def test_the_status_page_says_what_was_measured(small_book):
     (small_book / "constraints.txt").write_text("torch==2.13.0\n")
     with pytest.raises(ValueError, match=r"^constraints\.txt: pins no numpy"):
-        page(small_book)
+        render_page(small_book)
     names = ("numpy", "jaxtyping", "plotly", "ipywidgets", "jupyter-book", "Sphinx", "pytest", "hypothesis")
     pins = "".join(f"{name}==1.0\n" for name in (*names, "sympy", "nbval"))
     (small_book / "constraints.txt").write_text("torch==2.13.0\n" + pins)
-    assert "| not measured | not measured |" in page(small_book)
-    record(small_book / "book" / "run_times.json", {"01_state": 7.4}, hardware() | {"device_class": "cpu"})
-    assert "(../chapters/01_state.ipynb) | 0 | 1 | 10 kB | 7 s | not measured |" in page(small_book)
-    assert page(small_book) == page(small_book)
+    assert "| not measured | not measured |" in render_page(small_book)
+    record_times(
+        small_book / "book" / "run_times.json", {"01_state": 7.4}, read_hardware() | {"device_class": "cpu"}
+    )
+    assert "(../chapters/01_state.ipynb) | 0 | 1 | 10 kB | 7 s | not measured |" in render_page(small_book)
+    assert render_page(small_book) == render_page(small_book)
 
 
 def test_an_undeclared_import_is_found(tmp_path):
@@ -108,7 +110,7 @@ def test_an_undeclared_import_is_found(tmp_path):
         "import os\nimport numpy\nfrom . import two\ndef f():\n    import sympy\n"
     )
     (package / "two.py").write_text("from pkg.one import f\nimport sympy\n")
-    assert undeclared(package, ["numpy>=1.26,<3", 'sympy>=1 ; extra == "test"']) == [
+    assert find_undeclared(package, ["numpy>=1.26,<3", 'sympy>=1 ; extra == "test"']) == [
         "pkg/two.py imports sympy, which the package does not require"
     ]
-    assert len(undeclared(package, [])) == 3
+    assert len(find_undeclared(package, [])) == 3

@@ -12,10 +12,10 @@ from linattn_ref.mixers import MIXERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
-    "status": status.page,
-    "models": models.page,
-    "disagreements": disagreements.page,
-    "kernels": kernels.page,
+    "status": status.render_page,
+    "models": models.render_page,
+    "disagreements": disagreements.render_page,
+    "kernels": kernels.render_page,
 }
 
 
@@ -25,7 +25,7 @@ def test_the_committed_page_is_the_generated_one(name: str) -> None:
 
 
 def test_the_page_of_models_has_every_mixer_with_its_row_and_its_state() -> None:
-    text = models.page(ROOT)
+    text = models.render_page(ROOT)
     for name, mixer in MIXERS.items():
         assert len(re.findall(rf"^### {name}$", text, re.MULTILINE)) == 1
         assert re.search(rf"^\| {name} \| .+ \| [\d,]+ \|$", text, re.MULTILINE)
@@ -41,10 +41,13 @@ def test_every_mixer_names_its_paper() -> None:
 
 
 def test_the_page_of_kernels_has_every_time_and_every_op_of_the_ladder() -> None:
-    text = kernels.page(ROOT)
+    text = kernels.render_page(ROOT)
     for row in results.load("kernels"):
-        shape = f"{kernels.short(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
-        assert f"| {shape} | {kernels.number(row['ms'])} | {kernels.number(row['fla_ms'])} |" in text
+        shape = f"{kernels.name_decay(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
+        assert (
+            f"| {shape} | {kernels.format_number(row['ms'])} | {kernels.format_number(row['fla_ms'])} |"
+            in text
+        )
     for op, form in {(row["op"], row["form"]) for row in results.load("kernels_ladder")}:
         assert f"| {str(op).replace('_', ' ')}, {form} |" in text
 
@@ -54,9 +57,9 @@ def test_the_page_says_whether_the_kernels_have_changed_since_they_were_measured
 ) -> None:
     measured = results.provenance("kernels")["source_hash"]
     monkeypatch.setattr(kernels, "code_hash", lambda *modules, **others: measured)
-    assert "have changed since" not in kernels.measured("kernels", ROOT)
+    assert "have changed since" not in kernels.describe_measurement("kernels", ROOT)
     monkeypatch.setattr(kernels, "code_hash", lambda *modules, **others: "0" * 64)
-    assert kernels.measured("kernels", ROOT).endswith(
+    assert kernels.describe_measurement("kernels", ROOT).endswith(
         "**The sources have changed since, to `000000000000`.**"
     )
 
@@ -66,7 +69,7 @@ def test_kernels_are_compared_by_geometric_means_of_what_was_timed() -> None:
         {"op": "chunk_linear_attention/H", "mode": "fwd", "ms": ms, "fla_ms": fla, "floor_ms": 0.5}
         for ms, fla in ((1.0, 4.0), (2.0, 2.0), (2.0, None), (None, 3.0))
     ]
-    assert kernels.means(rows)[1] == [["H, fwd", "2", "2.00", "1.00", "3.17", "4.0"]]
+    assert kernels.render_means(rows)[1] == [["H, fwd", "2", "2.00", "1.00", "3.17", "4.0"]]
 
 
 def test_a_page_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

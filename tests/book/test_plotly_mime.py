@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("myst_nb")
 
-from linattn_book.builders.pages import accessible
-from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, plotly_html
+from linattn_book.builders.pages import make_accessible
+from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, render_plotly
 
 ALT = "Two lines that cross: one grows as the square, one as the length."
 
@@ -53,7 +53,7 @@ def test_a_figure_without_alternative_text_stops_the_build(meta: Any) -> None:
 
 
 def test_the_alternative_text_is_the_name_of_the_plot_and_can_be_read() -> None:
-    html = plotly_html(figure(meta={"alt": 'a "quoted" <b> & more\nlines of text'}))
+    html = render_plotly(figure(meta={"alt": 'a "quoted" <b> & more\nlines of text'}))
     escaped = "a &quot;quoted&quot; &lt;b&gt; &amp; more"
     assert f'role="img" aria-label="{escaped} lines of text"' in html
     assert "<summary>Description of the figure</summary>" in html
@@ -61,14 +61,14 @@ def test_the_alternative_text_is_the_name_of_the_plot_and_can_be_read() -> None:
 
 
 def test_the_title_is_a_caption_with_plotlys_small_html_only() -> None:
-    html = plotly_html(figure(title={"text": "2<sup>k</sup><br>wins <img src=x>"}))
+    html = render_plotly(figure(title={"text": "2<sup>k</sup><br>wins <img src=x>"}))
     assert '<figcaption class="plotly-title">2<sup>k</sup> wins &lt;img src=x&gt;</figcaption>' in html
-    assert "figcaption" not in plotly_html(figure())
+    assert "figcaption" not in render_plotly(figure())
 
 
 def test_the_figure_arrives_whole_and_cannot_close_its_script() -> None:
     given = figure(meta={"alt": ALT}, annotations=[{"text": "</script><!-- x"}])
-    html = plotly_html(given)
+    html = render_plotly(given)
     assert html.count("</script>") == 1
     assert "<!--" not in html
     assert stored(html) == given
@@ -78,7 +78,7 @@ def test_figures_of_the_notebook_come_as_dictionary_or_as_text() -> None:
     (node,) = render(figure())
     (same,) = render(json.dumps(figure()))
     assert node["format"] == "html"
-    assert node.astext() == same.astext() == plotly_html(figure())
+    assert node.astext() == same.astext() == render_plotly(figure())
 
 
 def test_other_outputs_are_left_to_others() -> None:
@@ -91,8 +91,8 @@ def test_no_figure_inside_a_line_of_text() -> None:
 
 
 def test_a_slider_over_named_frames_is_accepted() -> None:
-    assert stored(plotly_html(with_slider())) == with_slider()
-    assert plotly_html(with_slider(args=["a"]))
+    assert stored(render_plotly(with_slider())) == with_slider()
+    assert render_plotly(with_slider(args=["a"]))
 
 
 @pytest.mark.parametrize(
@@ -100,25 +100,25 @@ def test_a_slider_over_named_frames_is_accepted() -> None:
 )
 def test_a_slider_the_page_cannot_operate_stops_the_build(step: dict[str, Any]) -> None:
     with pytest.raises(FigureError, match="slider step 'a'"):
-        plotly_html(with_slider(**step))
+        render_plotly(with_slider(**step))
 
 
 def test_one_slider_and_no_other_menu() -> None:
     twice = with_slider()
     twice["layout"]["sliders"] *= 2
     with pytest.raises(FigureError, match="one slider"):
-        plotly_html(twice)
+        render_plotly(twice)
     menu = [{"buttons": [{"method": "relayout", "label": "log"}]}]
     with pytest.raises(FigureError, match="a menu may only play"):
-        plotly_html(figure(updatemenus=menu))
+        render_plotly(figure(updatemenus=menu))
 
 
 def test_lists_of_references_and_of_tasks_are_announced() -> None:
-    assert accessible('<div role="doc-biblioentry">') == '<div role="listitem">'
+    assert make_accessible('<div role="doc-biblioentry">') == '<div role="listitem">'
     open_task = '<input class="task-list-item-checkbox" disabled="disabled">'
-    assert 'aria-label="open"' in accessible(open_task)
+    assert 'aria-label="open"' in make_accessible(open_task)
     done = '<input class="task-list-item-checkbox" checked="checked" disabled="disabled">'
-    assert 'aria-label="done"' in accessible(done)
+    assert 'aria-label="done"' in make_accessible(done)
 
 
 def test_figures_of_other_books_are_left_alone() -> None:

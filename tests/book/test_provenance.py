@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from linattn_book import provenance
-from linattn_book.provenance import code_hash, commit, imported
+from linattn_book.provenance import code_hash, find_imported, read_commit
 
 MAIN = '''"""What is computed."""
 
@@ -165,8 +165,8 @@ def test_a_module_is_left_out_with_what_it_alone_imports(folder: Path) -> None:
     }
     hashed(folder, files)
     every = ["ours", "ours.main", "ours.registry", "ours.unused", "ours.used"]  # ours itself: main names it
-    assert imported("ours.main", packages=("ours",)) == every
-    without = imported("ours.main", packages=("ours",), without=["ours.registry"])
+    assert find_imported("ours.main", packages=("ours",)) == every
+    without = find_imported("ours.main", packages=("ours",), without=["ours.registry"])
     assert without == ["ours", "ours.main", "ours.used"]
 
 
@@ -174,7 +174,7 @@ def test_a_package_on_the_way_to_a_module_does_not_count(folder: Path) -> None:
     files = {"main.py": "from ours.inside.used import a\n", "inside/used.py": "a = 1\n"}
     leads_on = {"inside/__init__.py": "from ours.inside.unused import b\n", "inside/unused.py": "b = 2\n"}
     assert hashed(folder, files | leads_on) == hashed(folder, files | {"inside/__init__.py": ""})
-    assert imported("ours.main", packages=("ours",)) == ["ours.inside.used", "ours.main"]
+    assert find_imported("ours.main", packages=("ours",)) == ["ours.inside.used", "ours.main"]
 
 
 def test_a_mixer_that_is_not_used_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +219,6 @@ def test_the_hash_is_the_same_in_every_python(folder: Path) -> None:
 
 
 def test_the_commit_is_that_of_the_checkout_or_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", commit() or "")
+    assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", read_commit() or "")
     monkeypatch.setenv("LINATTN_COMMIT", "abc")
-    assert commit() == "abc"
+    assert read_commit() == "abc"

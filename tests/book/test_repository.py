@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from linattn_book.builders.notebooks import find_root, read_notebook
-from linattn_book.builders.repository import address, check, stamp, validated
+from linattn_book.builders.repository import check, read_address, stamp, validate_address
 from tests.book.sample import URL as OLD
 from tests.book.sample import write_book
 
@@ -24,11 +24,11 @@ def test_this_repository_agrees_with_its_address():
 
 
 def test_a_new_address_reaches_every_file(small_book):
-    assert address(small_book) == OLD
+    assert read_address(small_book) == OLD
     assert check(small_book) == []
     stamp(small_book, NEW)
     assert check(small_book) == []
-    assert address(small_book) == NEW
+    assert read_address(small_book) == NEW
     config = (small_book / "_config.yml").read_text()
     assert config.splitlines()[1] == "# url: not this one"
     assert f"  url: {NEW}  # stamped\n" in config
@@ -64,7 +64,7 @@ def test_a_remote_image_is_no_badge(small_book):
 @pytest.mark.parametrize("url", ["", "github.com/a/b", "http://github.com/a/b", f"{OLD}/", f"{OLD}.git"])
 def test_an_address_that_colab_cannot_open_is_refused(small_book, url):
     with pytest.raises(ValueError, match=r"^url: .* expected https://github\.com/OWNER/NAME"):
-        validated(url)
+        validate_address(url)
     before = (small_book / "README.md").read_text()
     with pytest.raises(ValueError, match=r"^url: "):
         stamp(small_book, url)

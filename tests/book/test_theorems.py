@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linattn_book.builders.notebooks import chapters, markdown, read_notebook
+from linattn_book.builders.notebooks import find_chapters, join_markdown, read_notebook
 
 ROOT = Path(__file__).parents[2]
 THEOREM = re.compile(r"^\s*(?:`{3,}|:{3,})\{prf:theorem\}[^\n]*\n((?:\s*:[\w-]+:[^\n]*\n)*)", re.MULTILINE)
@@ -40,7 +40,7 @@ def marks_in_source(source: str, name: str) -> list[str]:
 
 def stated(root: Path) -> list[str]:
     """The labels of all theorems in the chapters and pages."""
-    texts = {path.name: markdown(read_notebook(path)) for path in chapters(root)}
+    texts = {path.name: join_markdown(read_notebook(path)) for path in find_chapters(root)}
     texts |= {path.name: path.read_text(encoding="utf-8") for path in sorted((root / "book").glob("*.md"))}
     return [label for name, text in texts.items() for label in labels_in_text(text, name)]
 

@@ -37,26 +37,30 @@ class Candidate(NamedTuple):
     decay: Callable[[int], Tensor] | None = None
 
 
-def candidates_for(setting: KernelSetting, fla: bool) -> list[Candidate]:
+def list_candidates(setting: KernelSetting, fla: bool) -> list[Candidate]:
     """Return who is timed: ours first, torch's last, FLA's in between unless ``fla`` is False."""
-    torch_sdpa = sdpa(setting)
-    return [ours(setting), *(theirs(setting) if fla else []), *([torch_sdpa] if torch_sdpa else [])]
+    torch_sdpa = wrap_sdpa(setting)
+    return [
+        make_our_candidate(setting),
+        *(list_fla_candidates(setting) if fla else []),
+        *([torch_sdpa] if torch_sdpa else []),
+    ]
 
 
 # --- ours ---------------------------------------------------------------------------------------------------
 
 
-def ours(setting: KernelSetting) -> Candidate:
+def make_our_candidate(setting: KernelSetting) -> Candidate:
     """Return our kernel."""
 
     def call(x: Inputs) -> Result:
         op = getattr(importlib.import_module("linattn_kernels"), setting.function)
         return op(**{name: y for name, y in x.items() if name != "do"})
 
-    return Candidate("ours", call, with_own_state)
+    return Candidate("ours", call, copy_state)
 
 
-def with_own_state(x: Inputs) -> Inputs:
+def copy_state(x: Inputs) -> Inputs:
     """Copy a linear state, which our step overwrites, so that each candidate has its own."""
     return x | {"state": x["state"].clone()} if isinstance(x.get("state"), Tensor) else dict(x)
 
@@ -86,16 +90,16 @@ FLA_CANDIDATES: dict[str, tuple[str, ...]] = {  # functions of FLA that compute 
 DECAY_DIMS = {"none": 0, "H": 1, "BTH": 3, "BTHK": 4}
 
 
-def theirs(setting: KernelSetting) -> list[Candidate]:
+def list_fla_candidates(setting: KernelSetting) -> list[Candidate]:
     """Return all candidates of FLA."""
     if setting.op == "chunk_softmax_attention":
-        return [fla_softmax()]
+        return [wrap_fla_softmax()]
     if setting.op == "step_softmax_attention":
-        return [fla_softmax_step()]
-    return [fla_linear(function, setting) for function in FLA_CANDIDATES[setting.op]]
+        return [wrap_fla_softmax_step()]
+    return [wrap_fla_linear(function, setting) for function in FLA_CANDIDATES[setting.op]]
 
 
-def fla_linear(function: str, setting: KernelSetting) -> Candidate:
+def wrap_fla_linear(function: str, setting: KernelSetting) -> Candidate:
     """Return a function of FLA's linear attention: our axes and default scale under FLA's names.
 
     The names are those of ``to_fla``, which itself looks at values and so would make the GPU wait.
@@ -109,10 +113,10 @@ def fla_linear(function: str, setting: KernelSetting) -> Candidate:
         arguments = {names[name]: y for name, y in x.items() if name in names}
         return import_fla_function(function)(**arguments, **row.constants, output_final_state=True)
 
-    return Candidate(function, call, with_own_state, row.built_in_decay)
+    return Candidate(function, call, copy_state, row.built_in_decay)
 
 
-def fla_softmax() -> Candidate:
+def wrap_fla_softmax() -> Candidate:
     """Return FLA's softmax attention."""
 
     def call(x: Inputs) -> Result:
@@ -121,17 +125,17 @@ def fla_softmax() -> Candidate:
     return Candidate("parallel_attn", call)
 
 
-def fla_softmax_step() -> Candidate:
+def wrap_fla_softmax_step() -> Candidate:
     """Return FLA's softmax step; it takes all caches in one row, ``[1, B L, H, K]``, with the new token."""
 
     def arrange(x: Inputs) -> Inputs:
-        k, v = grown_cache(x)
+        k, v = grow_cache(x)
         B, L = k.shape[:2]
         ends = torch.arange(B + 1, device=k.device, dtype=torch.int64) * L
         return {
             "q": x["q"].transpose(0, 1).contiguous(),
-            "k": in_one_row(k),
-            "v": in_one_row(v),
+            "k": join_batch(k),
+            "v": join_batch(v),
             "ends": ends,
         }
 
@@ -142,12 +146,12 @@ def fla_softmax_step() -> Candidate:
     return Candidate("attn_decoding_one_step", call, arrange)
 
 
-def in_one_row(x: Tensor) -> Tensor:
+def join_batch(x: Tensor) -> Tensor:
     """Return ``[B, L, H, .]`` as ``[1, B L, H, .]``."""
     return x.flatten(0, 1)[None]
 
 
-def grown_cache(x: Inputs) -> tuple[Tensor, Tensor]:
+def grow_cache(x: Inputs) -> tuple[Tensor, Tensor]:
     """Return the cache with the new token, ``[B, S + 1, H, .]``."""
     return torch.cat([x["state"].k, x["k"]], 1), torch.cat([x["state"].v, x["v"]], 1)
 
@@ -155,13 +159,13 @@ def grown_cache(x: Inputs) -> tuple[Tensor, Tensor]:
 # --- torch --------------------------------------------------------------------------------------------------
 
 
-def sdpa(setting: KernelSetting) -> Candidate | None:
+def wrap_sdpa(setting: KernelSetting) -> Candidate | None:
     """Return torch's FlashAttention, heads first and contiguous; None for a step with a linear state."""
     if setting.mode == "step" and not setting.softmax:
         return None
 
     def arrange(x: Inputs) -> Inputs:
-        k, v = grown_cache(x) if "state" in x else (x["k"], x["v"])
+        k, v = grow_cache(x) if "state" in x else (x["k"], x["v"])
         y = {"q": x["q"], "k": k, "v": v} | ({"do": x["do"]} if "do" in x else {})
         return {name: z.transpose(1, 2).contiguous() for name, z in y.items()}
 

@@ -12,7 +12,7 @@ from linattn_benchmarks.kernels.settings import KernelSetting
 C = 64
 
 
-def flops(setting: KernelSetting) -> float:
+def count_flops(setting: KernelSetting) -> float:
     """Return the floating-point operations of a setting."""
     heads, K, V = setting.B * setting.H, setting.D, setting.D
     if setting.softmax and setting.mode == "step":
@@ -24,7 +24,7 @@ def flops(setting: KernelSetting) -> float:
     return heads * setting.T * (2 * C * (K + V) + 4 * K * V) * (3 if setting.mode == "fwdbwd" else 1)
 
 
-def moved_bytes(setting: KernelSetting) -> int:
+def count_moved_bytes(setting: KernelSetting) -> int:
     """Return the bytes that memory must move at least: each input is read once, each result written once.
 
     Forward: q, k, v, log_decay; o and the last state. Backward reads q, k, v, log_decay and do again and

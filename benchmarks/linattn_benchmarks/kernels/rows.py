@@ -20,21 +20,21 @@ from linattn_benchmarks.clock import (
 )
 from linattn_benchmarks.compare import dtype_name
 from linattn_benchmarks.kernels import tuning
-from linattn_benchmarks.kernels.candidates import Candidate, candidates_for
+from linattn_benchmarks.kernels.candidates import Candidate, list_candidates
 from linattn_benchmarks.kernels.correctness import check_candidate
-from linattn_benchmarks.kernels.costs import flops, moved_bytes
-from linattn_benchmarks.kernels.report import report
+from linattn_benchmarks.kernels.costs import count_flops, count_moved_bytes
+from linattn_benchmarks.kernels.report import format_report
 from linattn_benchmarks.kernels.settings import (
     Inputs,
     KernelSetting,
-    all_settings,
-    differentiated,
+    list_differentiated,
+    list_settings,
     make_inputs,
 )
 from linattn_book.measure import peak_bytes
 
 
-def fla_version() -> str:
+def read_fla_version() -> str:
     """Return FLA's version for the meaning of a column, read without importing FLA; empty without FLA."""
     found = find_spec("fla")
     text = Path(found.origin).read_text("utf-8") if found and found.origin else ""
@@ -60,7 +60,7 @@ COLUMNS = {
     "device": "GPU",
     "ms_low": "10 % quantile of ms",
     "ms_high": "90 % quantile of ms",
-    "fla_op": f"the fastest right function of FLA{fla_version()}",
+    "fla_op": f"the fastest right function of FLA{read_fla_version()}",
     "fla_peak_bytes": "bytes that fla_op holds beyond its inputs, at most",
     "error": "of ours on 512 tokens, relative L2: the largest of output, last state and gradients",
     "fla_error": "the same of fla_op",
@@ -70,7 +70,7 @@ COLUMNS = {
 }
 
 
-def key_of(setting: KernelSetting) -> dict[str, Any]:
+def make_key(setting: KernelSetting) -> dict[str, Any]:
     """Return the cells that are known before anything is measured."""
     sizes = {"B": setting.B, "T": setting.T, "H": setting.H, "K": setting.D, "V": setting.D}
     return {"op": setting.op, "mode": setting.mode, **sizes, "dtype": dtype_name(setting.dtype)}
@@ -80,7 +80,7 @@ def prepare(candidate: Candidate, x: Inputs, mode: str) -> Callable[[], Any]:
     """Return the call that is timed. A step goes on from the state that the one before it left."""
     y = candidate.arrange(x)
     if mode == "fwdbwd":
-        leaves = {name: y[name].detach().requires_grad_() for name in differentiated(y)}
+        leaves = {name: y[name].detach().requires_grad_() for name in list_differentiated(y)}
 
         def both() -> Any:
             output = candidate.call(y | leaves)[0]
@@ -98,7 +98,7 @@ def prepare(candidate: Candidate, x: Inputs, mode: str) -> Callable[[], Any]:
     return forward
 
 
-def reason(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return an error as one line."""
     text = "".join(c if c.isprintable() else " " for c in str(error))
     return f"{type(error).__name__}: {' '.join(text.split())[:200]}".rstrip(": ")
@@ -125,7 +125,7 @@ def admit(setting: KernelSetting, candidates: Sequence[Candidate], clock: Clock)
                 found.errors[candidate.name] = check_candidate(candidate, setting, clock.device)
             found.calls[candidate.name] = call
         except Exception as error:
-            found.left_out[candidate.name] = reason(error)
+            found.left_out[candidate.name] = format_error(error)
             clock.wait()  # raises where the error has taken the GPU along
     return found
 
@@ -145,13 +145,13 @@ def measure(
     our_time, torch_sdpa = times.get("ours"), times.get("sdpa")
     fla_times = {name: t.median for name, t in times.items() if name not in ("ours", "sdpa")}
     fastest = min(fla_times, key=lambda name: fla_times[name], default=None)
-    row = dict.fromkeys(COLUMNS) | key_of(setting) | best._asdict() | {"device": device}
-    row["floor_ms"] = moved_bytes(setting) / best.copy_gbps / 1e6
+    row = dict.fromkeys(COLUMNS) | make_key(setting) | best._asdict() | {"device": device}
+    row["floor_ms"] = count_moved_bytes(setting) / best.copy_gbps / 1e6
     row["sdpa_ms"] = torch_sdpa.median if torch_sdpa else None
     row["remark"] = "; ".join(f"{name}: {why}" for name, why in left_out.items()) or None
     if our_time:
         row |= {"ms": our_time.median, "ms_low": our_time.low, "ms_high": our_time.high}
-        row |= {"tflops": flops(setting) / our_time.median / 1e9, "error": errors["ours"]}
+        row |= {"tflops": count_flops(setting) / our_time.median / 1e9, "error": errors["ours"]}
         row["peak_bytes"] = peaks["ours"]
     if fastest:
         row |= {"fla_ms": fla_times[fastest], "fla_op": fastest, "fla_error": errors[fastest]}
@@ -171,10 +171,10 @@ class Machine(NamedTuple):
 
 
 @lru_cache(1)
-def machine_for(size: Size) -> Machine:
+def measure_machine(size: Size) -> Machine:
     """Measure once what this machine can do at best."""
     clock: Clock = CPUClock() if size is Size.DRY_RUN else CudaClock()
-    best = measure_ceilings(clock, next(all_settings(size)).dtype)
+    best = measure_ceilings(clock, next(list_settings(size)).dtype)
     device = "CPU, dry run" if size is Size.DRY_RUN else torch.cuda.get_device_name(clock.device)
     rates = f"copies {best.copy_gbps:.0f} GB/s, products {best.matmul_tflops:.0f} TFLOP/s"
     print(f"{device}: {rates}", flush=True)
@@ -186,8 +186,8 @@ def measure_setting(setting: KernelSetting, size: Size) -> Rows:
     tuning.choose_where_tuning_is_kept()
     if not tuning.is_kept():
         tuning.forget_choices()
-    candidates = candidates_for(setting, fla=size is not Size.DRY_RUN)
-    return [measure(setting, candidates, *machine_for(size))]
+    candidates = list_candidates(setting, fla=size is not Size.DRY_RUN)
+    return [measure(setting, candidates, *measure_machine(size))]
 
 
 def compile_setting(setting: KernelSetting, size: Size) -> None:
@@ -195,32 +195,34 @@ def compile_setting(setting: KernelSetting, size: Size) -> None:
     tuning.choose_where_tuning_is_kept(warm=True)
     clock = CPUClock() if size is Size.DRY_RUN else CudaClock()
     x = make_inputs(setting, clock.device)
-    for candidate in candidates_for(setting, fla=size is not Size.DRY_RUN):
+    for candidate in list_candidates(setting, fla=size is not Size.DRY_RUN):
         try:
             prepare(candidate, x, setting.mode)()
             if candidate.name != "sdpa":
                 check_candidate(candidate, setting, clock.device)
         except Exception as error:  # the timed run will say so in its row
-            print(f"{setting}, {candidate.name}: {reason(error)}", flush=True)
+            print(f"{setting}, {candidate.name}: {format_error(error)}", flush=True)
         clock.wait()
 
 
-def tasks(size: Size) -> list[Task]:
+def list_tasks(size: Size) -> list[Task]:
     """Return a task for every op, mode and shape."""
     return [
         Task(
-            key_of(setting), partial(measure_setting, setting, size), partial(compile_setting, setting, size)
+            make_key(setting),
+            partial(measure_setting, setting, size),
+            partial(compile_setting, setting, size),
         )
-        for setting in all_settings(size)
+        for setting in list_settings(size)
     ]
 
 
 KERNELS = Benchmark(
     name="kernels",
     columns=COLUMNS,
-    tasks=tasks,
+    tasks=list_tasks,
     needs_gpu=True,
     group_by="op",
     is_kept=lambda row: row["ms"] is not None,
-    report=report,
+    report=format_report,
 )

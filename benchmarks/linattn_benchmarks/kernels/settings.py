@@ -73,7 +73,7 @@ class KernelSetting:
         return replace(self, B=min(self.B, limit), T=min(self.T, 512))
 
 
-def all_settings(size: Size) -> Iterator[KernelSetting]:
+def list_settings(size: Size) -> Iterator[KernelSetting]:
     """Yield every row that there is, in the order in which they are timed."""
     dtype = torch.float32 if size is Size.DRY_RUN else torch.bfloat16
     for op in OPS:
@@ -107,7 +107,7 @@ def make_inputs(setting: KernelSetting, device: torch.device, seed: int = 0) -> 
     return x
 
 
-def differentiated(x: Inputs) -> list[str]:
+def list_differentiated(x: Inputs) -> list[str]:
     """Return what a gradient is asked for: fixed decays ``[H]`` have none, in RetNet or in FLA."""
     gates = ["log_decay"] if "log_decay" in x and x["log_decay"].ndim > 1 else []
     return ["q", "k", "v", *gates]

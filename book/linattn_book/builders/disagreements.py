@@ -12,7 +12,7 @@ from pathlib import Path
 
 from linattn_book.disagreements import DISAGREEMENTS, Disagreement, measure
 
-from .generated import run, table
+from .generated import render_table, run
 
 HEADER = ["where they differ", "measured"]
 
@@ -44,12 +44,12 @@ measure(entry)
 """
 
 
-def shown(value: float) -> str:
+def format_value(value: float) -> str:
     """Return three digits: float64 agrees on them on every processor."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
-def source(function: Callable) -> str:
+def render_source(function: Callable) -> str:
     """Return the docstring of a function, with links to arXiv and paths that may break across lines."""
     text = re.sub(
         r"\S+/\S+\.py", lambda path: re.sub("[/_]", r"\g<0><wbr>", path[0]), inspect.getdoc(function) or ""
@@ -57,12 +57,12 @@ def source(function: Callable) -> str:
     return re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
 
 
-def row(entry: Disagreement) -> list[str]:
+def render_row(entry: Disagreement) -> list[str]:
     """Return one entry as a line of the table."""
-    return [f"[{entry.title}](#disagreement-{entry.key})", f"{shown(measure(entry))} {entry.unit}"]
+    return [f"[{entry.title}](#disagreement-{entry.key})", f"{format_value(measure(entry))} {entry.unit}"]
 
 
-def details(entry: Disagreement) -> str:
+def render_details(entry: Disagreement) -> str:
     """Return one entry in words: what differs, the two sources, what we do and what stays open."""
     equal = f" They are equal when {entry.equal_when}." if entry.equal_when else ""
     unsettled = f" *Open*: {entry.unsettled}." if entry.unsettled else ""
@@ -72,22 +72,26 @@ def details(entry: Disagreement) -> str:
         "",
         f"{entry.what}{equal}",
         "",
-        f"- One source: {source(entry.one)}",
-        f"- The other: {source(entry.other)}",
-        f"- Measured (`{entry.key}`): {shown(measure(entry))} {entry.unit}.",
+        f"- One source: {render_source(entry.one)}",
+        f"- The other: {render_source(entry.other)}",
+        f"- Measured (`{entry.key}`): {format_value(measure(entry))} {entry.unit}.",
         f"- This book: {entry.ours}{unsettled}",
     ]
     return "\n".join(lines)
 
 
-def page(root: Path) -> str:
+def render_page(root: Path) -> str:
     """Return the whole page: a table for each subject, then its entries."""
     parts = [INTRODUCTION.replace("{key}", DISAGREEMENTS[0].key).rstrip()]
     for subject, group in groupby(DISAGREEMENTS, key=lambda entry: entry.subject):
         entries = list(group)
-        parts += [f"## {subject}", table(HEADER, map(row, entries), right=False), *map(details, entries)]
+        parts += [
+            f"## {subject}",
+            render_table(HEADER, map(render_row, entries), right=False),
+            *map(render_details, entries),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    run(page, "disagreements")
+    run(render_page, "disagreements")

@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from linattn_ref.training.files import write_atomically
 
-from .notebooks import KERNEL_ENV, chapters, dump_notebook, find_root, read_notebook
+from .notebooks import KERNEL_ENV, dump_notebook, find_chapters, find_root, read_notebook
 
 CELL_TIMEOUT = 120  # seconds
 MAX_BYTES = 1_500_000
@@ -85,7 +85,7 @@ def execute(path: Path, limit: float = 60.0, store: bool = True) -> float:
     return seconds
 
 
-def hardware() -> dict[str, str | int]:
+def read_hardware() -> dict[str, str | int]:
     """Return what a running time depends on: processor, cores, device, versions, date."""
     import torch
 
@@ -106,7 +106,7 @@ def hardware() -> dict[str, str | int]:
     }
 
 
-def record(times: Path, seconds: dict[str, float], machine: dict[str, str | int]) -> None:
+def record_times(times: Path, seconds: dict[str, float], machine: dict[str, str | int]) -> None:
     """Add one row a notebook (by stem) to the file of running times, under the machine's device class."""
     rows = json.loads(times.read_text()) if times.is_file() else {}
     row = {key: value for key, value in machine.items() if key != "device_class"}
@@ -124,7 +124,7 @@ def main() -> None:
     root = find_root()
     seconds: dict[str, float] = {}
     failures: list[str] = []
-    for path in arguments.notebooks or chapters(root):
+    for path in arguments.notebooks or find_chapters(root):
         try:
             seconds[path.stem] = execute(path.resolve(), arguments.limit, store=not arguments.record_only)
             print(f"{path.name}: {seconds[path.stem]:.1f} s", flush=True)
@@ -132,7 +132,7 @@ def main() -> None:
             failures.append(str(error))
             print(error, file=sys.stderr, flush=True)
     if seconds:
-        record(root / "book" / "run_times.json", seconds, hardware())
+        record_times(root / "book" / "run_times.json", seconds, read_hardware())
     if failures:
         sys.exit(f"{len(failures)} notebook(s) failed and were left as they were")
     if not seconds:

@@ -28,8 +28,8 @@ from .masters import (
     list_asked_names,
     read_masters,
 )
-from .notebooks import chapters, dump_notebook, find_root, read_notebook
-from .repository import COLAB, address, setup_source
+from .notebooks import dump_notebook, find_chapters, find_root, read_notebook
+from .repository import COLAB, read_address, render_setup_cell
 
 # --- beside the master --------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ def build_notebook(master: Master, url: str, solution: bool) -> NotebookNode:
     setup = f"{master.get_text('setup')}\n\nfrom linattn_exercises.{master.name} import check"
     cells = [
         new_markdown_cell(top, id="intro"),
-        new_code_cell(setup_source(url), id="install"),
+        new_code_cell(render_setup_cell(url), id="install"),
         new_code_cell(setup, id="setup"),
     ]
     for question in master.questions:
@@ -204,7 +204,7 @@ def _make_cell(key: str) -> NotebookNode:
 
 def generate(root: Path) -> dict[Path, str]:
     """Return every file that follows from the masters, with the text it must have."""
-    url = address(root)
+    url = read_address(root)
     files: dict[Path, str] = {}
     cells: dict[str, dict[str, str]] = {}  # by the number of the chapter
     for master in read_masters(root):
@@ -215,7 +215,7 @@ def generate(root: Path) -> dict[Path, str]:
             notebook = build_notebook(master, url, solution=name == "solution")
             files[folder / f"{name}.ipynb"] = dump_notebook(notebook)
         cells[master.name[2:4]] = render_cells(master, url)
-    for path in chapters(root):
+    for path in find_chapters(root):
         chapter = fill_cells(read_notebook(path), cells.get(path.name[:2], {}), path.name)
         files[path] = dump_notebook(chapter)
     return files
@@ -223,7 +223,7 @@ def generate(root: Path) -> dict[Path, str]:
 
 def find_without_chapter(root: Path) -> list[str]:
     """Return a line for each set that no chapter shows, since none has its number."""
-    numbers = {path.name[:2] for path in chapters(root)}
+    numbers = {path.name[:2] for path in find_chapters(root)}
     return [
         f"chapters: got no {master.name[2:4]}_*.ipynb, expected one that shows {master.name}"
         for master in read_masters(root)

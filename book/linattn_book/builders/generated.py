@@ -27,7 +27,7 @@ def run(page: Callable[[Path], str], name: str, suffix: str = ".md") -> None:
         sys.exit(f"{made} is out of date; python -m linattn_book.builders.{name} writes it anew")
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[object]], right: bool = True) -> str:
+def render_table(header: Iterable[str], rows: Iterable[Iterable[object]], right: bool = True) -> str:
     """Return a markdown table; columns after the first are right-aligned, or all to the left."""
     names = list(header)
     others = "---:" if right else "---"

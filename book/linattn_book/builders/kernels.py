@@ -12,7 +12,7 @@ import numpy as np
 from linattn_book import results
 from linattn_book.provenance import code_hash
 
-from .generated import run, table
+from .generated import render_table, run
 
 Row = dict[str, Any]
 MODULES = {  # what decides the rows
@@ -93,19 +93,28 @@ compiled for Hopper. On the GPU {cases:,} checks ran and {failed} failed. The wo
 of its bound:"""
 
 
-def page(root: Path) -> str:
+def render_page(root: Path) -> str:
     """Return the whole page."""
     rows, ladder = results.load("kernels"), results.load("kernels_ladder")
-    parts = [INTRODUCTION.rstrip(), speed_text(rows)]
+    parts = [INTRODUCTION.rstrip(), render_speed(rows)]
     for mode, heading in MODES.items():
         timed = [row for row in rows if row["mode"] == mode]
-        parts += [heading, table(*times(timed))] if timed else []
-    parts += [MEANS, table(*means(rows)), measured("kernels", root), REPRODUCE.rstrip()]
-    parts += [ladder_text(ladder), table(*shares(ladder)), measured("kernels_ladder", root)]
+        parts += [heading, render_table(*render_times(timed))] if timed else []
+    parts += [
+        MEANS,
+        render_table(*render_means(rows)),
+        describe_measurement("kernels", root),
+        REPRODUCE.rstrip(),
+    ]
+    parts += [
+        render_ladder(ladder),
+        render_table(*render_shares(ladder)),
+        describe_measurement("kernels_ladder", root),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def speed_text(rows: Sequence[Row]) -> str:
+def render_speed(rows: Sequence[Row]) -> str:
     dtypes, heads = ({row[name] for row in rows} for name in ("dtype", "H"))
     copies = {f"{row['copy_gbps']:,.0f}" for row in rows if row["copy_gbps"]}
     return SPEED.format(
@@ -116,23 +125,28 @@ def speed_text(rows: Sequence[Row]) -> str:
     )
 
 
-def short(op: str) -> str:
+def name_decay(op: str) -> str:
     """Return the decay, or softmax."""
     return op.partition("/")[2] or "softmax"
 
 
-def times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def render_times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return a line for every op and shape."""
     header = ["`log_decay`; B, T, K", "ours", "FLA", "FLA / ours", "SDPA", "floors"]
     lines = []
     for row in rows:
-        name = f"{short(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
-        line = [name, number(row["ms"]), number(row["fla_ms"]), quotient(row["fla_ms"], row["ms"], 2)]
-        lines.append([*line, number(row["sdpa_ms"]), quotient(row["ms"], row["floor_ms"], 1)])
+        name = f"{name_decay(row['op'])}; {row['B']}, {row['T']:,}, {row['K']}"
+        line = [
+            name,
+            format_number(row["ms"]),
+            format_number(row["fla_ms"]),
+            format_quotient(row["fla_ms"], row["ms"], 2),
+        ]
+        lines.append([*line, format_number(row["sdpa_ms"]), format_quotient(row["ms"], row["floor_ms"], 1)])
     return header, lines
 
 
-def means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def render_means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Geometric means of FLA / ours and of floors over the shapes of every op and mode."""
     lines = []
     for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in rows):
@@ -140,16 +154,16 @@ def means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         ratios = [row["fla_ms"] / row["ms"] for row in mine if row["fla_ms"] and row["ms"]]
         floors = [row["ms"] / row["floor_ms"] for row in mine if row["ms"]]
         least = f"{min(ratios):.2f}" if ratios else "–"
-        line = [f"{short(op)}, {mode}", str(len(ratios)), mean(ratios), least]
-        lines.append([*line, mean(floors), f"{max(floors):.1f}"])
+        line = [f"{name_decay(op)}, {mode}", str(len(ratios)), geometric_mean(ratios), least]
+        lines.append([*line, geometric_mean(floors), f"{max(floors):.1f}"])
     return ["`log_decay`, mode", "shapes", "FLA / ours", "least", "floors", "most"], lines
 
 
-def ladder_text(rows: Sequence[Row]) -> str:
+def render_ladder(rows: Sequence[Row]) -> str:
     return LADDER.format(cases=sum(row["cases"] for row in rows), failed=sum(row["failed"] for row in rows))
 
 
-def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def render_shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the largest error / bound of every op and dtype."""
     dtypes = [name for name in ("float32", "bfloat16", "float16") if any(r["dtype"] == name for r in rows)]
     lines = []
@@ -163,7 +177,7 @@ def shares(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["op, form", "checks", *dtypes], lines
 
 
-def measured(name: str, root: Path) -> str:
+def describe_measurement(name: str, root: Path) -> str:
     """Return where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
@@ -176,18 +190,18 @@ def measured(name: str, root: Path) -> str:
     )
 
 
-def number(x: float | None) -> str:
+def format_number(x: float | None) -> str:
     return "–" if x is None else f"{x:.4f}" if x < 0.1 else f"{x:.3f}" if x < 10 else f"{x:.1f}"
 
 
-def quotient(x: float | None, y: float | None, digits: int) -> str:
+def format_quotient(x: float | None, y: float | None, digits: int) -> str:
     return "–" if x is None or y is None else f"{x / y:.{digits}f}"
 
 
-def mean(x: Sequence[float]) -> str:
+def geometric_mean(x: Sequence[float]) -> str:
     """Geometric."""
     return f"{np.exp(np.mean(np.log(x))):.2f}" if x else "–"
 
 
 if __name__ == "__main__":
-    run(page, "kernels")
+    run(render_page, "kernels")

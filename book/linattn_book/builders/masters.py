@@ -15,7 +15,8 @@ In ``q1.py``:
   ``# END SOLUTION``;
 * ``# %% [markdown] solution q1``: what there is to say about it;
 * ``# %% checks q1``: how an answer is checked: a function ``q1(rng)`` that draws the calls, decorated by
-  ``@define_question(INFO["q1"], ...)``, see ``linattn_exercises.questions``.
+  ``@define_question(INFO["q1"], ...)``, see ``linattn_exercises.questions``. All of these cells of a set, one
+  after the other, become one module, its ``check.py``.
 """
 
 import hashlib

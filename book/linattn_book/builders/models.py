@@ -14,7 +14,7 @@ from linattn_ref.config import ModelConfig
 from linattn_ref.costs.accounting import state_bytes
 from linattn_ref.mixers import MIXERS, StateEquation
 
-from .generated import run, table
+from .generated import render_table, run
 
 WIDTH, HEADS, TOKENS = 1024, 8, 4096
 
@@ -43,43 +43,46 @@ model has around the recurrence: projections, short convolutions, norms, and wha
 """
 
 SOFTMAX = "Softmax attention has no such equation: its state is the cache of all keys and values, and grows."
+LEARNED = "learned, besides the projections to q, k and v"
 
 
-def page(root: Path) -> str:
+def render_page(root: Path) -> str:
     """Return the whole page."""
-    rows = [_formulas(name, mixer.equation) for name, mixer in MIXERS.items() if mixer.equation is not None]
+    rows = [
+        _render_formulas(name, mixer.equation) for name, mixer in MIXERS.items() if mixer.equation is not None
+    ]
     parts = [
         INTRODUCTION.rstrip(),
         "## Gate, write, read",
-        table(["model", "gate", "write", "read"], rows, right=False),
+        render_table(["model", "gate", "write", "read"], rows, right=False),
         SOFTMAX,
         "## What is learned, and what is carried",
         f"The state is that of one layer of width {WIDTH:,} with {HEADS} heads, for one sequence: float32, "
         f"short convolutions included; for softmax attention a cache of {TOKENS:,} tokens in bfloat16.",
-        table(["model", "the gate learns", "state, kB"], map(_costs, MIXERS), right=False),
+        render_table(["model", LEARNED, "state, kB"], map(_render_costs, MIXERS), right=False),
         "## The models",
-        *(f"(model-{_slug(name)})=\n### {name}\n\n{_note(name)}" for name in MIXERS),
+        *(f"(model-{_make_slug(name)})=\n### {name}\n\n{_render_note(name)}" for name in MIXERS),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _slug(name: str) -> str:
+def _make_slug(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _formulas(name: str, equation: StateEquation) -> list[str]:
+def _render_formulas(name: str, equation: StateEquation) -> list[str]:
     texts = (equation.text(part) for part in ("gate", "write", "read"))
-    return [f"[{name}](#model-{_slug(name)})", *(f"`{text}`" for text in texts)]
+    return [f"[{name}](#model-{_make_slug(name)})", *(f"`{text}`" for text in texts)]
 
 
-def _costs(name: str) -> list[str]:
+def _render_costs(name: str) -> list[str]:
     equation = MIXERS[name].equation
     config = ModelConfig(name, d_model=WIDTH, n_layers=1, n_heads=HEADS)
     carried = state_bytes(config, TOKENS, dtype=torch.bfloat16)
-    return [name, equation.learned if equation else "no gate", f"{carried / 1000:,.0f}"]
+    return [name, equation.learned if equation else "nothing", f"{carried / 1000:,.0f}"]
 
 
-def _note(name: str) -> str:
+def _render_note(name: str) -> str:
     """Return the docstring of the mixer without arguments and example, in the page's own markup."""
     text = inspect.cleandoc(MIXERS[name].__doc__ or "").replace("``", "`")
     note, _, rest = text.partition("\n\nArgs:\n")
@@ -89,10 +92,10 @@ def _note(name: str) -> str:
         if fields(MIXERS[name].options_class)
         else ""
     )
-    return "\n\n".join(filter(None, [note, _options(options), f"Source: {' '.join(source.split())}"]))
+    return "\n\n".join(filter(None, [note, _render_options(options), f"Source: {' '.join(source.split())}"]))
 
 
-def _options(text: str) -> str:
+def _render_options(text: str) -> str:
     """Return the options of a mixer as a list, from the docstring of their class."""
     described = text.partition("Args:\n")[2].partition("\n\n")[0]
     listed = re.sub(r"^    (\w+): ", r"- `\1`: ", described, flags=re.MULTILINE)
@@ -100,4 +103,4 @@ def _options(text: str) -> str:
 
 
 if __name__ == "__main__":
-    run(page, "models")
+    run(render_page, "models")

@@ -24,7 +24,7 @@ def find_root(start: Path | None = None) -> Path:
     raise FileNotFoundError(f"start: no _config.yml in {start} or above, expected the repository")
 
 
-def chapters(root: Path) -> list[Path]:
+def find_chapters(root: Path) -> list[Path]:
     """Return the chapter notebooks of a repository, in reading order."""
     return sorted((root / "chapters").glob("*.ipynb"))
 
@@ -51,36 +51,36 @@ def dump_notebook(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
-def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+def find_code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     """Return the code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def tags(cell: NotebookNode) -> list[str]:
+def read_tags(cell: NotebookNode) -> list[str]:
     """Return the tags of a cell."""
     return cell.metadata.get("tags", [])
 
 
-def code_lines(notebook: NotebookNode) -> list[str]:
+def list_code_lines(notebook: NotebookNode) -> list[str]:
     """Return the lines of code that are not blank, without the setup cell, which is the same everywhere."""
-    cells = [cell for cell in code_cells(notebook) if "setup" not in tags(cell)]
+    cells = [cell for cell in find_code_cells(notebook) if "setup" not in read_tags(cell)]
     return [line for cell in cells for line in cell.source.splitlines() if line.strip()]
 
 
-def markdown(notebook: NotebookNode) -> str:
+def join_markdown(notebook: NotebookNode) -> str:
     """Return all prose of a notebook as one text."""
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
-def prose(notebook: NotebookNode) -> str:
+def join_prose(notebook: NotebookNode) -> str:
     """Return the text of a chapter itself, without the exercises that stand in it folded."""
     own = (cell for cell in notebook.cells if "exercise" not in cell.metadata)
     return "\n\n".join(cell.source for cell in own if cell.cell_type == "markdown")
 
 
-def title(notebook: NotebookNode) -> str:
+def find_title(notebook: NotebookNode) -> str:
     """Return the first heading of a notebook."""
-    found = re.search(r"^# +(.+?) *$", markdown(notebook), flags=re.MULTILINE)
+    found = re.search(r"^# +(.+?) *$", join_markdown(notebook), flags=re.MULTILINE)
     if found is None:
         raise ValueError("notebook: no markdown cell starts a line with '# ', expected a title")
     return found[1]
@@ -102,7 +102,7 @@ def count_words(text: str) -> int:
     return len(re.findall(r"[^\W\d_][\w'’-]*", text))
 
 
-def output_texts(cell: NotebookNode) -> Iterator[str]:
+def list_output_texts(cell: NotebookNode) -> Iterator[str]:
     """Return all text that a reader sees below a code cell: streams, plain and HTML results, tracebacks."""
     for output in cell.outputs:
         if output.output_type == "stream":
@@ -113,7 +113,7 @@ def output_texts(cell: NotebookNode) -> Iterator[str]:
             yield from (value for kind, value in output.data.items() if kind.startswith("text/"))
 
 
-def figures(notebook: NotebookNode) -> list[dict]:
+def load_figures(notebook: NotebookNode) -> list[dict]:
     """Return the stored plotly figures, in order."""
-    data = (output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs)
+    data = (output.get("data", {}) for cell in find_code_cells(notebook) for output in cell.outputs)
     return [bundle[PLOTLY] for bundle in data if PLOTLY in bundle]

@@ -21,12 +21,12 @@ _CHECKED = 'checked="checked"'
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
-    app.connect("html-page-context", _page_context, priority=900)
-    app.connect("build-finished", _assets, priority=900)
+    app.connect("html-page-context", _adjust_page_context, priority=900)
+    app.connect("build-finished", _write_assets, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _page_context(
+def _adjust_page_context(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
     body = context.get("body", "")
@@ -36,10 +36,10 @@ def _page_context(
         app.add_js_file("plotly_loader.js", loading_method="defer", **url)
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]
-    context["body"] = accessible(_THEBE_CONFIG.sub("", body))
+    context["body"] = make_accessible(_THEBE_CONFIG.sub("", body))
 
 
-def accessible(body: str) -> str:
+def make_accessible(body: str) -> str:
     """Add what docutils and markdown-it leave unsaid: a bibliography is a list, a task is done or open."""
     body = body.replace('role="doc-biblioentry"', 'role="listitem"')
     return _TASK_BOX.sub(lambda m: f'{m[0]} aria-label="{"done" if _CHECKED in m[0] else "open"}"', body)
@@ -52,7 +52,7 @@ def _is_thebe(asset: Any) -> bool:
     return "thebe" in name or "THEBE_JS_URL" in body
 
 
-def _assets(app: Sphinx, exception: Exception | None) -> None:
+def _write_assets(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"

@@ -16,30 +16,30 @@ from nbformat import NotebookNode
 
 from linattn_ref.training.files import write_atomically
 
-from .notebooks import chapters, code_cells, dump_notebook, find_root, read_notebook, tags
+from .notebooks import dump_notebook, find_chapters, find_code_cells, find_root, read_notebook, read_tags
 
 COLAB = "https://colab.research.google.com/github/"
 _NAME = r"[\w.-]+/[\w.-]*\w"
 _URL_LINE = re.compile(r"(?m)(^repository:[^\n]*\n(?:[ \t#][^\n]*\n|\n)*?[ \t]+url:[ \t]*)([^\s#]+)")
 
 
-def address(root: Path) -> str:
+def read_address(root: Path) -> str:
     """Return the repository address of _config.yml."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")) or {}
     url = (config.get("repository") or {}).get("url")
     if not isinstance(url, str):
         raise ValueError(f"_config.yml: repository.url is {url!r}, expected an address")
-    return validated(url)
+    return validate_address(url)
 
 
-def validated(url: str) -> str:
+def validate_address(url: str) -> str:
     """Return the address if Colab and pip can both open it; a ValueError if not."""
     if not re.fullmatch(rf"https://github\.com/{_NAME}", url) or url.endswith(".git"):
         raise ValueError(f"url: {url!r}, expected https://github.com/OWNER/NAME, no slash or .git after it")
     return url
 
 
-def setup_source(url: str) -> str:
+def render_setup_cell(url: str) -> str:
     """Return the first code cell of every chapter."""
     return (
         "import importlib.util\n\n"
@@ -48,21 +48,25 @@ def setup_source(url: str) -> str:
     )
 
 
-def colab_link(url: str, name: str) -> str:
+def make_colab_link(url: str, name: str) -> str:
     """Return the address at which Colab opens a chapter."""
     return f"{COLAB}{url.removeprefix('https://github.com/')}/blob/main/chapters/{name}"
 
 
-def notebook_faults(notebook: NotebookNode, name: str, url: str) -> list[str]:
+def find_notebook_faults(notebook: NotebookNode, name: str, url: str) -> list[str]:
     """Return how the Colab link and the setup cell of a chapter differ from what the address asks for."""
     faults = []
     first = notebook.cells[0] if notebook.cells else None
-    if first is None or first.cell_type != "markdown" or f"]({colab_link(url, name)})" not in first.source:
-        faults.append(f"{name}: the first cell has no Colab link to {colab_link(url, name)}")
+    if (
+        first is None
+        or first.cell_type != "markdown"
+        or f"]({make_colab_link(url, name)})" not in first.source
+    ):
+        faults.append(f"{name}: the first cell has no Colab link to {make_colab_link(url, name)}")
     elif re.search(r"!\[[^]]*\]\(", first.source):
         faults.append(f"{name}: the first cell holds an image, expected a plain text link to Colab")
-    code = code_cells(notebook)
-    if not code or "setup" not in tags(code[0]) or code[0].source != setup_source(url):
+    code = find_code_cells(notebook)
+    if not code or "setup" not in read_tags(code[0]) or code[0].source != render_setup_cell(url):
         faults.append(f"{name}: the first code cell is not the setup cell (tagged `setup`) for {url}")
     return faults
 
@@ -71,13 +75,13 @@ def stamp_notebook(notebook: NotebookNode, name: str, url: str) -> None:
     """Give a notebook, in place, the Colab link and the setup cell of the address."""
     link = re.compile(re.escape(COLAB) + _NAME + r"/blob/main/chapters/[^\s)]+")
     for cell in notebook.cells[:1]:
-        cell.source = link.sub(colab_link(url, name), cell.source)
-    for cell in code_cells(notebook)[:1]:
-        if "setup" in tags(cell):
-            cell.source = setup_source(url)
+        cell.source = link.sub(make_colab_link(url, name), cell.source)
+    for cell in find_code_cells(notebook)[:1]:
+        if "setup" in read_tags(cell):
+            cell.source = render_setup_cell(url)
 
 
-def text_files(root: Path) -> list[Path]:
+def find_text_files(root: Path) -> list[Path]:
     """Return the files of prose that repeat the address."""
     named = [root / name for name in ("README.md", "CITATION.cff", "CONTRIBUTING.md")]
     return [path for path in named if path.is_file()] + sorted((root / "book").glob("*.md"))
@@ -91,7 +95,7 @@ def stamp_text(text: str, old: str, new: str) -> str:
     return text
 
 
-def text_faults(text: str, name: str, url: str) -> list[str]:
+def find_text_faults(text: str, name: str, url: str) -> list[str]:
     """Return links of a text that can only mean this repository and lead elsewhere."""
     owner_and_name = url.removeprefix("https://github.com/")
     colab = re.escape(COLAB) + rf"({_NAME})/blob/\S*chapters/"
@@ -106,24 +110,24 @@ def text_faults(text: str, name: str, url: str) -> list[str]:
 
 def check(root: Path) -> list[str]:
     """Return every place that disagrees with _config.yml, one line each."""
-    url = address(root)
+    url = read_address(root)
     faults = []
-    for path in chapters(root):
-        faults += notebook_faults(read_notebook(path), path.name, url)
-    for path in text_files(root):
-        faults += text_faults(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), url)
+    for path in find_chapters(root):
+        faults += find_notebook_faults(read_notebook(path), path.name, url)
+    for path in find_text_files(root):
+        faults += find_text_faults(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), url)
     return faults
 
 
 def stamp(root: Path, url: str) -> None:
     """Make `url` the address: in everything that repeats it, and last in _config.yml."""
-    old, new = address(root), validated(url)
+    old, new = read_address(root), validate_address(url)
     stamped: dict[Path, str] = {}
-    for path in chapters(root):
+    for path in find_chapters(root):
         notebook = read_notebook(path)
         stamp_notebook(notebook, path.name, new)
         stamped[path] = dump_notebook(notebook)
-    for path in text_files(root):
+    for path in find_text_files(root):
         stamped[path] = stamp_text(path.read_text(encoding="utf-8"), old, new)
     config = root / "_config.yml"
     text, count = _URL_LINE.subn(lambda found: found[1] + new, config.read_text(encoding="utf-8"), count=1)
@@ -141,7 +145,7 @@ def main() -> None:
     try:
         root = find_root()
         if arguments.set is not None:
-            stamp(root, arguments.set or address(root))
+            stamp(root, arguments.set or read_address(root))
         faults = check(root)
     except (FileNotFoundError, ValueError) as error:
         sys.exit(str(error))

@@ -30,7 +30,7 @@ from . import scaling_variants as variants
 from .execute import normalise
 from .generated import run
 from .notebooks import PLOTLY, dump_notebook
-from .repository import address, setup_source
+from .repository import read_address, render_setup_cell
 from .scaling_numbers import percent
 
 Part = str | tuple[str, Callable[[], go.Figure]]
@@ -41,7 +41,7 @@ IMPORT = "from linattn_study.findings import figures, recall_figures, speed_figu
 def page(root: Path) -> str:
     """The notebook as text."""
     new = nbformat.v4
-    setup = new.new_code_cell(setup_source(address(root)), metadata={"tags": ["setup"]})
+    setup = new.new_code_cell(render_setup_cell(read_address(root)), metadata={"tags": ["setup"]})
     cells = [new.new_markdown_cell(text("opening", **numbers.opening())), setup, new.new_code_cell(IMPORT)]
     for part in parts():
         if isinstance(part, str):

@@ -7,7 +7,7 @@ from linattn_study.findings import losses, speed
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.speed_figures import LENGTHS
 
-from .generated import table
+from .generated import render_table
 from .scaling_numbers import percent
 from .scaling_tables import ARCHS, LINEAR
 
@@ -97,7 +97,7 @@ def compiled(corpus: str, size: str) -> str:
         other: dict[str, Any] = {} if n == 1024 else {"table": COMPILED, "seq_len": n}
         found = (losses.bytes_per_second(corpus, arch, size, **other) / 1e3 for arch in ARCHITECTURES)
         lines.append([f"{n:,}", *map(_short, found)])
-    return table([f"compiled, {size}, length", *ARCHS], lines)
+    return render_table([f"compiled, {size}, length", *ARCHS], lines)
 
 
 def of_the_grid(corpus: str) -> str:
@@ -106,7 +106,7 @@ def of_the_grid(corpus: str) -> str:
     for size in losses.SIZES:
         found = (losses.bytes_per_second(corpus, arch, size) / 1e3 for arch in ARCHITECTURES)
         lines.append([size, *(f"{x:,.0f}" for x in found)])
-    return table(["size", *ARCHS], lines)
+    return render_table(["size", *ARCHS], lines)
 
 
 def by_length(task: str, column: str) -> str:
@@ -116,7 +116,7 @@ def by_length(task: str, column: str) -> str:
         [f"{n:,}", *(_short(curve[n] / UNITS[column]) if n in curve else "–" for curve in curves)]
         for n in LENGTHS
     ]
-    return table([f"{task}, length", *ARCHS], lines)
+    return render_table([f"{task}, length", *ARCHS], lines)
 
 
 def _short(x: float, digits: int = 3) -> str:

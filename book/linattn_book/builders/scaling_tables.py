@@ -11,7 +11,7 @@ from linattn_study.findings.losses import ARCHITECTURES, SIZES, evaluations, sel
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
 
-from .generated import table
+from .generated import render_table
 
 LINEAR = ARCHITECTURES[1:]
 ARCHS = [NAMES[arch] for arch in ARCHITECTURES]
@@ -45,7 +45,7 @@ def sizes() -> str:
         layers, width = rows[0]["n_layers"], rows[0]["d_model"]
         millions = (f"{row['n_params'] / 1e6:.2f}" for row in rows)
         lines.append([size, f"{layers} × {width}", max(1, width // 64), *millions])
-    return table(["size", "layers × width", "heads", *ARCHS], lines)
+    return render_table(["size", "layers × width", "heads", *ARCHS], lines)
 
 
 def flops() -> str:
@@ -54,7 +54,7 @@ def flops() -> str:
     for size in SIZES:
         rows = (select(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
         lines.append([size, *(f"{row['flops'] / row['tokens'] / 1e6:.1f}" for row in rows)])
-    return table(["size", *ARCHS], lines)
+    return render_table(["size", *ARCHS], lines)
 
 
 def rates() -> str:
@@ -63,19 +63,19 @@ def rates() -> str:
     for arch in ARCHITECTURES:
         found = [select(evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
         lines.append([NAMES[arch], *(f"{1e3 * lr:.2g}" for lr in found)])
-    return table(["architecture", *SIZES], lines)
+    return render_table(["architecture", *SIZES], lines)
 
 
 def final_losses(corpus: str) -> str:
     """At the end of every run."""
     lines = [[size, *(about(losses.loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES]
-    return table([f"{TEXTS[corpus]}: size", *ARCHS], lines)
+    return render_table([f"{TEXTS[corpus]}: size", *ARCHS], lines)
 
 
 def gaps(corpus: str) -> str:
     """Against LLaMA, in percent."""
     lines = [[size, *(within(losses.gap(corpus, arch, size), 1) for arch in LINEAR)] for size in SIZES]
-    return table([f"{TEXTS[corpus]}: size", *ARCHS[1:]], lines)
+    return render_table([f"{TEXTS[corpus]}: size", *ARCHS[1:]], lines)
 
 
 def train_gaps() -> str:
@@ -85,7 +85,7 @@ def train_gaps() -> str:
         for size in SIZES[-3:]:
             found = (losses.gap(corpus, arch, size, "train_loss") for arch in LINEAR)
             lines.append([f"{TEXTS[corpus]}, {size}", *(within(one, 1) for one in found)])
-    return table(["text, size", *ARCHS[1:]], lines)
+    return render_table(["text, size", *ARCHS[1:]], lines)
 
 
 def along() -> str:
@@ -96,7 +96,7 @@ def along() -> str:
         for arch in LINEAR:
             found = (losses.gap_at(corpus, arch, "32M", tokens) for tokens in after)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *(f"{x:.1f}".replace("-", "−") for x in found)])
-    return table(["text, model", *(f"{tokens / 1e6:.0f} MB" for tokens in after)], lines)
+    return render_table(["text, model", *(f"{tokens / 1e6:.0f} MB" for tokens in after)], lines)
 
 
 LEVELS = [1 + step / 100 for step in range(21)]  # times the lowest loss that both reach
@@ -112,7 +112,7 @@ def costs() -> str:
                 least, middle, most = cost_range(corpus, arch, count)
                 line.append(f"{middle:.2f}, {least:.2f} to {most:.2f}")
             lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
-    return table(["text, model", *COUNTS.values(), "5 % above lowest"], lines)
+    return render_table(["text, model", *COUNTS.values(), "5 % above lowest"], lines)
 
 
 COUNTS: dict[losses.Count, str] = {"all": "FLOPs", "causal": "causal FLOPs", "seconds": "time"}
@@ -132,7 +132,7 @@ def strings(size: str) -> str:
             found = [recall.strings(corpus, arch, size, kind) for arch in ARCHITECTURES]
             share = f"{100 * found[0][1]:.1f} %"
             lines.append([f"{TEXTS[corpus]}, {kind}", share, *(f"{loss:.3f}" for loss, _ in found)])
-    return table(["bytes", "share", *ARCHS], lines)
+    return render_table(["bytes", "share", *ARCHS], lines)
 
 
 def twice(size: str) -> str:
@@ -143,7 +143,7 @@ def twice(size: str) -> str:
             found = [recall.by_position(corpus, arch, size, 1024, "twice") for arch in ARCHITECTURES]
             of_range = (next(loss for start, _, loss in rows if start == first) for rows in found)
             lines.append([f"{TEXTS[corpus]}, {which} reading", *(f"{loss:.3f}" for loss in of_range)])
-    return table(["text", *ARCHS], lines)
+    return render_table(["text", *ARCHS], lines)
 
 
 def law_table(law: str) -> str:
@@ -154,7 +154,7 @@ def law_table(law: str) -> str:
         theirs = f"{laws.paper_value(arch, law):.4f}".replace("-", "−")
         lines.append([NAMES[arch], theirs, *ours])
     name = {"loss": "γ", "parameters": "a", "tokens": "b", "product": "a + b"}[law]
-    return table([name, "the paper's", "ours, prose", "ours, code"], lines)
+    return render_table([name, "the paper's", "ours, prose", "ours, code"], lines)
 
 
 def six() -> str:
@@ -163,7 +163,7 @@ def six() -> str:
         [NAMES[arch], *(within(laws.fit(corpus, arch, "C = 6 N D", "loss")) for corpus in CORPORA)]
         for arch in ARCHITECTURES
     ]
-    return table(["γ, C = 6ND", "ours, prose", "ours, code"], lines)
+    return render_table(["γ, C = 6ND", "ours, prose", "ours, code"], lines)
 
 
 def coverage() -> str:
@@ -181,7 +181,7 @@ def coverage() -> str:
         if row["quantity"] == "parameters"
     }
     lines = [[words, held["pure", name], held["raised", name]] for name, words in names.items()]
-    return table(["way to fit", "surface with E = 0", "with E > 0"], lines)
+    return render_table(["way to fit", "surface with E = 0", "with E > 0"], lines)
 
 
 def surfaces() -> str:
@@ -195,7 +195,9 @@ def surfaces() -> str:
                 for law in ("irreducible", "beta")
             ]
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(_or_bound, parts)])
-    return table(["text, model", "E, from 8 MB", "β, from 8 MB", "E, from 58 MB", "β, from 58 MB"], lines)
+    return render_table(
+        ["text, model", "E, from 8 MB", "β, from 8 MB", "E, from 58 MB", "β, from 58 MB"], lines
+    )
 
 
 def _or_bound(found: Interval | None) -> str:
@@ -209,7 +211,7 @@ def beyond(size: str) -> str:
         for words, place in (("512 to 1,023", -3), ("2,048 to 4,095", -1)):
             found = (recall.by_position(corpus, arch, size, 4096)[place][2] for arch in ARCHITECTURES)
             lines.append([f"{TEXTS[corpus]}, {words}", *(f"{loss:.2f}" for loss in found)])
-    return table(["text, positions", *ARCHS], lines)
+    return render_table(["text, positions", *ARCHS], lines)
 
 
 def needles(corpus: str, arch: str, size: str) -> str:
@@ -219,7 +221,7 @@ def needles(corpus: str, arch: str, size: str) -> str:
         [mode, *(_percent(recall.needles(corpus, arch, size, mode, length)) for length in lengths)]
         for mode in ("easy", "standard", "twice")
     ]
-    return table(["mode", *(f"{length:,} bytes" for length in lengths)], lines)
+    return render_table(["mode", *(f"{length:,} bytes" for length in lengths)], lines)
 
 
 def depths(corpus: str, arch: str, size: str, length: int = 1024) -> str:
@@ -229,7 +231,7 @@ def depths(corpus: str, arch: str, size: str, length: int = 1024) -> str:
         rows = select(recall.probe_rows(corpus, arch, size, f"needle-{mode}"), length=length)
         found = sorted((row["depth"], row["accuracy"]) for row in rows)
         lines.append([mode, *(f"{100 * share:.0f} %" for _, share in found)])
-    return table(["mode", *(f"{depth:g}" for depth, _ in found)], lines)
+    return render_table(["mode", *(f"{depth:g}" for depth, _ in found)], lines)
 
 
 def _percent(found: Interval) -> str:
@@ -255,7 +257,7 @@ def accounting() -> tuple[str, float, float]:
         line += [f"{theirs['parameters']}", f"{millions:.2f}", f"{residual:+.3f} %".replace("-", "−")]
         lines.append(line)
     header = ["size, model", "PFLOPs", "ours", "parameters", "ours", "residual"]
-    return table(header, lines), pflops_off, off
+    return render_table(header, lines), pflops_off, off
 
 
 # --- the paper's own ----------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def papers() -> Iterator[tuple[str, str, str, str]]:
     """(title, source, what the columns say, table) of each."""
     for name, title in PAPERS.items():
         rows = results.load(name)
-        body = table(_words(rows[0]), (map(_cell, row.values()) for row in rows))
+        body = render_table(_words(rows[0]), (map(_cell, row.values()) for row in rows))
         made = results.provenance(name)
         columns = zip(_words(made["columns"]), made["columns"].values(), strict=True)
         meaning = "; ".join(f"*{word}*: {means}" for word, means in columns if word != "architecture")

@@ -14,7 +14,7 @@ from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
 from linattn_study.trial import SIZES
 
-from .generated import table
+from .generated import render_table
 from .scaling_tables import ARCHS, FIXED, LINEAR, about, within
 
 Row = Mapping[str, Any]
@@ -34,7 +34,7 @@ def repetition() -> str:
         one = [variants.above_llama("scaling_control", mine) for mine in row]
         lines.append([f"{size}, four passes", *(within(found, 1) for found in four)])
         lines.append([f"{size}, one", *(within(found, 1) for found in one)])
-    return table(["size, passes", *ARCHS[1:]], lines)
+    return render_table(["size, passes", *ARCHS[1:]], lines)
 
 
 def heads() -> str:
@@ -53,7 +53,7 @@ def heads() -> str:
                         else within(variants.above_llama("scaling_heads", row), 1),
                     ]
                 )
-    return table(["text, size, model", "loss", "change, %", "above LLaMA, %"], lines)
+    return render_table(["text, size, model", "loss", "change, %", "above LLaMA, %"], lines)
 
 
 def hybrid() -> str:
@@ -65,7 +65,7 @@ def hybrid() -> str:
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}"]
                 line.append(within(losses.gap(corpus, row["arch"], size), 1))
                 lines.append([*line, within(variants.above_llama("scaling_hybrid", row), 1)])
-    return table(["text, size, model", "without", "with softmax layers"], lines)
+    return render_table(["text, size, model", "without", "with softmax layers"], lines)
 
 
 def copies() -> str:
@@ -80,7 +80,7 @@ def copies() -> str:
             reads = [second("code", arch, size), again("scaling_hybrid", row)]
             found = by_seed("code", arch, size, 256)
             lines.append([f"{size}, {NAMES[arch]}", *reads, found, percent(with_softmax)])
-    return table(["size, model", "second reading", "hybrid", "needles, %", "hybrid, %"], lines)
+    return render_table(["size, model", "second reading", "hybrid", "needles, %", "hybrid, %"], lines)
 
 
 def by_seed(corpus: str, arch: str, size: str, length: int) -> str:
@@ -116,7 +116,7 @@ def decay() -> str:
                 line.append(within(variants.change(row), 1))
             ours = losses.gap(corpus, "hgrn2", size, base="tnl")
             lines.append([*line, within(ours, 1)])
-    return table(["text, size", "fixed: loss", "none, %", "from the data, %", "HGRN2, %"], lines)
+    return render_table(["text, size", "fixed: loss", "none, %", "from the data, %", "HGRN2, %"], lines)
 
 
 def shape() -> str:
@@ -129,7 +129,7 @@ def shape() -> str:
             for corpus in CORPORA:
                 line += _shape(corpus, arch, size)
             lines.append(line)
-    return table(["model, layers × width", "prose", "code", "second reading", "needles, %"], lines)
+    return render_table(["model, layers × width", "prose", "code", "second reading", "needles, %"], lines)
 
 
 def _shape(corpus: str, arch: str, size: str) -> list[str]:
@@ -157,7 +157,7 @@ def swapped() -> str:
             ways = ("paper's", "more heads", "C = 6 N D, more heads")
             found = (laws.fit(corpus, arch, way, "loss") for way in ways)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, found)])
-    return table(["γ", "main grid", "more heads", "more heads, C = 6ND"], lines)
+    return render_table(["γ", "main grid", "more heads", "more heads, C = 6ND"], lines)
 
 
 def needles() -> str:
@@ -174,7 +174,7 @@ def needles() -> str:
                 )
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
                 lines.append([*line, f"{digit:.2f}"])
-    return table(["text, size, model", "easy, %", "standard, %", "nats a digit, standard"], lines)
+    return render_table(["text, size, model", "easy, %", "standard, %", "nats a digit, standard"], lines)
 
 
 def pair_table() -> str:
@@ -200,7 +200,7 @@ def pair_table() -> str:
                     ]
                 )
     first = "layers × width, width of heads, model"
-    return table(
+    return render_table(
         [first, "KiB", f"of {PAIRS[0]}, %", f"of {PAIRS[-1]}, %", "rate", f"of {PAIRS[-1]} at the other, %"],
         lines,
     )
@@ -216,7 +216,7 @@ def lengths() -> str:
         for arch in LINEAR:
             found = (_of_length(corpus, arch, T) for T in LENGTHS)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *(within(one, 1) for one in found)])
-    return table(["text, model", *(f"{T:,}" for T in LENGTHS)], lines)
+    return render_table(["text, model", *(f"{T:,}" for T in LENGTHS)], lines)
 
 
 def _of_length(corpus: str, arch: str, T: int) -> Interval | None:
@@ -233,4 +233,4 @@ def windows(length: int, first: int, trained: Sequence[int]) -> str:
         for arch in ARCHITECTURES:
             found = (f"{variants.by_training_length(corpus, arch, T, length, first):.3f}" for T in trained)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
-    return table(["text, model", *(f"trained on {T:,}" for T in trained)], lines)
+    return render_table(["text, model", *(f"trained on {T:,}" for T in trained)], lines)

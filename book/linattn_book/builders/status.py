@@ -7,16 +7,16 @@ tree always gives the same page and a page that differs is out of date.
 import json
 from pathlib import Path
 
-from .generated import run, table
+from .generated import render_table, run
 from .notebooks import (
     CHECKED,
-    chapters,
-    code_cells,
     count_words,
-    prose,
+    find_chapters,
+    find_code_cells,
+    find_title,
+    join_prose,
     read_notebook,
-    tags,
-    title,
+    read_tags,
 )
 
 PACKAGES = (
@@ -35,7 +35,7 @@ PACKAGES = (
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
-def versions(constraints: str) -> dict[str, str]:
+def list_versions(constraints: str) -> dict[str, str]:
     """Return the pinned version of every main package."""
     pins = dict(line.split("==", 1) for line in constraints.split() if "==" in line)
     missing = [name for name in PACKAGES if name not in pins]
@@ -44,21 +44,21 @@ def versions(constraints: str) -> dict[str, str]:
     return {name: pins[name] for name in PACKAGES}
 
 
-def chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
+def render_chapter_row(path: Path, times: dict[str, dict]) -> list[str]:
     """Return a chapter: title, words (to the hundred), checked cells, size (to 10 kB), seconds by device."""
     notebook = read_notebook(path)
-    checked = sum(CHECKED in tags(cell) for cell in code_cells(notebook))
+    checked = sum(CHECKED in read_tags(cell) for cell in find_code_cells(notebook))
     seconds = [f"{times[key]['seconds']:.0f} s" if key in times else "not measured" for key in DEVICES]
     return [
-        f"[{title(notebook)}](../chapters/{path.name})",
-        f"{round(count_words(prose(notebook)), -2):,}",
+        f"[{find_title(notebook)}](../chapters/{path.name})",
+        f"{round(count_words(join_prose(notebook)), -2):,}",
         str(checked),
         f"{max(10, round(path.stat().st_size / 1000, -1)):.0f} kB",
         *seconds,
     ]
 
 
-def hardware_rows(times: dict[str, dict]) -> list[list[object]]:
+def render_hardware_rows(times: dict[str, dict]) -> list[list[object]]:
     """Return the machines behind the running times, each with the number of chapters and the last date."""
     dates: dict[tuple, list[str]] = {}
     for row in (times[chapter][device] | {"class": device} for chapter in times for device in times[chapter]):
@@ -67,37 +67,37 @@ def hardware_rows(times: dict[str, dict]) -> list[list[object]]:
     return [[*machine, len(found), max(found)] for machine, found in sorted(dates.items())]
 
 
-def page(root: Path) -> str:
+def render_page(root: Path) -> str:
     """Return the whole status page."""
-    paths = chapters(root)
+    paths = find_chapters(root)
     file = root / "book" / "run_times.json"
     every = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     times = {path.stem: every[path.stem] for path in paths if path.stem in every}
-    pins = versions((root / "constraints.txt").read_text(encoding="utf-8"))
+    pins = list_versions((root / "constraints.txt").read_text(encoding="utf-8"))
     header = ["Chapter", "Words", "Checked cells", "File", *DEVICES.values()]
-    machines = hardware_rows(times)
+    machines = render_hardware_rows(times)
     parts = [
         "# Status",
         "This page says what the book was built and tested with. It is generated from the chapters, the\n"
         "pinned packages and the measured running times. A checked cell is one whose printed result every\n"
         "test run computes again and compares with what the page shows.",
         "## Chapters",
-        table(header, (chapter_row(path, times.get(path.stem, {})) for path in paths))
+        render_table(header, (render_chapter_row(path, times.get(path.stem, {})) for path in paths))
         if paths
         else "There are no chapters yet.",
         "A running time is that of the whole notebook on two threads, from the start of Python to the last\n"
         "cell. Words are rounded to the hundred; exercises are not counted.",
         "## Where the running times were measured",
-        table(["Machine", "Cores", "Python", "torch", "Chapters", "Last measured"], machines)
+        render_table(["Machine", "Cores", "Python", "torch", "Chapters", "Last measured"], machines)
         if machines
         else "No running time has been measured yet.",
         "## Versions",
         "These are the versions that the tests run with. The package itself accepts wide ranges, so that a\n"
         "hosted notebook can keep the torch it comes with.",
-        table(["Package", "Version"], pins.items()),
+        render_table(["Package", "Version"], pins.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    run(page, "status")
+    run(render_page, "status")

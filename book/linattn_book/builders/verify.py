@@ -25,7 +25,7 @@ from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 from .execute import CELL_TIMEOUT
-from .notebooks import KERNEL_ENV, chapters, find_root
+from .notebooks import KERNEL_ENV, find_chapters, find_root
 
 # An ini file of its own, so that the notebooks inherit neither options nor warning filters of the repository.
 INI = "[pytest]\naddopts = -q -p no:cacheprovider\n"
@@ -34,24 +34,24 @@ OURS = ("linattn_ref", "linattn_exercises")
 PROBE = "import linattn_ref; print(linattn_ref.__file__)"
 
 
-def environment(**extra: str) -> dict[str, str]:
+def make_environment(**extra: str) -> dict[str, str]:
     """Return the variables of a check: ours, less what could bring in the source tree or a package index."""
     dropped = {"PYTHONPATH", "PIP_FIND_LINKS", "LINATTN_CHECK_SHAPES", "PYTEST_ADDOPTS"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | extra
 
 
-def pip(*arguments: str | Path, cwd: Path) -> None:
+def run_pip(*arguments: str | Path, cwd: Path) -> None:
     """Run this environment's pip, offline."""
     command = [sys.executable, "-m", "pip", *map(str, arguments)]
-    subprocess.run(command, cwd=cwd, env=environment(), check=True)
+    subprocess.run(command, cwd=cwd, env=make_environment(), check=True)
 
 
 def build_wheel(root: Path) -> Path:
     """Build dist/*.whl from the tree as it is now; nothing of an earlier build can come along."""
     for name in ("build", "dist"):
         shutil.rmtree(root / name, ignore_errors=True)
-    pip("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=root)
+    run_pip("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=root)
     shutil.rmtree(root / "build", ignore_errors=True)
     (wheel,) = (root / "dist").glob("*.whl")
     return wheel
@@ -62,22 +62,26 @@ def install(wheel: Path, root: Path) -> Path:
     folder = root / ".venv-wheel"
     venv.create(folder, clear=True, with_pip=False)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    pip("--python", python, "install", "-q", "--no-deps", wheel, cwd=root)
+    run_pip("--python", python, "install", "-q", "--no-deps", wheel, cwd=root)
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     ours = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (Path(site) / "third_party.pth").write_text("\n".join(ours) + "\n")
-    pip("--python", python, "install", "-q", wheel, cwd=root)  # offline: resolves the requirements, or fails
+    run_pip(
+        "--python", python, "install", "-q", wheel, cwd=root
+    )  # offline: resolves the requirements, or fails
     return python
 
 
-def imported_from(python: Path, folder: Path) -> Path:
+def find_import(python: Path, folder: Path) -> Path:
     """Return the place that the interpreter, started in `folder`, takes linattn_ref from."""
     command = [str(python), "-c", PROBE]
-    found = subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        command, cwd=folder, env=make_environment(), check=True, capture_output=True, text=True
+    )
     return Path(found.stdout.strip())
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+def list_imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     """Return the absolute imports of a module: the top-level name, and whether importing it runs it."""
     pending: list[tuple[ast.AST, bool]] = [(tree, True)]
     while pending:
@@ -90,12 +94,12 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
         pending += [(child, at_import and not inside) for child in ast.iter_child_nodes(node)]
 
 
-def canonical(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Return the form in which package names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
+def find_undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
     """Return the imports of a package that its requirements do not cover, one line each.
 
     What runs at import must be a plain requirement; inside a function one of an extra is enough.
@@ -103,15 +107,15 @@ def undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
     plain: set[str] = set()
     extra: set[str] = set()
     for requirement in requirements:
-        name = canonical(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+        name = normalise_name(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
         (extra if "extra ==" in requirement else plain).add(name)
     providers = packages_distributions()
     faults = []
     for path in sorted(package.rglob("*.py")):
-        for name, at_import in sorted(set(imports(ast.parse(path.read_text(encoding="utf-8"))))):
+        for name, at_import in sorted(set(list_imports(ast.parse(path.read_text(encoding="utf-8"))))):
             if name in sys.stdlib_module_names or name in (*OURS, package.name):
                 continue
-            provided = {canonical(provider) for provider in providers.get(name, [name])}
+            provided = {normalise_name(provider) for provider in providers.get(name, [name])}
             if not provided & (plain if at_import else plain | extra):
                 where = path.relative_to(package.parent)
                 faults.append(f"{where} imports {name}, which the package does not require")
@@ -131,7 +135,7 @@ def run_notebooks(python: Path, notebooks: list[Path], folder: Path) -> int:
     command += ["-n", str(workers), "--dist", "loadscope"]
     command += ["--nbval-current-env", "--nbval-cell-timeout", str(CELL_TIMEOUT)]
     command += ["--nbval-sanitize-with", "sanitize.cfg"]
-    variables = environment(**KERNEL_ENV, OMP_NUM_THREADS="1" if workers > 1 else "2")
+    variables = make_environment(**KERNEL_ENV, OMP_NUM_THREADS="1" if workers > 1 else "2")
     return subprocess.run([str(part) for part in command], cwd=folder, env=variables).returncode
 
 
@@ -140,7 +144,7 @@ def main() -> None:
     parser.add_argument("--sample", action="store_true", help="one notebook, in the environment as it is")
     arguments = parser.parse_args()
     root = find_root()
-    notebooks = chapters(root)
+    notebooks = find_chapters(root)
     if not notebooks:
         sys.exit("chapters/ holds no notebook, expected at least one")
     with tempfile.TemporaryDirectory() as name:
@@ -151,12 +155,12 @@ def main() -> None:
             python = install(build_wheel(root), root)
         except subprocess.CalledProcessError as error:
             sys.exit(f"{' '.join(map(str, error.cmd))} failed; see above")
-        source = imported_from(python, folder)
+        source = find_import(python, folder)
         if not source.is_relative_to(root / ".venv-wheel"):
             sys.exit(f"linattn_ref comes from {source}, expected the wheel in .venv-wheel")
         requirements = distribution("linattn-ref").requires or []
         packages = [source.parents[1] / ours for ours in OURS]
-        if faults := [fault for package in packages for fault in undeclared(package, requirements)]:
+        if faults := [fault for package in packages for fault in find_undeclared(package, requirements)]:
             sys.exit("\n".join(faults))
         print(f"wheel: {source.parent.relative_to(root)}", flush=True)
         others = sorted([*(root / "exercises").glob("*/*.ipynb"), *(root / "book").glob("*.ipynb")])

@@ -14,9 +14,17 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from .heat import COLOUR_KEY, add_colour_key, cell_ticks, colours, heat, heat_trace, matrix_of
-from .lines import Series, add_legend, chart
-from .ranges import ranges
+from .heat import (
+    COLOUR_KEY,
+    add_colour_key,
+    choose_cell_ticks,
+    draw_heat,
+    make_colour_axis,
+    make_heat_trace,
+    to_matrix,
+)
+from .lines import Series, add_legend, draw_chart
+from .ranges import draw_ranges
 from .style import (
     ARCHITECTURES,
     DIVERGING,
@@ -25,14 +33,14 @@ from .style import (
     STYLES,
     Style,
     Trace,
-    axis,
-    below_title,
-    figure,
-    plain,
-    span,
-    text,
-    ticks,
-    words,
+    check_words,
+    choose_ticks,
+    find_span,
+    find_title_bottom,
+    format_number,
+    make_axis,
+    make_figure,
+    to_plain_numbers,
     wrap,
 )
 
@@ -51,7 +59,7 @@ def lines(series: Sequence[Series], *, title: str, x: str, y: str, alt: str, **o
     ``x_range``, ``y_range`` (in data units), ``height`` (pixels). Up to four lines whose right ends stand
     clear of each other carry their names there; otherwise a legend stands below the plot.
     """
-    return chart([list(series)], title, x, y, alt, **options)[0]
+    return draw_chart([list(series)], title, x, y, alt, **options)[0]
 
 
 def line_frames(
@@ -69,12 +77,12 @@ def line_frames(
     Every frame draws the same series, in the same order. The axes hold all frames and never move, so whatever
     moves is the data.
     """
-    labels = _labels(frames)
+    labels = _list_labels(frames)
     names = [[(s.name, s.kind) for s in group] for _, group in frames]
     if any(group != names[0] for group in names):
         raise ValueError("frames: the series differ, expected the same names and kinds in every frame")
     options = {"height": 420, "moving": True} | options
-    fig, traces = chart([list(group) for _, group in frames], title, x, y, alt, **options)
+    fig, traces = draw_chart([list(group) for _, group in frames], title, x, y, alt, **options)
     return _add_slider(fig, labels, traces, slider)
 
 
@@ -87,32 +95,32 @@ def bars(
 
     On a logarithmic axis (``log``) a bar's length would mean nothing, so a dot marks each value instead.
     """
-    words(x=x, y=y)
+    check_words(x=x, y=y)
     array = np.asarray(values, dtype=float)
     if array.shape != (len(names),) or not np.isfinite(array).all() or len(names) == 0:
         raise ValueError(f"values: got {array}, expected one finite number for each of {len(names)} names")
     for name, given in (("architectures", architectures), ("labels", labels)):
         if given is not None and len(given) != len(names):
             raise ValueError(f"{name}: got {len(given)}, expected {len(names)}, one a name")
-    shown = list(labels) if labels is not None else [text(v) for v in array]
-    across = span("values", [array] if log else [array, [0.0]], log, pad=0.06 if log else 0)
+    shown = list(labels) if labels is not None else [format_number(v) for v in array]
+    across = find_span("values", [array] if log else [array, [0.0]], log, pad=0.06 if log else 0)
     width = max(len(re.sub("<.*?>", "", word)) for word in shown)
     room = (0.05 + 0.03 * width) * (across[1] - across[0])
     across = [across[0] - room * (array.min() < 0), across[1] + room]
-    trace: Trace = {"x": plain(array), "y": [wrap(name, 16) for name in names], "text": shown}
+    trace: Trace = {"x": to_plain_numbers(array), "y": [wrap(name, 16) for name in names], "text": shown}
     trace |= {"hovertemplate": "%{y}: %{text}<extra></extra>", "textfont": {"size": 12}, "cliponaxis": False}
-    trace["marker"] = {"color": _bar_colours(architectures, len(names))}
+    trace["marker"] = {"color": _choose_bar_colours(architectures, len(names))}
     if log:
         trace |= {"type": "scatter", "mode": "markers+text", "textposition": "middle right"}
         trace["marker"] |= {"size": 12}
     else:
         trace |= {"type": "bar", "orientation": "h", "textposition": "outside"}
-    names_axis = axis(y, autorange="reversed", showgrid=False) | {"type": "category"}
-    xaxis = axis(x, log, range=across, **ticks(across, log))
-    return figure([trace], title, alt, height or 120 + 34 * len(names), xaxis=xaxis, yaxis=names_axis)
+    names_axis = make_axis(y, autorange="reversed", showgrid=False) | {"type": "category"}
+    xaxis = make_axis(x, log, range=across, **choose_ticks(across, log))
+    return make_figure([trace], title, alt, height or 120 + 34 * len(names), xaxis=xaxis, yaxis=names_axis)
 
 
-def _bar_colours(architectures: Sequence[str] | None, count: int) -> list[str]:
+def _choose_bar_colours(architectures: Sequence[str] | None, count: int) -> list[str]:
     """Return a colour for each bar: its architecture's, or one for all."""
     if architectures is None:
         return [ARCHITECTURES["linear"]] * count
@@ -131,8 +139,8 @@ def range_frames(
     A series has one y for each name, over ``x`` 0 to n - 1, with ``low`` and ``high``; NaN is a gap. A
     reference with y alone is a vertical line at it.
     """
-    labels = _labels(frames)
-    fig, drawn = ranges(names, [list(group) for _, group in frames], title, x, y, alt)
+    labels = _list_labels(frames)
+    fig, drawn = draw_ranges(names, [list(group) for _, group in frames], title, x, y, alt)
     return _add_slider(fig, labels, drawn, slider)
 
 
@@ -160,7 +168,7 @@ def heatmaps(
     **options: Any,
 ) -> go.Figure:
     """Up to four matrices (name, ``[rows, columns]``) on one colour scale; options as for ``heatmap``."""
-    return heat([list(panels)], title, x, y, alt, colourbar, **options)[0]
+    return draw_heat([list(panels)], title, x, y, alt, colourbar, **options)[0]
 
 
 def heatmap_frames(
@@ -171,7 +179,7 @@ def heatmap_frames(
 
     ``frames`` is a list of (label, matrix), or of (label, [matrix, matrix]) with their names in ``panels``.
     """
-    labels = _labels(frames)
+    labels = _list_labels(frames)
     single = len(panels) == 1
     groups = [[matrices] if single else list(matrices) for _, matrices in frames]
     if any(len(group) != len(panels) for group in groups):
@@ -180,7 +188,7 @@ def heatmap_frames(
         )
     named = [list(zip(panels, group, strict=True)) for group in groups]
     options = {"height": 450 if single else 420} | options
-    fig, drawn = heat(named, title, x, y, alt, colourbar, **options)
+    fig, drawn = draw_heat(named, title, x, y, alt, colourbar, **options)
     return _add_slider(fig, labels, drawn, slider)
 
 
@@ -209,7 +217,7 @@ def tile_walk(
     collected so far (bar) and exp(maximum so far - final maximum) (diamond), which jumps when a larger score
     comes. The frames hold every score once a tile, so keep T at 32 or below.
     """
-    grid = matrix_of(scores, True, False)
+    grid = to_matrix(scores, True, False)
     length = len(grid)
     if np.isnan(grid[np.tril_indices(length)]).any():
         raise ValueError(
@@ -219,21 +227,30 @@ def tile_walk(
         raise ValueError(f"tile: got {tile}, expected a length from 1 to {length}, the number of rows")
     count = -(-length // tile)
     visits = [(i, j) for i in range(count) for j in range(i + 1)]
-    stages = [_tile_stage(grid, tile, i, j) for i, j in visits]
-    faded = heat_trace(grid, 0, False) | {"opacity": 0.25, "hoverinfo": "skip"}
+    stages = [_show_tile_stage(grid, tile, i, j) for i, j in visits]
+    faded = make_heat_trace(grid, 0, False) | {"opacity": 0.25, "hoverinfo": "skip"}
     names = [f"query {i + 1}, key {j + 1}" for i, j in visits]
-    side = axis("of the final value", range=[0, 1.08], domain=[0.66, 1], anchor="y", tickvals=[0, 0.5, 1])
-    across = axis(x, range=[-0.5, length - 0.5], domain=[0, 0.6], showgrid=False, **cell_ticks(length, None))
-    down = axis(y, range=[length - 0.5, -0.5], showgrid=False, **cell_ticks(length, None))
+    side = make_axis(
+        "of the final value", range=[0, 1.08], domain=[0.66, 1], anchor="y", tickvals=[0, 0.5, 1]
+    )
+    across = make_axis(
+        x, range=[-0.5, length - 0.5], domain=[0, 0.6], showgrid=False, **choose_cell_ticks(length, None)
+    )
+    down = make_axis(y, range=[length - 0.5, -0.5], showgrid=False, **choose_cell_ticks(length, None))
     drawn = [[faded, *stage] for stage in stages]
-    axes = {"xaxis": across, "xaxis2": side, "yaxis": down, "coloraxis": colours([grid], False, None, None)}
-    fig = figure(drawn[0], title, alt, height, COLOUR_KEY, bargap=0.3, **axes)
-    add_legend(fig, [BAR, DIAMOND], below_title(title))
+    axes = {
+        "xaxis": across,
+        "xaxis2": side,
+        "yaxis": down,
+        "coloraxis": make_colour_axis([grid], False, None, None),
+    }
+    fig = make_figure(drawn[0], title, alt, height, COLOUR_KEY, bargap=0.3, **axes)
+    add_legend(fig, [BAR, DIAMOND], find_title_bottom(title))
     add_colour_key(fig, colourbar)
     return _add_slider(fig, names, drawn, slider)
 
 
-def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
+def _show_tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
     """Return what is seen when query tile ``i`` has read key tile ``j`` of the scores ``[T, T]``."""
     rows, columns = np.indices(grid.shape)
     read = (rows // tile < i) | ((rows // tile == i) & (columns // tile <= j))
@@ -245,16 +262,16 @@ def _tile_stage(grid: np.ndarray, tile: int, i: int, j: int) -> list[Trace]:
     corners = {"x": [left, right, right, left, left], "y": [top, top, bottom, bottom, top], "mode": "lines"}
     frame = {"type": "scatter", "line": {"color": NEUTRAL["outline"], "width": 3}, "showlegend": False}
     here = {"y": list(range(len(grid))), "xaxis": "x2", "yaxis": "y"}
-    bar: Trace = {"type": "bar", "orientation": "h", "x": plain(share), "name": BAR}
-    known = plain(np.where(peak > 0, peak, np.nan))
+    bar: Trace = {"type": "bar", "orientation": "h", "x": to_plain_numbers(share), "name": BAR}
+    known = to_plain_numbers(np.where(peak > 0, peak, np.nan))
     dots: Trace = {"type": "scatter", "mode": "markers", "x": known, "name": DIAMOND}
     bar |= {"marker": {"color": ARCHITECTURES["linear"], "line": {"width": 0}}}
     dots |= {"marker": {"color": ARCHITECTURES["softmax"], "symbol": "diamond", "size": 9}}
-    shown = heat_trace(np.where(read, grid, np.nan), 0, False)
+    shown = make_heat_trace(np.where(read, grid, np.nan), 0, False)
     return [shown, corners | frame | {"hoverinfo": "skip"}, here | bar, here | dots]
 
 
-def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
+def _list_labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
     """Return the frames' names, which a slider's steps share."""
     labels = [str(label) for label, _ in frames]
     if len(labels) < 2 or len(set(labels)) < len(labels):
@@ -264,7 +281,7 @@ def _labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
 
 def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], slider: str) -> go.Figure:
     """Add frames that redraw whatever changes, and a slider that steps through them by name."""
-    words(slider=slider)
+    check_words(slider=slider)
     if any(len(group) != len(drawn[0]) for group in drawn):
         raise ValueError("frames: they differ in what they draw, expected intervals in all frames or in none")
     moving = [i for i, first in enumerate(drawn[0]) if any(group[i] != first for group in drawn)]

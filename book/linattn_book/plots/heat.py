@@ -8,43 +8,43 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from .style import DIVERGING, SEQUENTIAL, Trace, axis, figure, plain, words, wrap
+from .style import DIVERGING, SEQUENTIAL, Trace, check_words, make_axis, make_figure, to_plain_numbers, wrap
 
 COLOUR_KEY = 54
 
 
-def heat(
+def draw_heat(
     frames: list[list[tuple[str, ArrayLike]]], title: str, x: str, y: str, alt: str, colourbar: str, *,
     mask_upper: bool = False, diverging: bool = False, zmin: float | None = None, zmax: float | None = None,
     text: bool = False, x_labels: Sequence[str] | None = None, y_labels: Sequence[str] | None = None,
     height: int | None = None,
 ) -> tuple[go.Figure, list[list[Trace]]]:  # fmt: skip
     """Return the figure of the first frame, and the traces of every frame, one a panel."""
-    words(x=x, y=y, colourbar=colourbar)
+    check_words(x=x, y=y, colourbar=colourbar)
     names = [name for name, _ in frames[0]]
     if not 1 <= len(names) <= 4 or (len(names) > 1 and not all(names)):
         raise ValueError(
             f"panels: got {names}, expected one to four, each with a name when there are several"
         )
-    grids = [[matrix_of(matrix, mask_upper, text) for _, matrix in group] for group in frames]
+    grids = [[to_matrix(matrix, mask_upper, text) for _, matrix in group] for group in frames]
     if any(grid.shape != group[0].shape for group in zip(*grids, strict=True) for grid in group):
         raise ValueError(
             "frames: the matrices of a panel differ in shape, expected the same shape in every frame"
         )
-    drawn = [[heat_trace(grid, i, text) for i, grid in enumerate(group)] for group in grids]
+    drawn = [[make_heat_trace(grid, i, text) for i, grid in enumerate(group)] for group in grids]
     rows = -(-len(names) // 2)
     panel = 22 * (len(names) > 1)
-    layout = heat_axes([grid.shape for grid in grids[0]], x, y, x_labels, y_labels)
+    layout = make_heat_axes([grid.shape for grid in grids[0]], x, y, x_labels, y_labels)
     every = [grid for group in grids for grid in group]
-    layout["coloraxis"] = colours(every, diverging, zmin, zmax)
+    layout["coloraxis"] = make_colour_axis(every, diverging, zmin, zmax)
     height = height or (400 if len(names) == 1 else 150 + 210 * rows)
-    fig = figure(drawn[0], title, alt, height, COLOUR_KEY + panel, **layout)
+    fig = make_figure(drawn[0], title, alt, height, COLOUR_KEY + panel, **layout)
     add_colour_key(fig, colourbar, panel)
-    fig.update_layout(annotations=[*fig.layout.annotations, *_panel_names(names)])
+    fig.update_layout(annotations=[*fig.layout.annotations, *_add_panel_names(names)])
     return fig, drawn
 
 
-def matrix_of(matrix: ArrayLike, mask_upper: bool, text: bool) -> np.ndarray:
+def to_matrix(matrix: ArrayLike, mask_upper: bool, text: bool) -> np.ndarray:
     """Return the matrix ``[rows, columns]`` as floats, with NaN for whatever stays blank."""
     grid = np.array(matrix, dtype=float)
     if grid.ndim != 2 or grid.size == 0:
@@ -59,17 +59,23 @@ def matrix_of(matrix: ArrayLike, mask_upper: bool, text: bool) -> np.ndarray:
     return grid
 
 
-def heat_trace(grid: np.ndarray, panel: int, text: bool) -> Trace:
+def make_heat_trace(grid: np.ndarray, panel: int, text: bool) -> Trace:
     """Return the heat map of one panel, on the shared colour axis."""
     tail = str(panel + 1) if panel else ""
     gap = 1 if max(grid.shape) <= 32 else 0
-    trace: Trace = {"type": "heatmap", "z": plain(grid), "coloraxis": "coloraxis", "xgap": gap, "ygap": gap}
+    trace: Trace = {
+        "type": "heatmap",
+        "z": to_plain_numbers(grid),
+        "coloraxis": "coloraxis",
+        "xgap": gap,
+        "ygap": gap,
+    }
     trace |= {"xaxis": f"x{tail}", "yaxis": f"y{tail}", "hoverongaps": False}
     trace["hovertemplate"] = "row %{y}, column %{x}: %{z}<extra></extra>"
     return trace | ({"texttemplate": "%{z:.2~f}", "textfont": {"size": 12}} if text else {})
 
 
-def heat_axes(
+def make_heat_axes(
     shapes: list[tuple[int, ...]],
     x: str,
     y: str,
@@ -84,8 +90,8 @@ def heat_axes(
         across = [0.53 * column, 0.53 * column + 0.47] if wide else [0, 1]
         up = [0.58 * (1 - row), 0.58 * (1 - row) + 0.42] if high else [0, 1]
         last = i + 2 >= len(shapes)
-        xaxis = axis(x if last else "", range=[-0.5, columns - 0.5], domain=across, anchor=f"y{tail}")
-        yaxis = axis("" if column else y, range=[rows - 0.5, -0.5], domain=up, anchor=f"x{tail}")
+        xaxis = make_axis(x if last else "", range=[-0.5, columns - 0.5], domain=across, anchor=f"y{tail}")
+        yaxis = make_axis("" if column else y, range=[rows - 0.5, -0.5], domain=up, anchor=f"x{tail}")
         if 0.5 <= rows / columns <= 2:
             yaxis |= {"scaleanchor": f"x{tail}", "constrain": "domain", "constraintoward": "top"}
             xaxis |= {"constrain": "domain", "constraintoward": "left"}
@@ -94,12 +100,12 @@ def heat_axes(
         both = ((xaxis, columns, x_labels), (yaxis, rows, y_labels))
         for one, length, given in both:
             one |= {"showgrid": False, "mirror": True, "ticks": "outside", "ticklen": 3}
-            one |= cell_ticks(length, given, 5 if wide else 9)
+            one |= choose_cell_ticks(length, given, 5 if wide else 9)
         layout |= {f"xaxis{tail}": xaxis, f"yaxis{tail}": yaxis}
     return layout
 
 
-def cell_ticks(length: int, given: Sequence[str] | None, most: int = 9) -> dict[str, Any]:
+def choose_cell_ticks(length: int, given: Sequence[str] | None, most: int = 9) -> dict[str, Any]:
     """Whole-number ticks, at most ``most``, or a word for each of the ``length`` cells."""
     if given is None:
         return {"tick0": 0, "dtick": 2 ** max(0, math.ceil(math.log2(length / most)))}
@@ -108,7 +114,7 @@ def cell_ticks(length: int, given: Sequence[str] | None, most: int = 9) -> dict[
     return {"tickvals": list(range(length)), "ticktext": [str(word) for word in given]}
 
 
-def colours(
+def make_colour_axis(
     grids: list[np.ndarray], diverging: bool, zmin: float | None, zmax: float | None
 ) -> dict[str, Any]:
     """Return one colour axis for all matrices, symmetric about 0 when diverging."""
@@ -142,7 +148,7 @@ def add_colour_key(fig: go.Figure, title: str, up: int = 0) -> None:
     fig.add_annotation(**place, **words)
 
 
-def _panel_names(names: list[str]) -> list[dict[str, Any]]:
+def _add_panel_names(names: list[str]) -> list[dict[str, Any]]:
     """Add the name of each panel above its upper left corner."""
     tails = [str(i + 1) if i else "" for i in range(len(names))]
     corner = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False}

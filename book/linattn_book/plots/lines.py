@@ -18,13 +18,13 @@ from .style import (
     Style,
     Ticks,
     Trace,
-    axis,
-    below_title,
-    figure,
-    plain,
-    span,
-    ticks,
-    words,
+    check_words,
+    choose_ticks,
+    find_span,
+    find_title_bottom,
+    make_axis,
+    make_figure,
+    to_plain_numbers,
     wrap,
 )
 
@@ -81,7 +81,7 @@ class Series:
         object.__setattr__(self, field, array)
 
 
-def styles(series: Sequence[Series]) -> list[Style]:
+def choose_styles(series: Sequence[Series]) -> list[Style]:
     """Return a style for each series: its architecture's, grey for theory and reference, else a free one."""
     taken = {s.architecture for s in series}
     free = [style for name, style in STYLES.items() if name not in taken] * len(series)
@@ -97,7 +97,7 @@ def styles(series: Sequence[Series]) -> list[Style]:
     return chosen
 
 
-def points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
+def find_points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
     """Return the x and y ``[n]`` of a series; a level or a vertical line runs from end to end of the plot."""
     (left, right), (bottom, top) = ends
     x, y = (None if a is None else np.asarray(a, dtype=float) for a in (s.x, s.y))
@@ -109,10 +109,10 @@ def points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def line(s: Series, style: Style, ends: Ends) -> Trace:
+def make_line(s: Series, style: Style, ends: Ends) -> Trace:
     """Return the line of a series: markers if measured, the style's dash if theory, dots if a reference."""
-    x, y = points(s, ends)
-    trace: Trace = {"type": "scatter", "name": s.name, "x": plain(x), "y": plain(y)}
+    x, y = find_points(s, ends)
+    trace: Trace = {"type": "scatter", "name": s.name, "x": to_plain_numbers(x), "y": to_plain_numbers(y)}
     trace["hovertemplate"] = f"%{{x}}, %{{y}}<extra>{s.name}</extra>"
     if s.kind == "measured":
         marker = {"symbol": style.symbol, "size": 9, "maxdisplayed": 14, "color": style.colour}
@@ -123,49 +123,58 @@ def line(s: Series, style: Style, ends: Ends) -> Trace:
     return trace | drawn
 
 
-def interval(s: Series, style: Style) -> Trace:
+def make_band(s: Series, style: Style) -> Trace:
     """Return the band from low to high, in the colour of the line."""
     keep = np.isfinite(np.asarray(s.low)) & np.isfinite(np.asarray(s.high))
     x, low, high = (np.asarray(a, dtype=float)[keep] for a in (s.x, s.low, s.high))
-    outline = {"x": plain(np.append(x, x[::-1])), "y": plain(np.append(high, low[::-1])), "fill": "toself"}
-    look = {"mode": "lines", "line": {"width": 0}, "fillcolor": tint(style.colour), "hoverinfo": "skip"}
+    outline = {
+        "x": to_plain_numbers(np.append(x, x[::-1])),
+        "y": to_plain_numbers(np.append(high, low[::-1])),
+        "fill": "toself",
+    }
+    look = {"mode": "lines", "line": {"width": 0}, "fillcolor": lighten(style.colour), "hoverinfo": "skip"}
     return {"type": "scatter", "showlegend": False, "name": s.name} | outline | look
 
 
-def tint(colour: str) -> str:
+def lighten(colour: str) -> str:
     """Return the colour at a fifth of its strength, so that lines behind it stay visible."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.2)"
 
 
-def traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
+def make_traces(series: Sequence[Series], ends: Ends, bars: bool) -> list[Trace]:
     """Return the traces of some series: intervals as error bars (``bars``) or as bands behind every line."""
     behind, front = [], []
-    for s, style in zip(series, styles(series), strict=True):
-        front.append(line(s, style, ends))
+    for s, style in zip(series, choose_styles(series), strict=True):
+        front.append(make_line(s, style, ends))
         if s.low is None or s.high is None:
             continue
         if bars and s.kind == "measured":
             low, y, high = (np.asarray(a, dtype=float) for a in (s.low, s.y, s.high))
             up, down = np.maximum(high - y, 0), np.maximum(y - low, 0)
-            error = {"type": "data", "symmetric": False, "array": plain(up), "arrayminus": plain(down)}
+            error = {
+                "type": "data",
+                "symmetric": False,
+                "array": to_plain_numbers(up),
+                "arrayminus": to_plain_numbers(down),
+            }
             front[-1]["error_y"] = error | {"color": style.colour, "thickness": 1.5, "width": 4}
         else:
-            behind.append(interval(s, style))
+            behind.append(make_band(s, style))
     return behind + front
 
 
-def end_labels(series: Sequence[Series], ends: Ends) -> Trace:
+def make_end_labels(series: Sequence[Series], ends: Ends) -> Trace:
     """Return one trace with the name of every line at its last point."""
-    last = [[a[np.isfinite(y)][-1] for a in (x, y)] for x, y in (points(s, ends) for s in series)]
+    last = [[a[np.isfinite(y)][-1] for a in (x, y)] for x, y in (find_points(s, ends) for s in series)]
     names = ["  " + wrap(s.name, 12).replace("<br>", "<br>  ") for s in series]
     where = ["bottom right" if s.y is None else "middle right" for s in series]
-    x, y = plain([p[0] for p in last]), plain([p[1] for p in last])
+    x, y = to_plain_numbers([p[0] for p in last]), to_plain_numbers([p[1] for p in last])
     look = {"mode": "text", "textposition": where, "cliponaxis": False, "hoverinfo": "skip"}
     return {"type": "scatter", "x": x, "y": y, "text": names, "showlegend": False} | look
 
 
-def chart(
+def draw_chart(
     frames: list[list[Series]], title: str, x: str, y: str, alt: str, *, log_x: bool = False,
     log_y: bool = False, x_ticks: Ticks = None, y_ticks: Ticks = None, x_range: Sequence[float] | None = None,
     y_range: Sequence[float] | None = None, height: int = 380, moving: bool = False,
@@ -174,23 +183,27 @@ def chart(
     every = [s for group in frames for s in group]
     if not every:
         raise ValueError("series: got none, expected at least one Series")
-    words(x=x, y=y)
+    check_words(x=x, y=y)
     xs = [np.asarray(s.x, dtype=float) for s in every if s.x is not None]
-    across = span("x", xs, log_x) if x_range is None else span("x_range", [x_range], log_x, pad=0)
+    across = find_span("x", xs, log_x) if x_range is None else find_span("x_range", [x_range], log_x, pad=0)
     ys = [a for s in every for a in (s.y, s.low, s.high)]
-    up = span("y", ys, log_y, zero=True) if y_range is None else span("y_range", [y_range], log_y, pad=0)
+    up = (
+        find_span("y", ys, log_y, zero=True)
+        if y_range is None
+        else find_span("y_range", [y_range], log_y, pad=0)
+    )
     ends = (_unlog(across, log_x), _unlog(up, log_y))
-    drawn = [traces(group, ends, bars=max((a.size for a in xs), default=0) <= 12) for group in frames]
+    drawn = [make_traces(group, ends, bars=max((a.size for a in xs), default=0) <= 12) for group in frames]
     direct = not moving and _ends_stand_clear(frames[0], ends, (log_x, log_y))
-    labels = [end_labels(frames[0], ends)] if direct else []
-    xaxis = axis(x, log_x, range=across, **ticks(across, log_x, x_ticks, np.concatenate(xs)))
-    yaxis = axis(y, log_y, range=up, **ticks(up, log_y, y_ticks))
-    fig = figure(drawn[0] + labels, title, alt, height, xaxis=xaxis, yaxis=yaxis)
+    labels = [make_end_labels(frames[0], ends)] if direct else []
+    xaxis = make_axis(x, log_x, range=across, **choose_ticks(across, log_x, x_ticks, np.concatenate(xs)))
+    yaxis = make_axis(y, log_y, range=up, **choose_ticks(up, log_y, y_ticks))
+    fig = make_figure(drawn[0] + labels, title, alt, height, xaxis=xaxis, yaxis=yaxis)
     if direct:
         longest = max(len(part) for s in frames[0] for part in wrap(s.name, 12).split("<br>"))
         fig.update_layout(margin_r=16 + round(7.3 * longest))
     elif len(every) > len(frames) or not moving:
-        add_legend(fig, [s.name for s in frames[0]], below_title(title) if moving else None)
+        add_legend(fig, [s.name for s in frames[0]], find_title_bottom(title) if moving else None)
     return fig, drawn
 
 
@@ -205,9 +218,9 @@ def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool])
         return False
     spots = []
     for s in (s for s in series if s.y is not None):
-        x, y = points(s, ends)
+        x, y = find_points(s, ends)
         last = np.flatnonzero(np.isfinite(y))[-1:]
-        places = [_share(a[last], end, log) for a, end, log in zip((x, y), ends, logs, strict=True)]
+        places = [_place_on_axis(a[last], end, log) for a, end, log in zip((x, y), ends, logs, strict=True)]
         needs = 0.07 * (1 + wrap(s.name, 12).count("<br>"))
         spots += [(right, up, needs) for right, up in zip(*places, strict=True)]
     at_edge = all(0.9 <= right <= 1 and 0 <= up <= 1 for right, up, _ in spots)
@@ -215,7 +228,7 @@ def _ends_stand_clear(series: list[Series], ends: Ends, logs: tuple[bool, bool])
     return at_edge and all(b[1] - a[1] > (a[2] + b[2]) / 2 for a, b in pairwise(spots))
 
 
-def _share(values: np.ndarray, end: tuple[float, float], log: bool) -> np.ndarray:
+def _place_on_axis(values: np.ndarray, end: tuple[float, float], log: bool) -> np.ndarray:
     """Return where the values lie on an axis that runs from 0 to 1."""
     low, high, at = (np.log10(v) if log else np.asarray(v) for v in (end[0], end[1], values))
     return (at - low) / (high - low)

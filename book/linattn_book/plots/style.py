@@ -44,19 +44,23 @@ SEQUENTIAL = [[0.0, "#f3e9c6"], [0.25, "#a9d3ae"], [0.5, "#4fb0b3"], [0.75, "#32
 DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58a4e"], [1.0, "#a83208"]]
 
 
-def plain(values: Any) -> list[Any]:
+def to_plain_numbers(values: Any) -> list[Any]:
     """Return nested lists of plain numbers: whole ones kept, others to five digits, None for NaN."""
     array = np.asarray(values, dtype=float)
-    return [plain(row) for row in array] if array.ndim > 1 else [_number(v) for v in array.tolist()]
+    return (
+        [to_plain_numbers(row) for row in array]
+        if array.ndim > 1
+        else [_to_plain_number(v) for v in array.tolist()]
+    )
 
 
-def _number(value: float) -> float | int | None:
+def _to_plain_number(value: float) -> float | int | None:
     if not math.isfinite(value):
         return None
     return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.5g}")
 
 
-def text(value: float, power: bool = False) -> str:
+def format_number(value: float, power: bool = False) -> str:
     """Write a number as a label: 0.25, 1,234, 2.5×10<sup>7</sup>; always the last form if ``power``."""
     if value == 0 or (1e-3 <= abs(value) < 1e6 and not power):
         return f"{float(f'{value:.4g}'):,g}"
@@ -71,7 +75,7 @@ def wrap(text: str, width: int) -> str:
     return "<br>".join(line for part in parts for line in part)
 
 
-def words(**arguments: str) -> None:
+def check_words(**arguments: str) -> None:
     """Refuse empty words, and an alt text too short to say what is to be seen."""
     for name, text in arguments.items():
         if not (isinstance(text, str) and text.strip()):
@@ -82,11 +86,13 @@ def words(**arguments: str) -> None:
             )
 
 
-def figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any) -> go.Figure:
+def make_figure(
+    data: list[Any], title: str, alt: str, height: int, above: int = 0, **layout: Any
+) -> go.Figure:
     """Return a figure as wide as its page, with ``above`` pixels kept between the title and the plot."""
-    words(title=title, alt=alt)
-    text = balanced(title)
-    top = below_title(title) + above
+    check_words(title=title, alt=alt)
+    text = balance_title(title)
+    top = find_title_bottom(title) + above
     heading = {"text": text, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
     pad = {
         "l": 10,
@@ -103,18 +109,18 @@ def figure(data: list[Any], title: str, alt: str, height: int, above: int = 0, *
     return go.Figure(data=data, layout=base | {"showlegend": False} | layout)
 
 
-def below_title(title: str) -> int:
+def find_title_bottom(title: str) -> int:
     """Pixels from the figure's top edge to just below its title."""
-    return 16 + 20 * (1 + balanced(title).count("<br>"))
+    return 16 + 20 * (1 + balance_title(title).count("<br>"))
 
 
-def balanced(title: str) -> str:
+def balance_title(title: str) -> str:
     """Return the title in lines of at most 42 characters (a phone's width) and of about equal length."""
     lines = wrap(title, 42).count("<br>")
     return wrap(title, next(n for n in range(10, 43) if wrap(title, n).count("<br>") == lines))
 
 
-def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
+def make_axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
     """Return an axis that leaves touch scrolling to the page (a fixed range) and has room for its labels."""
     words = {"text": wrap(title, 40), "standoff": 8, "font": {"size": 13}}
     base = {"title": words, "automargin": True, "fixedrange": True, "tickfont": {"size": 12}}
@@ -127,7 +133,9 @@ def axis(title: str, log: bool = False, **more: Any) -> dict[str, Any]:
     return base | lines | {"type": "log" if log else "linear"} | more
 
 
-def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: float = 0.04) -> list[float]:
+def find_span(
+    name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: float = 0.04
+) -> list[float]:
     """Return the range (log10 on a log axis) that holds all finite values, with a margin at both ends."""
     values = np.concatenate([np.ravel(a).astype(float) for a in arrays if a is not None] or [np.empty(0)])
     values = values[np.isfinite(values)]
@@ -141,20 +149,20 @@ def span(name: str, arrays: Sequence[Any], log: bool, zero: bool = False, pad: f
     return [float(low - room), float(high + room)]
 
 
-def ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
+def choose_ticks(span: list[float], log: bool, given: Any = None, values: Any = ()) -> dict[str, Any]:
     """Return ticks as given (values, or value -> words); else powers of 2 or 10 if log, or round numbers."""
     if given is None and not log:
         return {}
     if isinstance(given, Mapping):
         marks, shown = list(given), [str(word) for word in given.values()]
     else:
-        marks = _log_ticks(span, np.unique(values)) if given is None else list(given)
+        marks = _choose_log_ticks(span, np.unique(values)) if given is None else list(given)
         powers = log and max(marks) >= 1e6 and all(v < 10 or v % 10 == 0 for v in marks)
-        shown = [text(v, powers) if powers or v % 1 or v < 1000 else str(int(v)) for v in marks]
-    return {"tickvals": plain(marks), "ticktext": shown, "tickangle": 0}
+        shown = [format_number(v, powers) if powers or v % 1 or v < 1000 else str(int(v)) for v in marks]
+    return {"tickvals": to_plain_numbers(marks), "ticktext": shown, "tickangle": 0}
 
 
-def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
+def _choose_log_ticks(span: list[float], values: np.ndarray) -> list[float]:
     """Return at most six marks on a log axis that runs from ``10**span[0]`` to ``10**span[1]``."""
     if values.size > 2 and values[0] >= 1 and all(math.log2(v).is_integer() for v in values):
         marks = [float(v) for v in values]
@@ -163,13 +171,13 @@ def _log_ticks(span: list[float], values: np.ndarray) -> list[float]:
     elif span[1] - span[0] >= 0.8:
         marks = [m * 10.0**e for e in range(math.floor(span[0]), math.ceil(span[1])) for m in (1, 2, 5)]
     else:
-        marks = _round_marks(10 ** span[0], 10 ** span[1])
+        marks = _choose_round_marks(10 ** span[0], 10 ** span[1])
     marks = [m for m in marks if span[0] <= math.log10(m) <= span[1]]
-    marks = marks or _round_marks(10 ** span[0], 10 ** span[1])  # a narrow range given by hand
+    marks = marks or _choose_round_marks(10 ** span[0], 10 ** span[1])  # a narrow range given by hand
     return marks[:: 1 + (len(marks) - 1) // 6]
 
 
-def _round_marks(low: float, high: float) -> list[float]:
+def _choose_round_marks(low: float, high: float) -> list[float]:
     """About four evenly spaced round numbers from ``low`` to ``high``."""
     rough = (high - low) / 4
     unit = 10.0 ** math.floor(math.log10(rough))

@@ -96,7 +96,7 @@ def save(
         "command": command,
         "seed": seed,
         "source_hash": source_hash,
-        "commit": commit or provenance_of_code.commit(),
+        "commit": commit or provenance_of_code.read_commit(),
         "device": device or device_name(),
         "versions": dict(measured_with or versions()),
         "date": datetime.now(UTC).date().isoformat(),
