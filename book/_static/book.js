@@ -1,4 +1,5 @@
-// Whatever scrolls sideways inside its own box can be reached and scrolled from a keyboard.
+// Whatever scrolls sideways inside its own box can be reached and scrolled from a keyboard. A link to something
+// folded opens it.
 (() => {
   "use strict";
 
@@ -24,13 +25,25 @@
     }
   }
 
+  function openTarget() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let box = target; box; box = box.parentElement) {
+      if (box.classList.contains("toggle-hidden")) box.querySelector(".admonition-title .toggle-button")?.click();
+      if (box.tagName === "DETAILS") box.open = true;
+    }
+    target.scrollIntoView();
+  }
+
   let later = 0;
   const soon = () => {
     requestAnimationFrame(mark);
     clearTimeout(later);
     later = setTimeout(mark, 350); // after the theme's own pass
   };
+  addEventListener("hashchange", openTarget);
   addEventListener("load", async () => {
+    openTarget();
     await window.MathJax?.startup?.promise;
     mark();
     new ResizeObserver(soon).observe(document.body);

@@ -1,6 +1,6 @@
 // Draws the figures of a page: <figure class="plotly-fig"> with the figure's JSON inside (see _ext/plotly_mime.py).
 //
-// plotly.js is fetched from this site once, when the first figure comes near the window. What is shown is a pure
+// plotly.js is fetched from this site once, when the page is at rest or the first figure comes near the window. What is shown is a pure
 // function of (figure, step, theme, width), see plotly_view.js, so a new theme or width never loses the reader's step.
 // Plotly's own slider and buttons cannot be used from a keyboard; they are replaced by a native range input and a
 // button.
@@ -10,20 +10,23 @@
   const { atFrame, atWidth, inTheme, theme, titleText } = window.plotlyView;
   const MIME = "application/vnd.plotly.v1+json";
   const NARROW = 560; // px of figure width below which the phone layout is used
+  const PAPER = 640; // px of figure width in a print
   const STEP_MS = 700;
   const script = document.currentScript;
   const plotlyUrl = new URL(script.dataset.plotly, script.src).href;
   const stillness = matchMedia("(prefers-reduced-motion: reduce)");
   const figures = [];
 
-  let plotly = null;
+  let plotly = null; // a promise of the library
+  let loaded = null; // the library, once it is there
+  let themeOnScreen = null; // set while the page is printed
   function loadPlotly() {
     plotly ??= new Promise((resolve, reject) => {
       const tag = document.createElement("script");
       const define = window.define; // plotly.js would register with require.js instead of setting window.Plotly
       window.define = undefined;
       tag.src = plotlyUrl;
-      tag.onload = () => { window.define = define; resolve(window.Plotly); };
+      tag.onload = () => { window.define = define; loaded = window.Plotly; resolve(loaded); };
       tag.onerror = () => { window.define = define; reject(new Error(`cannot load ${plotlyUrl}`)); };
       document.head.append(tag);
     });
@@ -49,12 +52,14 @@
     }
 
     async draw() {
-      const Plotly = await loadPlotly();
+      const Plotly = loaded ?? (await loadPlotly()); // a print waits for nothing
       this.drawn = true;
-      const narrow = this.element.clientWidth < NARROW;
+      const printed = themeOnScreen !== null;
+      const narrow = !printed && this.element.clientWidth < NARROW;
       const state = atFrame(this.spec, this.steps[this.step]?.frame);
       if (this.caption && titleText(state.layout.title)) this.showTitle(titleText(state.layout.title));
       const { data, layout } = inTheme(atWidth(state, narrow), theme());
+      if (printed) Object.assign(layout, { width: PAPER, autosize: false });
       this.plot.style.minHeight = `${layout.height}px`;
       await Plotly.react(this.plot, structuredClone(data), structuredClone(layout), {
         displayModeBar: false,
@@ -135,6 +140,24 @@
 
   const redraw = () => { for (const figure of figures) if (figure.drawn) figure.draw(); };
 
+  // A print is light and has every figure, or its description where plotly.js has not come yet.
+  function beforePrint() {
+    if (themeOnScreen !== null) return;
+    themeOnScreen = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+    for (const figure of figures) {
+      if (loaded) figure.draw();
+      else figure.element.querySelector(".plotly-description").open = true;
+    }
+  }
+
+  function afterPrint() {
+    if (themeOnScreen === null) return;
+    document.documentElement.dataset.theme = themeOnScreen;
+    themeOnScreen = null;
+    redraw();
+  }
+
   function start() {
     const near = new IntersectionObserver((entries) => {
       for (const { isIntersecting, target } of entries) {
@@ -153,7 +176,10 @@
       const now = figures[0]?.element.clientWidth < NARROW;
       if (now !== phone) { phone = now; redraw(); }
     }).observe(document.body);
-    addEventListener("beforeprint", () => figures.forEach((figure) => figure.draw()));
+    addEventListener("beforeprint", beforePrint);
+    addEventListener("afterprint", afterPrint);
+    const atRest = window.requestIdleCallback ?? ((call) => setTimeout(call, 500));
+    if (figures.length) addEventListener("load", () => atRest(() => loadPlotly()));
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -38,6 +38,17 @@ TEXT_WITHOUT_CODE = """() => {
   return main.textContent;
 }"""
 DRAWING = "(e) => e.querySelector('.plotly-plot .plot-container').innerHTML"
+LOOK = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  return {
+    theme: document.documentElement.dataset.theme,
+    figures: all('.plotly-fig').length,
+    drawn: all('.plotly-fig').filter((e) => e.querySelector('.main-svg')).length,
+    widest: Math.max(...all('.main-svg').map((e) => e.clientWidth)),
+    ink: [...new Set(all('.xtick text').map((e) => getComputedStyle(e).fill))],
+    unfolded: all('.solution:not(.toggle-hidden)').length,
+  };
+}"""
 
 
 @dataclass
@@ -223,5 +234,40 @@ def test_the_list_leads_to_an_exercise_whose_solution_is_folded(browser: Browser
         assert not code.is_visible()
         solution.get_by_role("button").click()
         code.wait_for(state="visible")
+    finally:
+        page.close()
+
+
+def test_a_link_to_a_folded_exercise_opens_it(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=DESK)  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}chapters/01_softmax_attention.html#ex-ch01-q3", wait_until="load")
+        page.wait_for_function("!document.querySelector('#ex-ch01-q3').classList.contains('toggle-hidden')")
+        assert page.locator("#ex-ch01-q4.toggle-hidden").count() == 1
+        page.goto(f"{site}chapters/01_softmax_attention.html#ex-ch01-q4")
+        page.wait_for_function("!document.querySelector('#ex-ch01-q4').classList.contains('toggle-hidden')")
+    finally:
+        page.close()
+
+
+def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=DESK, color_scheme="dark")  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}chapters/02_linear_attention.html", wait_until="load")
+        page.wait_for_function("window.Plotly")  # fetched at rest: nobody has scrolled
+        on_screen = page.evaluate(LOOK)
+        page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = ({LOOK})(); }})")
+        page.pdf()
+        printed = page.evaluate("window.printed")
+        assert printed["theme"] == "light"
+        assert printed["drawn"] == printed["figures"] > on_screen["drawn"]
+        assert printed["widest"] <= 640
+        assert printed["ink"] == ["rgb(31, 35, 40)"]
+        assert printed["unfolded"] == 0
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.emulate_media(media="print")
+        look = "(all) => all.map((e) => getComputedStyle(e.lastElementChild).visibility)"
+        assert set(page.eval_on_selector_all(".exercise", look)) == {"visible"}
+        assert set(page.eval_on_selector_all(".solution", look)) == {"hidden"}
     finally:
         page.close()
