@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 # What a page can ask MathJax for; the package ships ten times as much.
 _MATHJAX_KEPT = ("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts")
 _THEBE_CONFIG = re.compile(r'<script type="text/x-thebe-config">.*?</script>', re.DOTALL)
+_ICON_SCRIPT = re.compile(r'<script src="[^"]*scripts/fontawesome\.js[^"]*"></script>')
 _TASK_BOX = re.compile(r'<input class="task-list-item-checkbox"(?: checked="checked")?')
 _CHECKED = 'checked="checked"'
 
@@ -58,6 +59,15 @@ def _write_assets(app: Sphinx, exception: Exception | None) -> None:
     static = Path(app.outdir) / "_static"
     shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", static / "plotly.min.js")
     _prune(static / "mathjax")
+    _drop_icon_script(Path(app.outdir))
+
+
+def _drop_icon_script(site: Path) -> None:
+    """Leave out the theme's 1.5 MB script of icons, for which pages wait: its fonts have the same icons."""
+    for page in site.rglob("*.html"):
+        page.write_text(_ICON_SCRIPT.sub("", page.read_text("utf-8")), "utf-8")
+    for file in (site / "_static" / "scripts").glob("fontawesome.js*"):
+        file.unlink()
 
 
 def _prune(folder: Path) -> None:
