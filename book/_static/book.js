@@ -26,13 +26,14 @@
   }
 
   function openTarget() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
+    const target = document.querySelector(":target");
+    let opened = false;
     for (let box = target; box; box = box.parentElement) {
-      if (box.classList.contains("toggle-hidden")) box.querySelector(".admonition-title .toggle-button")?.click();
-      if (box.tagName === "DETAILS") box.open = true;
+      const folded = box.classList.contains("toggle-hidden");
+      if (folded) box.querySelector(".admonition-title .toggle-button").click();
+      opened ||= folded;
     }
-    target.scrollIntoView();
+    if (opened) target.scrollIntoView();
   }
 
   let later = 0;
@@ -43,8 +44,8 @@
   };
   addEventListener("hashchange", openTarget);
   addEventListener("load", async () => {
-    openTarget();
     await window.MathJax?.startup?.promise;
+    openTarget();
     mark();
     new ResizeObserver(soon).observe(document.body);
     document.addEventListener("toggle", soon, true);

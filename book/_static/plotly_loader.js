@@ -1,7 +1,8 @@
-// Draws the figures of a page: <figure class="plotly-fig"> with the figure's JSON inside (see _ext/plotly_mime.py).
+// Draws the figures of a page: <figure class="plotly-fig"> with the figure's JSON inside (see plotly_mime.py).
 //
-// plotly.js is fetched from this site once, when the page is at rest or the first figure comes near the window. What is shown is a pure
-// function of (figure, step, theme, width), see plotly_view.js, so a new theme or width never loses the reader's step.
+// plotly.js is fetched from this site once, when the page is at rest or the first figure comes near the window. What
+// is shown is a pure function of (figure, step, theme, width), see plotly_view.js, so a new theme or width never
+// loses the reader's step.
 // Plotly's own slider and buttons cannot be used from a keyboard; they are replaced by a native range input and a
 // button.
 (() => {
@@ -40,6 +41,7 @@
       this.element = element;
       this.plot = element.querySelector(".plotly-plot");
       this.caption = element.querySelector(".plotly-title");
+      this.description = element.querySelector(".plotly-description");
       this.spec = JSON.parse(element.querySelector(`script[type="${MIME}"]`).textContent);
       this.name = this.caption ? `figure ${number}: ${this.caption.textContent}` : `figure ${number}`;
       const slider = this.spec.layout.sliders?.[0];
@@ -147,7 +149,7 @@
     document.documentElement.dataset.theme = "light";
     for (const figure of figures) {
       if (loaded) figure.draw();
-      else figure.element.querySelector(".plotly-description").open = true;
+      else figure.description.open = true;
     }
   }
 
@@ -155,6 +157,7 @@
     if (themeOnScreen === null) return;
     document.documentElement.dataset.theme = themeOnScreen;
     themeOnScreen = null;
+    for (const figure of figures) if (!figure.drawn) figure.description.open = false;
     redraw();
   }
 

@@ -65,7 +65,7 @@ class Mixer(nn.Module):
 
     @property
     def ops(self) -> ModuleType:
-        """The ops of the configured backend. Looked up, not kept: a module cannot be copied or pickled."""
+        """Return the ops of the configured backend, looked up anew: a module cannot be copied or pickled."""
         return ops_of(self.config.backend)
 
     def forward(

@@ -43,7 +43,7 @@ class DiagonalSSMOptions(Options):
 
     @property
     def n_numbers(self) -> int:
-        """The N of A [D, N]: of ``state_size`` real numbers two make a complex one, but for "real"."""
+        """Return the N of A [D, N]: of ``state_size`` real numbers two make a complex one, but for "real"."""
         return self.state_size if self.init == "real" else self.state_size // 2
 
 

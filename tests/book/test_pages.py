@@ -265,6 +265,7 @@ def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Br
         assert printed["ink"] == ["rgb(31, 35, 40)"]
         assert printed["unfolded"] == 0
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.wait_for_function("document.querySelector('.main-svg').clientWidth > 640")  # as wide as before
         page.emulate_media(media="print")
         look = "(all) => all.map((e) => getComputedStyle(e.lastElementChild).visibility)"
         assert set(page.eval_on_selector_all(".exercise", look)) == {"visible"}

@@ -147,7 +147,7 @@ def render_times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def render_means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Geometric means of FLA / ours and of floors over the shapes of every op and mode."""
+    """Return the geometric means of FLA / ours and of floors over the shapes of every op and mode."""
     lines = []
     for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in rows):
         mine = [row for row in rows if (row["op"], row["mode"]) == (op, mode)]

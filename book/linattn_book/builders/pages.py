@@ -47,7 +47,7 @@ def make_accessible(body: str) -> str:
 
 
 def _is_thebe(asset: Any) -> bool:
-    """sphinx-thebe is always on in Jupyter Book; its scripts clash and its library comes from a CDN."""
+    """Return whether an asset is of sphinx-thebe: always on in Jupyter Book, with scripts that clash."""
     name = str(getattr(asset, "filename", asset) or "")
     body = getattr(asset, "attributes", {}).get("body") or ""
     return "thebe" in name or "THEBE_JS_URL" in body

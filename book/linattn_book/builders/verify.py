@@ -66,9 +66,8 @@ def install(wheel: Path, root: Path) -> Path:
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     ours = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (Path(site) / "third_party.pth").write_text("\n".join(ours) + "\n")
-    run_pip(
-        "--python", python, "install", "-q", wheel, cwd=root
-    )  # offline: resolves the requirements, or fails
+    # offline: resolves the requirements, or fails
+    run_pip("--python", python, "install", "-q", wheel, cwd=root)
     return python
 
 

@@ -213,12 +213,12 @@ class ByteCorpus:
 
     @property
     def n_bytes(self) -> int:
-        """The number of bytes in both splits together."""
+        """Return the number of bytes in both splits together."""
         return len(self.train) + len(self.validation)
 
     @property
     def n_files(self) -> int:
-        """The number of distinct files in both splits together."""
+        """Return the number of distinct files in both splits together."""
         return len({*self.train_files, *self.validation_files})
 
     def split(self, split: str) -> Tensor:
