@@ -13,7 +13,7 @@ BACKENDS = {"reference": "linattn_ref.ops", "triton": "linattn_kernels"}
 _LOADED: dict[str, ModuleType] = {}  # backends that were imported before, by name
 
 
-def backend_for(device: torch.device) -> str:
+def choose_backend(device: torch.device) -> str:
     """Return the backend to use on a device: the kernels where they run, else the reference.
 
     The kernels need ``linattn_kernels`` installed, and an NVIDIA GPU of compute capability 8.0 or higher; the
@@ -26,14 +26,14 @@ def backend_for(device: torch.device) -> str:
         "triton" or "reference", for ``ModelConfig.backend``.
 
     Example:
-        >>> backend_for(torch.device("cpu"))
+        >>> choose_backend(torch.device("cpu"))
         'reference'
     """
     kernels = device.type == "cuda" and find_spec(BACKENDS["triton"]) is not None
     return "triton" if kernels and torch.cuda.get_device_capability(device) >= (8, 0) else "reference"
 
 
-def ops_of(backend: str) -> ModuleType:
+def load_ops(backend: str) -> ModuleType:
     """Return the module that holds the ops of a backend.
 
     An op has the same name and arguments in every backend, but a backend need not have every op.
@@ -49,7 +49,7 @@ def ops_of(backend: str) -> ModuleType:
             ``linattn-ref[kernels]`` does that).
 
     Example:
-        >>> ops_of("reference").__name__
+        >>> load_ops("reference").__name__
         'linattn_ref.ops'
     """
     if backend not in _LOADED:  # so that a compiled model finds the module here and traces no import
@@ -58,7 +58,7 @@ def ops_of(backend: str) -> ModuleType:
 
 
 def _load(backend: str) -> ModuleType:
-    """Import the module of a backend, or raise as ``ops_of`` says."""
+    """Import the module of a backend, or raise as ``load_ops`` says."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: got {backend!r}, expected one of {sorted(BACKENDS)}")
     try:

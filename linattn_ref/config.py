@@ -94,7 +94,7 @@ class ModelConfig:
         fits = self.d_model % self.n_heads == 0
         require(fits, "d_model", str(self.d_model), f"a multiple of n_heads = {self.n_heads}")
         check_choices(self)
-        object.__setattr__(self, "options", _options_of(self.mixer, self.options))
+        object.__setattr__(self, "options", _make_options_object(self.mixer, self.options))
 
     @property
     def head_dim(self) -> int:
@@ -114,7 +114,7 @@ class ModelConfig:
         return self
 
 
-def _options_of(mixer: str, given: Any) -> Options:
+def _make_options_object(mixer: str, given: Any) -> Options:
     """Return ``given``, an options object, a mapping or None, as the options object of ``mixer``."""
     # The mixers import this module, so their registry is imported here, when a config is made.
     options_class = import_module("linattn_ref.mixers").mixer_class(mixer).options_class

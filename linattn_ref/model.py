@@ -16,8 +16,8 @@ from torch.nn.functional import silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_class
-from linattn_ref.mixers.base import Mixer, State, token_positions
-from linattn_ref.mixers.parts import weight_matrices
+from linattn_ref.mixers.base import Mixer, State, number_tokens
+from linattn_ref.mixers.parts import find_weight_matrices
 from linattn_ref.ops.shapes import Float, Int, Tensor
 
 __all__ = [
@@ -114,7 +114,7 @@ class LanguageModel(nn.Module):
 
     Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
     stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; vectors and what
-    ``mixers.spared_parameters`` names start with the values that the mixer gave them.
+    ``mixers.find_spared_parameters`` names start with the values that the mixer gave them.
 
     Shapes: tokens int64 or int32 [B, T], T >= 1; logits [B, T, vocab_size] in the dtype of the weights.
 
@@ -152,7 +152,7 @@ class LanguageModel(nn.Module):
 
     def initialise(self) -> None:
         """Draw all matrices anew, as the docstring of the class says; nothing else is changed."""
-        for name, matrix in weight_matrices(self).items():
+        for name, matrix in find_weight_matrices(self).items():
             writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))  # into the residual stream
             nn.init.normal_(matrix, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
 
@@ -168,7 +168,7 @@ class LanguageModel(nn.Module):
         start, memory = front if isinstance(front, tuple) else (front, None)
         x = self.embedding(tokens)
         if self.sinusoidal:
-            x = x + 0.02 * sinusoids(token_positions(x, start), x.shape[-1]).to(x.dtype)
+            x = x + 0.02 * compute_sinusoids(number_tokens(x, start), x.shape[-1]).to(x.dtype)
         if self.front is not None:
             x, memory = self.front(x, memory)
         new_layers = []
@@ -179,7 +179,7 @@ class LanguageModel(nn.Module):
         return self.head(self.norm(x)), (read if memory is None else (read, memory), tuple(new_layers))
 
 
-def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
+def compute_sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
     """Return sin and cos of t at D/2 speeds from 1 down to nearly 1/10,000.
 
     The model adds 0.02 times this, so that positions and embeddings have similar size at the start.
@@ -195,7 +195,7 @@ def sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
         arXiv 1706.03762, section 3.5.
 
     Example:
-        >>> sinusoids(torch.arange(2.0), 4)
+        >>> compute_sinusoids(torch.arange(2.0), 4)
         tensor([[0.0000, 0.0000, 1.0000, 1.0000],
                 [0.8415, 0.0100, 0.5403, 0.9999]])
     """

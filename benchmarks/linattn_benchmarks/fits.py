@@ -7,7 +7,7 @@ import numpy as np
 
 from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
 from linattn_study.scaling import Interval, Surface, fit_laws, fit_parametric
-from linattn_study.scaling.synthetic import PURE, RAISED, exponents, synthetic_runs
+from linattn_study.scaling.synthetic import PURE, RAISED, compute_exponents, make_synthetic_runs
 
 METHODS = ("whole_envelope", "envelope", "corners", "iso_flop", "parametric")
 SURFACES: dict[str, Surface] = {"pure": PURE, "raised": RAISED}
@@ -17,7 +17,7 @@ TRIALS = {Size.FULL: 100, Size.REDUCED: 5, Size.DRY_RUN: 1}
 def measure_coverage(name: str, method: str, n_trials: int) -> Rows:
     """Fit runs made of a known surface with noise, many times, by one method."""
     surface = SURFACES[name]
-    truth = exponents(surface) | {"alpha": surface.alpha, "beta": surface.beta}
+    truth = compute_exponents(surface) | {"alpha": surface.alpha, "beta": surface.beta}
     truth |= {"irreducible": surface.irreducible}
     found: dict[str, list[Interval]] = {}
     for trial in range(n_trials):
@@ -46,7 +46,7 @@ def measure_coverage(name: str, method: str, n_trials: int) -> Rows:
 
 def list_fitted(surface: Surface, method: str, trial: int) -> Iterator[tuple[str, Interval]]:
     """Yield what one fit of one trial finds; a loss that does not fall to zero has no exponent of compute."""
-    runs = synthetic_runs(surface, seed=trial)
+    runs = make_synthetic_runs(surface, seed=trial)
     if method == "parametric":
         yield from fit_parametric(runs, n_resamples=40)._asdict().items()
         return

@@ -21,7 +21,7 @@ from linattn_benchmarks.clock import measure_wall_seconds
 from linattn_benchmarks.run import choose_device
 from linattn_book import measure
 from linattn_ref import ops
-from linattn_ref.backend import backend_for
+from linattn_ref.backend import choose_backend
 from linattn_ref.config import PAPER_ARCHITECTURES
 from linattn_ref.costs.accounting import n_parameters, state_bytes
 from linattn_ref.model import LanguageModel, ModelConfig, decoding
@@ -142,7 +142,7 @@ def measure_training_speed(arch: str, model_size: str, T: int, tokens: int, size
     row: BenchmarkRow = {"task": "train", "batch_size": tokens // T, "state_bytes": None}
     corpus = StudyCorpus(train, validation, "random")
     with add_peak_memory(row, device):
-        loop = Loop(trial, corpus, device, backend_for(device), compile_from=math.inf)  # never
+        loop = Loop(trial, corpus, device, choose_backend(device), compile_from=math.inf)  # never
         loop.advance(EARLY_STEPS)
         time = measure.seconds(lambda: loop.advance(TIMED_STEPS), repeats=1, warmup=1)
         row["tokens_per_second"] = TIMED_STEPS * tokens / time
@@ -158,7 +158,7 @@ def measure_generation_speed(arch: str, model_size: str, T: int, batch: int, siz
     """
     device = choose_device(size)
     config, dtype = (
-        Trial("novels", arch, model_size, 1e-4).model_config(backend_for(device)),
+        Trial("novels", arch, model_size, 1e-4).build_model_config(choose_backend(device)),
         choose_dtype(device),
     )
     shared: BenchmarkRow = {"batch_size": batch, "state_bytes": state_bytes(config, T, batch, dtype)}

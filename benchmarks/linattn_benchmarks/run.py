@@ -24,7 +24,7 @@ import torch
 
 from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Rows, Size, Task
 from linattn_book import results
-from linattn_book.measure import default_device
+from linattn_book.measure import get_default_device
 from linattn_book.provenance import code_hash
 
 MODULE = "linattn_benchmarks"
@@ -33,7 +33,7 @@ Selection = Mapping[str, Sequence[str]]  # key column -> cells that are wanted, 
 
 def choose_device(size: Size) -> torch.device:
     """Return the GPU if there is one; the CPU in a dry run."""
-    return torch.device("cpu") if size is Size.DRY_RUN else default_device()
+    return torch.device("cpu") if size is Size.DRY_RUN else get_default_device()
 
 
 # --- which tasks --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from linattn_ref.training.distributed import default_device as default_device
+from linattn_ref.training.distributed import get_default_device as get_default_device
 
 
 class Slope(NamedTuple):

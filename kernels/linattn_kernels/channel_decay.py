@@ -25,7 +25,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, max_split_exponent, operand_dtype
+from linattn_kernels.dtypes import (
+    decay_sum_dtype,
+    dot_precision,
+    max_split_exponent,
+    operand_dtype,
+)
 from linattn_kernels.intra_chunk import (
     are_in_same_block,
     are_in_two_halves,
@@ -35,7 +40,7 @@ from linattn_kernels.intra_chunk import (
     is_in_later_half,
     log_decay_from_middle,
 )
-from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, tokens_per_tile
+from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
 from linattn_kernels.states import (
     choose_scan_segments,
     compute_chunk_states,
@@ -47,8 +52,8 @@ from linattn_kernels.tiles import (
     clamp_log_decay,
     exp,
     get_head_pointer,
+    get_last_row,
     get_state_offsets,
-    last_row,
     load_tile,
     make_descriptor,
     store_tile,
@@ -114,7 +119,7 @@ def forward(
     config = FORWARD.choose(q, v)
     BV = min(V, config.block_columns)
     programs = B * H * (V // BV)
-    C = tokens_per_tile(q, v, chunk_size, max_in_float32=16)
+    C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     layout = choose_segments(T, C, programs, config, q)
     intra = compute_intra_chunk(q, k, g, scale, layout)
     summaries = summarize_segments(intra.k_to_end, v, intra.decay, layout)
@@ -208,7 +213,7 @@ def backward_qkg_kernel(
     gs = load_tile(get_head_pointer(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     gs = clamp_log_decay(gs).to(SUM_DTYPE)
     G = tl.cumsum(gs, 0)  # [C, BK]
-    G_end = last_row(G, C)  # [BK]
+    G_end = get_last_row(G, C)  # [BK]
     to_end = exp(G_end[None, :] - G)
     dqs *= scale * exp(G)
     dks *= to_end
@@ -279,7 +284,7 @@ def backward(
     """
     B, T, H, K = q.shape
     V = v.shape[-1]
-    layout = choose_scan_segments(q, v, tokens_per_tile(q, v, chunk_size, max_in_float32=32))
+    layout = choose_scan_segments(q, v, choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32))
     C, M = layout.C, layout.M
     intra = compute_intra_chunk(q, k, g, scale, layout)
     states, _ = compute_chunk_states(intra.k_to_end, v, intra.decay, initial_state, layout)

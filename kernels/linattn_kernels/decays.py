@@ -16,7 +16,14 @@ from torch import Tensor
 
 from linattn_kernels.dtypes import decay_sum_dtype
 from linattn_kernels.hardware import supports_pdl
-from linattn_kernels.tiles import PER_HEAD, allow_next_kernel, clamp_log_decay, decay_kind, exp, last_row
+from linattn_kernels.tiles import (
+    PER_HEAD,
+    allow_next_kernel,
+    clamp_log_decay,
+    classify_decay,
+    exp,
+    get_last_row,
+)
 
 MAX_BLOCK_HEADS = 16  # heads that one program sums
 
@@ -87,7 +94,7 @@ def decay_sums_kernel(
     if WEIGHTS:
         weights += chunk * 2 * C + i
         tl.store(weights, exp(G), mask=h < H)
-        tl.store(weights + C, exp(last_row(G, C)[None, :] - G), mask=h < H)
+        tl.store(weights + C, exp(get_last_row(G, C)[None, :] - G), mask=h < H)
 
 
 def sum_decays(g: Tensor | None, q: Tensor, C: int, weights: bool = False) -> ChunkDecay:
@@ -99,7 +106,7 @@ def sum_decays(g: Tensor | None, q: Tensor, C: int, weights: bool = False) -> Ch
         C: tokens of a chunk.
         weights: whether to make the table of weights.
     """
-    kind = decay_kind(g)
+    kind = classify_decay(g)
     if g is None or kind == PER_HEAD.value:
         return ChunkDecay(g, kind)
     B, T, H = g.shape

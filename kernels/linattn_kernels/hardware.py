@@ -28,7 +28,7 @@ LARGE_SHARED_MEMORY = 160 * 2**10  # bytes
 # --- what the GPU has --------------------------------------------------------------------------------------
 
 
-def compute_capability(x: Tensor) -> int:
+def read_compute_capability(x: Tensor) -> int:
     """Return the compute capability of the GPU that x lies on, times ten: 90 for 9.0. On a CPU, 0."""
     if x.device.type != "cuda":
         return 0
@@ -36,39 +36,41 @@ def compute_capability(x: Tensor) -> int:
     return 10 * major + minor
 
 
-def multiprocessor_count(x: Tensor) -> int:
+def count_multiprocessors(x: Tensor) -> int:
     """Return the number of multiprocessors. On a CPU it is small, so that tests, too, cut sequences."""
     if x.device.type != "cuda":
         return 8
     return torch.cuda.get_device_properties(x.device).multi_processor_count
 
 
-def max_shared_memory(x: Tensor) -> int:
+def read_max_shared_memory(x: Tensor) -> int:
     """Return the most shared memory that one program may have, in bytes."""
     if x.device.type != "cuda":
         return 2**18
-    return _max_shared_memory_of(torch.cuda.current_device() if x.device.index is None else x.device.index)
+    return _read_max_shared_memory_of(
+        torch.cuda.current_device() if x.device.index is None else x.device.index
+    )
 
 
 @functools.cache
-def _max_shared_memory_of(gpu: int) -> int:
+def _read_max_shared_memory_of(gpu: int) -> int:
     """Return the most shared memory that one program may have on the GPU of this number, in bytes."""
     return int(triton.runtime.driver.active.utils.get_device_properties(gpu)["max_shared_mem"])
 
 
 def has_large_shared_memory(x: Tensor) -> bool:
     """Return whether a program may have 160 KB of shared memory: in data centres 163 KB or more, else 99."""
-    return max_shared_memory(x) >= LARGE_SHARED_MEMORY
+    return read_max_shared_memory(x) >= LARGE_SHARED_MEMORY
 
 
 def supports_tma_store(x: Tensor) -> bool:
     """Return whether a pipelined loop may store by TMA: Triton 3.7 refuses it for capability 10.x."""
-    return compute_capability(x) // 10 != 10
+    return read_compute_capability(x) // 10 != 10
 
 
 def supports_pdl(x: Tensor) -> bool:
     """Return whether the GPU has programmatic dependent launch (compute capability 9.0 or later)."""
-    return compute_capability(x) >= 90
+    return read_compute_capability(x) >= 90
 
 
 def pdl_options(x: Tensor) -> dict[str, bool]:

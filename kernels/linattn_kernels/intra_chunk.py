@@ -43,7 +43,7 @@ from linattn_kernels.tiles import (
     clamp_log_decay,
     exp,
     get_head_pointer,
-    last_row,
+    get_last_row,
     load_tile,
     store_tile,
 )
@@ -138,7 +138,7 @@ def scores_kernel(
         ks = load_tile(k, m * C, T, H * K, channel, C, BK)  # [C, BK]
         gs = clamp_log_decay(load_tile(g, m * C, T, H * K, channel, C, BK)).to(SUM_DTYPE)  # [C, BK]
         G = tl.cumsum(gs, 0)  # [C, BK]
-        G_end = last_row(G, C)  # [BK]
+        G_end = get_last_row(G, C)  # [BK]
         if HARD:
             safe_level = find_safe_level(gs, G_end, C, LEVELS, MAX_EXPONENT)
             from_middle = log_decay_from_middle(G, safe_level, C, BK)

@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from linattn_kernels.hardware import has_large_shared_memory, multiprocessor_count
+from linattn_kernels.hardware import count_multiprocessors, has_large_shared_memory
 
 MIN_CHUNKS_PER_SEGMENT = 4  # the last segment may have fewer
 
@@ -90,13 +90,13 @@ def choose_segments(T: int, C: int, programs: int, config: LaunchConfig, x: Tens
         x: any tensor on the device.
     """
     M = triton.cdiv(T, C)
-    wanted = config.programs_per_multiprocessor * multiprocessor_count(x) // programs
+    wanted = config.programs_per_multiprocessor * count_multiprocessors(x) // programs
     n_segments = max(1, min(wanted, M // MIN_CHUNKS_PER_SEGMENT, math.isqrt(2 * M)))
     chunks_per_segment = triton.cdiv(M, n_segments)
     return SegmentLayout(C, M, triton.cdiv(M, chunks_per_segment), chunks_per_segment)
 
 
-def tokens_per_tile(q: Tensor, v: Tensor, chunk_size: int, max_in_float32: int) -> int:
+def choose_tokens_per_tile(q: Tensor, v: Tensor, chunk_size: int, max_in_float32: int) -> int:
     """Return the tokens of a tile for q ``[B, T, H, K]`` and v ``[B, T, H, V]``, ``chunk_size`` at most.
 
     In half precision, products of 64 rows and few columns meet a fault of the assembler (NOTES.md).

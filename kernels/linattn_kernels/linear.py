@@ -21,7 +21,7 @@ from linattn_kernels.validation import (
 )
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import no_autocast
-from linattn_ref.ops.validation import check_qkv, check_state, scale_or_default
+from linattn_ref.ops.validation import check_qkv, check_state, resolve_scale
 
 OP = "chunk_linear_attention"
 
@@ -175,11 +175,11 @@ def chunk_linear_attention(
     if initial_state is not None:
         check_state(initial_state, q, v)
         initial_state = initial_state.contiguous()
-    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), scale_or_default(scale, q.shape[-1])
+    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), resolve_scale(scale, q.shape[-1])
     if v.shape[-1] in HEAD_WIDTHS:
         return LinearResult(*linear_forward(q, k, v, log_decay, initial_state, scale, chunk_size))
     results, first = [], 0
-    for width in split_width(v.shape[-1]):
+    for width in choose_split_width(v.shape[-1]):
         columns = slice(first, first + width)
         start = None if initial_state is None else _pad_width(initial_state[..., columns])
         o, state = linear_forward(q, k, _pad_width(v[..., columns]), log_decay, start, scale, chunk_size)
@@ -189,7 +189,7 @@ def chunk_linear_attention(
         return LinearResult(*(torch.cat(parts, -1) for parts in zip(*results, strict=True)))
 
 
-def split_width(V: int) -> list[int]:
+def choose_split_width(V: int) -> list[int]:
     """Return widths that add up to V: some of ``HEAD_WIDTHS``, and a rest that is padded with zeros."""
     widths = []
     while V:

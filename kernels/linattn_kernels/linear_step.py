@@ -9,12 +9,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import multiprocessor_count, run_on_device_of_q
+from linattn_kernels.hardware import count_multiprocessors, run_on_device_of_q
 from linattn_kernels.linear import chunk_linear_attention
-from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, decay_kind, exp
+from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
 from linattn_kernels.validation import check_supported, prepare_log_decay
 from linattn_ref.ops.results import LinearResult
-from linattn_ref.ops.validation import check_one_token, check_qkv, check_state, scale_or_default
+from linattn_ref.ops.validation import check_one_token, check_qkv, check_state, resolve_scale
 
 OP = "step_linear_attention"
 
@@ -54,10 +54,10 @@ def linear_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, state: Tensor
     """Update ``state`` in place and return the output. All inputs are contiguous."""
     B, _, H, K = q.shape
     V = v.shape[-1]
-    BV = 64 if 4 * multiprocessor_count(q) <= B * H else 32  # long rows of memory, but work for all programs
+    BV = 64 if 4 * count_multiprocessors(q) <= B * H else 32  # long rows of memory, but work for all programs
     o = torch.empty_like(v)
     step_kernel[(B * H, triton.cdiv(V, BV))](
-        q, k, v, o, g, state, scale, H, K, V, BV, decay_kind(g), num_warps=4
+        q, k, v, o, g, state, scale, H, K, V, BV, classify_decay(g), num_warps=4
     )
     return o
 
@@ -136,7 +136,7 @@ def step_linear_attention(
     check_state(state, q, v, "state")
     given, state = state, state.contiguous()
     o = linear_step(
-        q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, scale_or_default(scale, q.shape[-1])
+        q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, resolve_scale(scale, q.shape[-1])
     )
     if state is not given and _is_writable(given):
         state = given.copy_(state)

@@ -56,7 +56,7 @@ from linattn_kernels.decays import (
 )
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, operand_dtype
 from linattn_kernels.hardware import pdl_options, supports_tma_store
-from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, tokens_per_tile
+from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
 from linattn_kernels.states import (
     choose_scan_segments,
     compute_chunk_states,
@@ -69,10 +69,10 @@ from linattn_kernels.tiles import (
     PER_TOKEN,
     apply_causal_mask,
     clamp_log_decay,
-    decay_sums_between,
     exp,
     exp_few_registers,
     get_state_offsets,
+    load_decay_sums_between,
     make_descriptor,
     store_output_tile,
     wait_for_previous_kernel,
@@ -118,7 +118,9 @@ def forward_kernel(
         g = get_head_decays(g, bh, h, M, DECAY, C)
     if DECAY == PER_HEAD:
         G = tl.arange(0, C).to(SUM_DTYPE) * clamp_log_decay(tl.load(g)).to(SUM_DTYPE)
-        decay_between = exp(decay_sums_between(G, C, not REVERSE))  # [C, C]: row j, column i; in all chunks
+        decay_between = exp(
+            load_decay_sums_between(G, C, not REVERSE)
+        )  # [C, C]: row j, column i; in all chunks
     block = get_state_offsets(0, column, V, K, BV)
     S = load_state_before_segment(
         initial_state, segment_states, segment_decays, bh, segment, N, 0, column, K, V, K, BV,
@@ -143,7 +145,7 @@ def forward_kernel(
             if REVERSE:
                 from_start, to_end = to_end, from_start
             if DECAY == PER_TOKEN:
-                decay_between = exp(decay_sums_between(G, C, not REVERSE))
+                decay_between = exp(load_decay_sums_between(G, C, not REVERSE))
             A *= decay_between
             os = os * from_start[None, :] + tl.dot(vs.to(OPERAND), A.to(OPERAND), input_precision=PRECISION)
             vs = (vs * to_end[None, :]).to(vs.dtype)
@@ -164,7 +166,7 @@ def forward(
     chunk_size: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous."""
-    C = tokens_per_tile(q, v, chunk_size, max_in_float32=16)
+    C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     return attend(q, k, v, sum_decays(g, q, C, weights=True), initial_state, scale, C)
 
 
@@ -232,7 +234,7 @@ def backward(
     """
     if needs_dg or abs(scale) < MIN_SCALE or q.dtype == torch.float32:
         return backward_by_chunks(q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg)
-    C = tokens_per_tile(q, v, chunk_size, max_in_float32=16)
+    C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     decay = sum_decays(g, q, C, weights=True)
     E = None if dstate is None else dstate / scale
     dq, _ = attend(do, v, k, decay, transpose_state(initial_state), scale, C)
@@ -282,7 +284,7 @@ def dkdv_kernel(
         else:
             G, G_end = load_decay_sums(g, m, T, DECAY, C, SUM_DTYPE)  # [C], []
             from_start, to_end = load_decay_weights(weights, bh, m, M, G, G_end, DECAY, C)  # [C]
-            decay_between = exp(decay_sums_between(G, C, True))
+            decay_between = exp(load_decay_sums_between(G, C, True))
             A, B = A * decay_between, B * decay_between
             dvs, dks = dvs * to_end[:, None], dks * to_end[:, None]
             E *= exp(G_end)
@@ -363,7 +365,7 @@ def backward_chunks_kernel(
         g = get_head_decays(g, bh, h, M, DECAY, C)
         G, G_end = load_decay_sums(g, m, T, DECAY, C, SUM_DTYPE)  # [C], []
         from_start, to_end = exp_few_registers(G) * scale, exp_few_registers(G_end - G)  # [C]
-        decay_between = exp_few_registers(decay_sums_between(G, C)) * scale
+        decay_between = exp_few_registers(load_decay_sums_between(G, C)) * scale
         A *= decay_between
         if NEEDS_DG:
             i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
@@ -440,7 +442,7 @@ def backward_by_chunks(
     V = v.shape[-1]
     config = BACKWARD_CHUNKS.choose(q, v)
     BK, BV = min(K, config.block_columns), min(V, config.block_columns)
-    layout = choose_scan_segments(q, v, tokens_per_tile(q, v, chunk_size, max_in_float32=32))
+    layout = choose_scan_segments(q, v, choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32))
     C, M = layout.C, layout.M
     decay = sum_decays(g, q, C)
     states, _ = compute_chunk_states(k, v, decay, initial_state, layout)

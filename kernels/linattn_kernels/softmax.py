@@ -34,7 +34,7 @@ from linattn_kernels.validation import SOFTMAX_CHUNK_SIZES, check_supported, che
 from linattn_ref.ops.results import KVCache, SoftmaxResult
 from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float
-from linattn_ref.ops.validation import check_cache, check_qkv, scale_or_default
+from linattn_ref.ops.validation import check_cache, check_qkv, resolve_scale
 
 OP = "chunk_softmax_attention"
 
@@ -346,5 +346,5 @@ def chunk_softmax_attention(
     if initial_state is not None:
         check_cache(initial_state, q, v)
     cache = append_to_cache(initial_state, k, v)
-    o, _ = softmax_forward(q, cache.k, cache.v, scale_or_default(scale, q.shape[-1]), chunk_size)
+    o, _ = softmax_forward(q, cache.k, cache.v, resolve_scale(scale, q.shape[-1]), chunk_size)
     return SoftmaxResult(o, cache)

@@ -19,13 +19,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import multiprocessor_count, run_on_device_of_q
+from linattn_kernels.hardware import count_multiprocessors, run_on_device_of_q
 from linattn_kernels.softmax import append_to_cache, chunk_softmax_attention
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile
 from linattn_kernels.validation import check_supported
 from linattn_ref.ops.results import KVCache, SoftmaxResult
 from linattn_ref.ops.shapes import Float
-from linattn_ref.ops.validation import check_cache, check_one_token, check_qkv, scale_or_default
+from linattn_ref.ops.validation import check_cache, check_one_token, check_qkv, resolve_scale
 
 OP = "step_softmax_attention"
 KEYS_PER_TILE = 16  # of one warp: sums across warps would be most of the work
@@ -95,7 +95,7 @@ def softmax_step(q: Tensor, k: Tensor, v: Tensor, L: int, scale: float) -> Tenso
     (B, _, H, K), (_, R, _, V) = q.shape, v.shape
     C = KEYS_PER_TILE
     tiles = triton.cdiv(L, C)
-    wanted = triton.cdiv(PROGRAMS_PER_MULTIPROCESSOR * multiprocessor_count(q), B * H)
+    wanted = triton.cdiv(PROGRAMS_PER_MULTIPROCESSOR * count_multiprocessors(q), B * H)
     tokens_per_slice = triton.cdiv(tiles, min(tiles, wanted, MAX_SLICES)) * C
     N = triton.cdiv(L, tokens_per_slice)
     os = q.new_empty(B * H, N, V, dtype=torch.float32)
@@ -223,7 +223,7 @@ def step_softmax_attention(
     check_supported(OP, q, v)
     if state is not None:
         check_cache(state, q, v, "state")
-    factor = scale_or_default(scale, q.shape[-1])
+    factor = resolve_scale(scale, q.shape[-1])
     wants_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *(state or ())))
     if wants_gradient:
         return chunk_softmax_attention(q, k, v, scale=scale, initial_state=state)

@@ -19,7 +19,7 @@ NO_DECAY, PER_HEAD, PER_TOKEN, PER_CHANNEL = (tl.constexpr(kind) for kind in ran
 LOG2_E = tl.constexpr(log2(e))
 
 
-def decay_kind(g: Tensor | None) -> int:
+def classify_decay(g: Tensor | None) -> int:
     """Return the kind of a log decay, by its shape."""
     return (NO_DECAY if g is None else {1: PER_HEAD, 3: PER_TOKEN, 4: PER_CHANNEL}[g.ndim]).value
 
@@ -120,7 +120,7 @@ def clamp_log_decay(g):
 
 
 @triton.jit
-def last_row(G, C: tl.constexpr):
+def get_last_row(G, C: tl.constexpr):
     """Return the last row [W] of G [C, W]: of running sums, the sum over the whole chunk."""
     return tl.sum(tl.where((tl.arange(0, C) == C - 1)[:, None], G, 0.0), 0)
 
@@ -138,7 +138,7 @@ def exp_few_registers(x):
 
 
 @triton.jit
-def decay_sums_between(G, C: tl.constexpr, REVERSE: tl.constexpr = False):
+def load_decay_sums_between(G, C: tl.constexpr, REVERSE: tl.constexpr = False):
     """Return [C, C]: G_i - G_j for j <= i, else -inf. exp of it is left at token i of what token j wrote.
 
     REVERSE gives the transpose: row i, column j is G_j - G_i for j >= i.

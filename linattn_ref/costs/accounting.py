@@ -78,7 +78,7 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
             "(else use flops_exact)"
         )
     l, d, h = config.n_layers, config.d_model, config.n_heads
-    n_softmax = sum(own is not config for own in _layers(config))
+    n_softmax = sum(own is not config for own in _list_layers(config))
 
     def of(mixer: str, n_layers: int) -> float:
         """Return the cost of ``n_layers`` blocks with that mixer."""
@@ -116,7 +116,7 @@ def flops_exact(config: ModelConfig, seq_len: int) -> int:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
     model, T = _on_meta(config), seq_len
     projections = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    mixing = sum(mixer_class(own.mixer).mixing_flops(own, T) for own in _layers(config))
+    mixing = sum(mixer_class(own.mixer).mixing_flops(own, T) for own in _list_layers(config))
     mixing += mixer_class(config.mixer).front_flops(config, T)
     return 3 * (2 * T * projections + mixing)
 
@@ -156,10 +156,10 @@ def state_bytes(
         return numbers * (at_least_float32 if mixer.state_in_float32 else dtype).itemsize
 
     front = of(mixer_class(config.mixer), mixer_class(config.mixer).front_numel(config))
-    layers = ((mixer_class(own.mixer), own) for own in _layers(config))
+    layers = ((mixer_class(own.mixer), own) for own in _list_layers(config))
     return batch_size * (front + sum(of(mixer, mixer.state_numel(own, seq_len)) for mixer, own in layers))
 
 
-def _layers(config: ModelConfig) -> list[ModelConfig]:
+def _list_layers(config: ModelConfig) -> list[ModelConfig]:
     """Return the configuration of the mixer in every block."""
     return [config.of_layer(layer) for layer in range(config.n_layers)]

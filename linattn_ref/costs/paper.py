@@ -55,7 +55,7 @@ class Sizes(NamedTuple):
         return cls(n, d, h, 8 * d / 3, d / h, d / h, d / h)
 
 
-def pieces(architecture: str, sizes: Sizes) -> list[Piece]:
+def count_pieces(architecture: str, sizes: Sizes) -> list[Piece]:
     """Return all costs that the paper lists for an architecture, those of RoPE and LRPE too.
 
     Args:
@@ -72,7 +72,7 @@ def pieces(architecture: str, sizes: Sizes) -> list[Piece]:
         arXiv 2406.16690, A.1.1 to A.1.4.
 
     Example:
-        >>> [piece.name for piece in pieces("llama", Sizes.of_paper(8192, 512, 4)) if not piece.product]
+        >>> [piece.name for piece in count_pieces("llama", Sizes.of_paper(8192, 512, 4)) if not piece.product]
         ['product in the gated MLP', 'softmax', 'rotation']
     """
     _check(architecture)

@@ -17,7 +17,7 @@ import torch
 from linattn_ref.interop.layouts import transpose_state
 from linattn_ref.ops import LinearResult
 from linattn_ref.ops.shapes import Float, Tensor
-from linattn_ref.ops.validation import compute_dtype, require
+from linattn_ref.ops.validation import choose_compute_dtype, require
 
 Arguments = dict[str, Any]
 
@@ -115,7 +115,7 @@ def import_fla_function(function: str) -> Callable[..., Any]:
         >>> chunk_gla = import_fla_function("chunk_gla")  # doctest: +SKIP
         >>> output, state = chunk_gla(**to_fla("chunk_gla", q=q, k=k, v=v, log_decay=g))  # doctest: +SKIP
     """
-    return getattr(importlib.import_module(f"fla.ops.{_described(function).module}"), function)
+    return getattr(importlib.import_module(f"fla.ops.{_describe(function).module}"), function)
 
 
 def to_fla(function: str, *, state_v_first: bool = False, **ours: Any) -> Arguments:
@@ -147,7 +147,7 @@ def to_fla(function: str, *, state_v_first: bool = False, **ours: Any) -> Argume
         >>> sorted(to_fla("chunk_gla", q=q, k=k, v=v, log_decay=g, scale=None))
         ['g', 'k', 'output_final_state', 'q', 'v']
     """
-    row = _described(function, state_v_first)
+    row = _describe(function, state_v_first)
     given = {name: x for name, x in ours.items() if x is not None}
     names = {**row.names, **OPTIONAL}
     if row.decay:
@@ -156,8 +156,8 @@ def to_fla(function: str, *, state_v_first: bool = False, **ours: Any) -> Argume
         names["log_decay"] = row.decay[dims]
     elif row.built_in_decay:
         _check_built_in_decay(function, row.built_in_decay, given.pop("log_decay", None))
-    theirs = {**_renamed(given, names), **row.constants, "output_final_state": True}
-    return {**_with_state_transposed(theirs), "state_v_first": True} if state_v_first else theirs
+    theirs = {**_rename(given, names), **row.constants, "output_final_state": True}
+    return {**_transpose_result_state(theirs), "state_v_first": True} if state_v_first else theirs
 
 
 def from_fla(function: str, *, state_v_first: bool = False, **theirs: Any) -> Arguments:
@@ -183,7 +183,7 @@ def from_fla(function: str, *, state_v_first: bool = False, **theirs: Any) -> Ar
         >>> sorted(from_fla("chunk_rwkv6", r=r, k=k, v=v, w=w, u=torch.zeros(2, 3)))
         ['bonus', 'k', 'log_decay', 'q', 'v']
     """
-    row = _described(function, state_v_first)
+    row = _describe(function, state_v_first)
     theirs.pop("output_final_state", None)
     for name, value in row.constants.items():
         came = theirs.pop(name, "nothing")
@@ -192,12 +192,12 @@ def from_fla(function: str, *, state_v_first: bool = False, **theirs: Any) -> Ar
     own = {name: ours for ours, name in {**row.names, **OPTIONAL}.items()}
     decays = [name for name in given if name in row.decay.values()]
     require(len(decays) < 2, "log_decay", " and ".join(decays), "one of them only")
-    ours = _renamed(given, own | dict.fromkeys(decays, "log_decay"))
+    ours = _rename(given, own | dict.fromkeys(decays, "log_decay"))
     if row.built_in_decay:
         q = ours["q"]
-        ours["log_decay"] = row.built_in_decay(q.shape[2]).to(q.device, compute_dtype(q))
+        ours["log_decay"] = row.built_in_decay(q.shape[2]).to(q.device, choose_compute_dtype(q))
     to_fla(function, **ours)  # refuses a decay that the function does not have
-    return _with_state_transposed(ours) if state_v_first else ours
+    return _transpose_result_state(ours) if state_v_first else ours
 
 
 def from_fla_result(result: tuple[Tensor, Tensor | None], *, state_v_first: bool = False) -> LinearResult:
@@ -278,7 +278,7 @@ def from_fla_normalised_state(state: tuple[Tensor, Tensor]) -> Float[Tensor, "B 
     return torch.cat([kv, z[:, 0, ..., None]], -1)
 
 
-def _described(function: str, state_v_first: bool = False) -> FLAFunction:
+def _describe(function: str, state_v_first: bool = False) -> FLAFunction:
     """Return the row of the table, or refuse a name or an option that it does not have."""
     require(function in FLA_FUNCTIONS, "function", repr(function), "one of " + ", ".join(FLA_FUNCTIONS))
     has = FLA_FUNCTIONS[function].state_v_first or not state_v_first
@@ -295,7 +295,7 @@ def _check_built_in_decay(function: str, decay: Callable[[int], Tensor], log_dec
     require(torch.allclose(given, own, rtol=1e-6, atol=0), "log_decay", "other numbers", expected)
 
 
-def _renamed(arguments: Arguments, names: Mapping[str, str]) -> Arguments:
+def _rename(arguments: Arguments, names: Mapping[str, str]) -> Arguments:
     """Return every argument under its new name, and refuse unknown and missing ones."""
     for name in arguments:
         require(name in names, name, "an argument", "one of " + ", ".join(names))
@@ -304,6 +304,6 @@ def _renamed(arguments: Arguments, names: Mapping[str, str]) -> Arguments:
     return {names[name]: x for name, x in arguments.items()}
 
 
-def _with_state_transposed(arguments: Arguments) -> Arguments:
+def _transpose_result_state(arguments: Arguments) -> Arguments:
     """Return the arguments, ``initial_state`` with its last two axes swapped."""
     return {name: transpose_state(x) if name == "initial_state" else x for name, x in arguments.items()}

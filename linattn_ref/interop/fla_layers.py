@@ -113,12 +113,12 @@ def import_layer_class(path: str) -> type[nn.Module]:
     return getattr(importlib.import_module(f"fla.layers.{module}"), name)
 
 
-def _sizes(c: ModelConfig, **others: Any) -> Options:
+def _make_options(c: ModelConfig, **others: Any) -> Options:
     """Return the options that nearly every layer has, and ``others``."""
     return {"hidden_size": c.d_model, "num_heads": c.n_heads, "norm_eps": c.norm_eps, **others}
 
 
-def _only(config: ModelConfig, **allowed: tuple[Any, ...]) -> ModelConfig:
+def _require_options(config: ModelConfig, **allowed: tuple[Any, ...]) -> ModelConfig:
     """Return the config, or refuse a field whose value is not among the allowed ones."""
     for name, values in allowed.items():
         value = getattr(config.options, name, getattr(config, name, None))
@@ -126,9 +126,9 @@ def _only(config: ModelConfig, **allowed: tuple[Any, ...]) -> ModelConfig:
     return config
 
 
-def _softmax(config: ModelConfig) -> Options:
+def _convert_softmax(config: ModelConfig) -> Options:
     """Return the options of softmax attention."""
-    _only(config, positions=ROPE)
+    _require_options(config, positions=ROPE)
     return {
         "hidden_size": config.d_model,
         "num_heads": config.n_heads,
@@ -136,26 +136,28 @@ def _softmax(config: ModelConfig) -> Options:
     }
 
 
-def _linear(config: ModelConfig) -> Options:
+def _convert_linear(config: ModelConfig) -> Options:
     """Return the options of linear attention, with either normaliser."""
-    _only(config, feature_map=tuple(MAPS), positions=("none",))
+    _require_options(config, feature_map=tuple(MAPS), positions=("none",))
     divides = config.options.normaliser == "denominator"
     norm = {"do_feature_map_norm": divides, "output_norm": "identity" if divides else "rmsnorm"}
-    return _sizes(config, feature_map=MAPS[config.options.feature_map]) | norm
+    return _make_options(config, feature_map=MAPS[config.options.feature_map]) | norm
 
 
-def _mamba(config: ModelConfig) -> Options:
+def _convert_mamba(config: ModelConfig) -> Options:
     """Return the options of Mamba-1."""
     sizes = {"hidden_size": config.d_model, "state_size": config.options.state_size, **PLAIN}
-    return {**sizes, "intermediate_size": mamba.EXPAND * _only(config, hold=("euler",)).d_model}
+    return {**sizes, "intermediate_size": mamba.EXPAND * _require_options(config, hold=("euler",)).d_model}
 
 
-def _delta_net(config: ModelConfig) -> Options:
+def _convert_delta_net(config: ModelConfig) -> Options:
     """Return the options that DeltaNet and Gated DeltaNet share."""
-    return _sizes(_only(config, beta_max=(1, 2)), expand_v=1.0, allow_neg_eigval=config.options.beta_max == 2)
+    return _make_options(
+        _require_options(config, beta_max=(1, 2)), expand_v=1.0, allow_neg_eigval=config.options.beta_max == 2
+    )
 
 
-def _gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
+def _convert_gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
     """Return the parameters of gated retention that are no copies.
 
     FLA rotates neighbouring channels where we rotate halves, so the rows of W_q and W_k are reordered; its
@@ -167,7 +169,7 @@ def _gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
     return {"q_proj.weight": q, "k_proj.weight": k, "o_proj.weight": out}
 
 
-def _rwkv6(ours: Parameters, config: ModelConfig) -> Parameters:
+def _convert_rwkv6(ours: Parameters, config: ModelConfig) -> Parameters:
     """Return the parameters of RWKV-6 that are no copies.
 
     FLA has GroupNorm where we have RMSNorm. The mean of o and -o is 0, so the GroupNorm of both side by side
@@ -195,7 +197,7 @@ def _rwkv6(ours: Parameters, config: ModelConfig) -> Parameters:
     }
 
 
-def _weights(names: Mapping[str, str]) -> dict[str, str]:
+def _append_weight(names: Mapping[str, str]) -> dict[str, str]:
     """Append ``.weight`` to every name."""
     line = lambda text: " ".join(f"{name}.weight" for name in text.split())  # noqa: E731
     return {line(new): line(old) for new, old in names.items()}
@@ -215,60 +217,62 @@ RWKV6 = {"k_proj.linear": "k", "w_proj.linear.lora.0": "decay_down", "w_proj.lin
 FLA_LAYERS: dict[str, FLALayer] = {
     "softmax": FLALayer(
         "parallax.Parallax",
-        _softmax,
-        _weights(QKV),
+        _convert_softmax,
+        _append_weight(QKV),
         "with r = 0, and in half precision alone; Attention is the same without r, but needs flash-attn",
         lambda ours, c: {"r_proj.weight": torch.zeros_like(ours["out.weight"])},
         modes=(None,),
     ),
     "linear": FLALayer(
         "linear_attn.LinearAttention",
-        _linear,
-        _weights(QKV),
+        _convert_linear,
+        _append_weight(QKV),
         "adds 1e-10 to a denominator with scale, ours 1e-6 to one without: seen where scores are small",
         lambda ours, c: {"norm.weight": ours["norm.norm.weight"]} if c.options.normaliser == "norm" else {},
         **ONLY_CHUNK,
     ),
     "retnet": FLALayer(
         "multiscale_retention.MultiScaleRetention",
-        lambda c: _sizes(_only(c, positions=ROPE, rope_base=(10_000,)), expand_k=1.0, expand_v=1.0),
-        _weights(QKVG | GATED),
+        lambda c: _make_options(
+            _require_options(c, positions=ROPE, rope_base=(10_000,)), expand_k=1.0, expand_v=1.0
+        ),
+        _append_weight(QKVG | GATED),
         "values of width D have to be asked for; RMSNorm as ours, where the paper has GroupNorm",
         **ONLY_CHUNK,
     ),
     "gla": FLALayer(
         "gla.GatedLinearAttention",
-        lambda c: _sizes(c, gate_logit_normalizer=gla.TEMPERATURE, gate_low_rank_dim=gla.RANK),
-        _weights(GLA) | {"gk_proj.1.bias": "decay.1.bias"},
+        lambda c: _make_options(c, gate_logit_normalizer=gla.TEMPERATURE, gate_low_rank_dim=gla.RANK),
+        _append_weight(GLA) | {"gk_proj.1.bias": "decay.1.bias"},
         "as it comes",
     ),
     "hgrn2": FLALayer(
         "hgrn2.HGRN2Attention",
-        lambda c: _sizes(_only(c, norm_eps=(1e-5,)), expand_ratio=c.head_dim),
-        _weights({"q_proj f_proj i_proj": "qfv", "g_norm": "norm", **OUT}),
+        lambda c: _make_options(_require_options(c, norm_eps=(1e-5,)), expand_ratio=c.head_dim),
+        _append_weight({"q_proj f_proj i_proj": "qfv", "g_norm": "norm", **OUT}),
         "its scale K^-1/2 is made good in W_v; forward takes the bounds; its option norm_eps has no effect",
         lambda ours, c: {"i_proj.weight": ours["qfv.weight"].chunk(3)[2] * c.head_dim**0.5},
         lambda mixer: {"lower_bound": mixer.bounds(mixer.layer)},
     ),
     "gated_retnet": FLALayer(
         "yoco.YOCOGatedRetention",
-        lambda c: {**_sizes(c), **_softmax(c), "gate_logit_normalizer": retnet.TEMPERATURE},
-        _weights({**QKVG, "gk_proj": "decay"}),
+        lambda c: {**_make_options(c), **_convert_softmax(c), "gate_logit_normalizer": retnet.TEMPERATURE},
+        _append_weight({**QKVG, "gk_proj": "decay"}),
         "turns neighbours, and has no gain; simple_gla.SimpleGatedLinearAttention does not turn",
-        _gated_retnet,
+        _convert_gated_retnet,
         **ONLY_CHUNK,
     ),
     "rwkv6": FLALayer(
         "rwkv6.RWKV6Attention",
-        lambda c: _sizes(c, expand_k=1.0, expand_v=2.0, **RANKS),
-        _weights(RWKV6) | {"w_proj.linear.lora.2.bias": "decay", "bonus": "bonus"},
+        lambda c: _make_options(c, expand_k=1.0, expand_v=2.0, **RANKS),
+        _append_weight(RWKV6) | {"w_proj.linear.lora.2.bias": "decay", "bonus": "bonus"},
         "mixtures that do not depend on the token; our scale in W_r; v and -v as values",
-        _rwkv6,
+        _convert_rwkv6,
     ),
     "mamba": FLALayer(
         "mamba.Mamba",
-        _mamba,
-        _weights({"in_proj": "uz", "x_proj": "step.0 BC", "dt_proj": "step.1", **SSM})
+        _convert_mamba,
+        _append_weight({"in_proj": "uz", "x_proj": "step.0 BC", "dt_proj": "step.1", **SSM})
         | {"dt_proj.bias": "step_bias", "A_log": "log_A", "D": "D"},
         "convolution without bias; plain torch where mamba_ssm is not installed",
         modes=(None,),
@@ -276,21 +280,22 @@ FLA_LAYERS: dict[str, FLALayer] = {
     "mamba2": FLALayer(
         "mamba2.Mamba2",
         lambda c: (
-            {**_sizes(c), **PLAIN}
+            {**_make_options(c), **PLAIN}
             | {"head_dim": mamba2.EXPAND * c.head_dim, "state_size": c.options.state_size}
         ),
-        _weights({"in_proj": "z xBC step", "norm": "norm", **SSM})
+        _append_weight({"in_proj": "z xBC step", "norm": "norm", **SSM})
         | {"dt_bias": "step_bias", "A_log": "log_A", "D": "D"},
         "convolution without bias, heads of width 2 D / H; plain torch where mamba_ssm is not installed",
         modes=(None,),
     ),
     "delta_net": FLALayer(
-        "delta_net.DeltaNet", _delta_net, _weights(DELTA), "its chunk form refuses float32"
+        "delta_net.DeltaNet", _convert_delta_net, _append_weight(DELTA), "its chunk form refuses float32"
     ),
     "gated_delta_net": FLALayer(
         "gated_deltanet.GatedDeltaNet",
-        lambda c: _delta_net(c) | {"head_dim": c.head_dim},
-        _weights({**DELTA, "a_proj": "step", "g_proj": "gate"}) | {"dt_bias": "step_bias", "A_log": "log_A"},
+        lambda c: _convert_delta_net(c) | {"head_dim": c.head_dim},
+        _append_weight({**DELTA, "a_proj": "step", "g_proj": "gate"})
+        | {"dt_bias": "step_bias", "A_log": "log_A"},
         "keys and values of width D / H have to be asked for; its recurrent form has no gradient",
         **ONLY_CHUNK,
     ),

@@ -20,7 +20,13 @@ from torch.nn.functional import silu, softplus
 from linattn_ref.interop.layouts import transpose_state
 from linattn_ref.ops import associative_selective_scan
 from linattn_ref.ops.shapes import Float, Tensor
-from linattn_ref.ops.validation import check_log_decay, check_qkv, compute_dtype, require, require_shape
+from linattn_ref.ops.validation import (
+    check_log_decay,
+    check_qkv,
+    choose_compute_dtype,
+    require,
+    require_shape,
+)
 
 Arguments = dict[str, Any]
 
@@ -105,9 +111,9 @@ def from_selective_scan(
     require(B.shape == C.shape, "C", f"shape {list(C.shape)}", f"the shape of B, {list(B.shape)}")
     if delta_bias is not None:
         require_shape(delta_bias, "delta_bias", u.shape[1:2])
-        delta = delta.to(compute_dtype(u)) + delta_bias[:, None]
+        delta = delta.to(choose_compute_dtype(u)) + delta_bias[:, None]
     if delta_softplus:
-        delta = softplus(delta.to(compute_dtype(u)))
+        delta = softplus(delta.to(choose_compute_dtype(u)))
     G = B.shape[1]
     parts = {"u": u.mT.chunk(G, -1), "delta": delta.mT.chunk(G, -1), "A": A.chunk(G)}
     parts |= {"B": B.mT.unbind(1), "C": C.mT.unbind(1)} | ({} if D is None else {"D": D.chunk(G)})

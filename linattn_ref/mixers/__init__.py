@@ -17,7 +17,7 @@ from linattn_ref.mixers.linear import LinearMixer, LinearOptions
 from linattn_ref.mixers.mamba import MambaMixer, MambaOptions
 from linattn_ref.mixers.mamba2 import Mamba2Mixer, Mamba2Options
 from linattn_ref.mixers.mlstm import MLSTMMixer
-from linattn_ref.mixers.parts import spared_parameters, weight_matrices
+from linattn_ref.mixers.parts import find_spared_parameters, find_weight_matrices
 from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer, RetNetOptions
 from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
 from linattn_ref.mixers.s4d import DiagonalSSMOptions, H3Mixer, S4DMixer
@@ -100,7 +100,7 @@ __all__ = [
     "StateEquation",
     "TNLMixer",
     "TNLOptions",
+    "find_spared_parameters",
+    "find_weight_matrices",
     "mixer_class",
-    "spared_parameters",
-    "weight_matrices",
 ]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from linattn_ref.backend import ops_of
+from linattn_ref.backend import load_ops
 from linattn_ref.config import ModelConfig, Options
 from linattn_ref.mixers.equation import StateEquation
 from linattn_ref.ops.shapes import Float, Tensor
@@ -48,7 +48,7 @@ class Mixer(nn.Module):
     equation: ClassVar[StateEquation | None] = None  # None where there is none: softmax attention
     needs: ClassVar[str] = "chunk_linear_attention"  # the op that a backend must have
     state_in_float32: ClassVar[bool] = True  # in float32 at least; else in the dtype of the activations
-    spared: ClassVar[tuple[str, ...]] = ()  # names of own parameters, see ``spared_parameters``
+    spared: ClassVar[tuple[str, ...]] = ()  # names of own parameters, see ``find_spared_parameters``
     decoding = False  # whether single tokens go through step ops, which may overwrite their state
     out: nn.Linear  # the output projection
 
@@ -57,7 +57,7 @@ class Mixer(nn.Module):
         self.config, self.layer = config, layer
         own = type(config.options) is self.options_class
         require(own, "config.options", repr(config.options), self.options_class.__name__)
-        if not hasattr(ops_of(config.backend), self.needs):  # raise here, not in the first forward pass
+        if not hasattr(load_ops(config.backend), self.needs):  # raise here, not in the first forward pass
             raise ValueError(
                 f"backend: got {config.backend!r}, which has no {self.needs}, expected 'reference' "
                 f"for {config.mixer!r}"
@@ -66,7 +66,7 @@ class Mixer(nn.Module):
     @property
     def ops(self) -> ModuleType:
         """Return the ops of the configured backend, looked up anew: a module cannot be copied or pickled."""
-        return ops_of(self.config.backend)
+        return load_ops(self.config.backend)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
@@ -151,10 +151,10 @@ class Mixer(nn.Module):
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
         """Return the forward matmul FLOPs of a layer on one sequence, its ``nn.Linear`` layers left out."""
-        return chunk_flops(seq_len, config.n_heads, *cls.widths(config))
+        return count_chunk_flops(seq_len, config.n_heads, *cls.widths(config))
 
 
-def token_positions(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"]:
+def number_tokens(x: Float[Tensor, "B T D"], start: int) -> Float[Tensor, " T"]:
     """Return start, start + 1, ... in float32 at least: half precision cannot count beyond 2048."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     return torch.arange(start, start + x.shape[1], device=x.device, dtype=dtype)
@@ -176,7 +176,7 @@ def merge_heads(x: Float[Tensor, "B T H V"]) -> Float[Tensor, "B T D"]:
     return x.flatten(-2)
 
 
-def chunk_flops(seq_len: int, n_heads: int, K: int, V: int, chunk_size: int = 64) -> int:
+def count_chunk_flops(seq_len: int, n_heads: int, K: int, V: int, chunk_size: int = 64) -> int:
     """Return the forward matmul FLOPs of ``chunk_linear_attention`` on one sequence.
 
     T is filled up to whole chunks. Per head: scores 2 T C K, their sum of values 2 T C V, writing and

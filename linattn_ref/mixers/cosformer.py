@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from linattn_ref.config import ModelConfig, Options, check_at_least
-from linattn_ref.mixers.base import Mixer, Projections, split_heads, token_positions
+from linattn_ref.mixers.base import Mixer, Projections, number_tokens, split_heads
 from linattn_ref.mixers.equation import StateEquation, dot, outer, ratio
 from linattn_ref.mixers.parts import with_ones
 from linattn_ref.ops.linear import normalised
@@ -84,7 +84,7 @@ class CosformerMixer(Mixer):
             raise ValueError(
                 f"max_length: got {start + x.shape[1]} tokens, expected at most {M}, the option of the mixer"
             )
-        t = token_positions(x, start)
+        t = number_tokens(x, start)
         q, k = (cos_reweight(torch.relu(z), t, M) for z in (q, k))
         return {"q": q, "k": k, "v": v}, start + x.shape[1]
 

@@ -7,10 +7,10 @@ from torch import nn
 from torch.nn.functional import silu
 
 from linattn_ref.config import ModelConfig, Options, check_positive
-from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads, token_positions
+from linattn_ref.mixers.base import Mixer, Projections, merge_heads, number_tokens, split_heads
 from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import LowRank, simple_rms, upcast
-from linattn_ref.ops.lti import causal_convolution, powers
+from linattn_ref.ops.lti import compute_powers, convolve_causally
 from linattn_ref.ops.position import cos_per_channel
 from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float, Tensor
@@ -66,8 +66,8 @@ class ToeplitzPositions(nn.Module):
             u, weight = upcast(x), upcast(self.weight)
             half_life = torch.logspace(0, 10, N, base=2, device=x.device, dtype=weight.dtype)
             rate = torch.exp2(-1 / half_life)  # [N], lambda
-            decay = powers(rate, T + 1)  # [N, T + 1]
-            y = causal_convolution(u, (weight * (1 - rate)) @ decay[:, :T])
+            decay = compute_powers(rate, T + 1)  # [N, T + 1]
+            y = convolve_causally(u, (weight * (1 - rate)) @ decay[:, :T])
             written = torch.einsum("nt,btd->bdn", (1 - rate)[:, None] * decay[:, :T].flip(-1), u)
             if state is None:
                 return x + y.to(x.dtype), written
@@ -123,7 +123,7 @@ class Cosformer2Mixer(Mixer):
     def project(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Projections, int]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         start = past or 0
-        t = token_positions(x, start)
+        t = number_tokens(x, start)
         q, k = (cos_per_channel(silu(z), t, self.config.options.theta_base) for z in (q, k))
         return {"q": q, "k": k, "v": v, "gate": torch.sigmoid(self.gate(x))}, start + x.shape[1]
 

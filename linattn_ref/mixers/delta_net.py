@@ -10,7 +10,7 @@ from torch.nn.functional import silu, softplus
 from linattn_ref.config import ModelConfig, Options, check_positive
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import StateEquation, dot, outer
-from linattn_ref.mixers.parts import HeadNorm, ShortConvolution, l2_normalize, step_bias, upcast
+from linattn_ref.mixers.parts import HeadNorm, ShortConvolution, l2_normalize, make_step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import require
 
@@ -87,7 +87,7 @@ class DeltaNetMixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-        return corrections(self, x, past)
+        return project_corrections(self, x, past)
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         q, k, v = z["q"], z["k"], z["v"]
@@ -103,7 +103,7 @@ class DeltaNetMixer(Mixer):
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return delta_flops(seq_len, config.n_heads, config.head_dim)
+        return count_delta_flops(seq_len, config.n_heads, config.head_dim)
 
 
 class GatedDeltaNetMixer(Mixer):
@@ -157,7 +157,7 @@ class GatedDeltaNetMixer(Mixer):
         self.conv = ShortConvolution(3 * D, CONV)
         self.beta = nn.Linear(D, H, bias=False)
         self.step = nn.Linear(D, H, bias=False)
-        self.step_bias = nn.Parameter(step_bias(H))
+        self.step_bias = nn.Parameter(make_step_bias(H))
         self.log_A = nn.Parameter(torch.linspace(1, 16, H).log())
         self.gate = nn.Linear(D, D, bias=False)
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
@@ -166,7 +166,7 @@ class GatedDeltaNetMixer(Mixer):
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         step = softplus(upcast(self.step(x)) + upcast(self.step_bias))  # [B, T, H]
         log_decay = -upcast(self.log_A).exp() * step
-        z, past = corrections(self, x, past)
+        z, past = project_corrections(self, x, past)
         return {**z, "log_decay": log_decay, "gate": silu(self.gate(x))}, past
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -183,10 +183,12 @@ class GatedDeltaNetMixer(Mixer):
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return delta_flops(seq_len, config.n_heads, config.head_dim)
+        return count_delta_flops(seq_len, config.n_heads, config.head_dim)
 
 
-def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
+def project_corrections(
+    mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None
+) -> tuple[Projections, Tensor]:
     """Project x as both mixers of this file do, with the layers ``beta``, ``qkv`` and ``conv`` of ``mixer``.
 
     Returns:
@@ -200,7 +202,7 @@ def corrections(mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None) -> t
     return {"q": l2_normalize(q), "k": l2_normalize(k), "v": v, "beta": beta}, past
 
 
-def delta_flops(seq_len: int, n_heads: int, K: int, chunk_size: int = 64) -> int:
+def count_delta_flops(seq_len: int, n_heads: int, K: int, chunk_size: int = 64) -> int:
     """Return the forward matmul FLOPs of ``chunk_delta_rule`` with V = K.
 
     The triangular systems, 2 T C K, are not counted. Per head: two tables of scores 4 T C K, U - W S 2 T K

@@ -54,7 +54,7 @@ class StateEquation(NamedTuple):
 
     def text(self, part: Literal["gate", "write", "read"]) -> str:
         """Return the source text of the gate, the write or the read."""
-        return source_text(getattr(self, part))
+        return read_source(getattr(self, part))
 
 
 def evaluate(function: Callable[..., Any], names: Names) -> Tensor:
@@ -62,16 +62,16 @@ def evaluate(function: Callable[..., Any], names: Names) -> Tensor:
     return torch.as_tensor(function(**{name: names[name] for name in inspect.signature(function).parameters}))
 
 
-def source_text(function: Callable[..., Any]) -> str:
+def read_source(function: Callable[..., Any]) -> str:
     """Return the source text of the body of a lambda, which must stand on a line of its own."""
-    source, tree = _source_of(inspect.getsourcefile(function) or "")
+    source, tree = _read_source(inspect.getsourcefile(function) or "")
     line = function.__code__.co_firstlineno
     (found,) = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == line]
     return " ".join((ast.get_source_segment(source, found.body) or "").split())
 
 
 @cache
-def _source_of(path: str) -> tuple[str, ast.Module]:
+def _read_source(path: str) -> tuple[str, ast.Module]:
     """Return a file's text and its syntax tree."""
     with open(path, encoding="utf-8") as file:
         source = file.read()

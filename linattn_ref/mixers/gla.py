@@ -55,7 +55,7 @@ class GLAMixer(Mixer):
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        D, keys = config.d_model, key_width(config)
+        D, keys = config.d_model, compute_key_width(config)
         self.qk = nn.Linear(D, 2 * keys, bias=False)
         self.vr = nn.Linear(D, 2 * D, bias=False)
         self.decay = LowRank(D, RANK, keys, bias=True)
@@ -78,10 +78,10 @@ class GLAMixer(Mixer):
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
-        return key_width(config) // config.n_heads, config.head_dim
+        return compute_key_width(config) // config.n_heads, config.head_dim
 
 
-def key_width(config: ModelConfig) -> int:
+def compute_key_width(config: ModelConfig) -> int:
     """Return the width of the keys of all heads, D / 2."""
     if config.d_model % (2 * config.n_heads):
         raise ValueError(

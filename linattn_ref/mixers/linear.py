@@ -11,8 +11,8 @@ from linattn_ref.mixers.base import (
     Projections,
     check_rotation,
     merge_heads,
+    number_tokens,
     split_heads,
-    token_positions,
 )
 from linattn_ref.mixers.equation import StateEquation, dot, outer, ratio
 from linattn_ref.mixers.parts import HeadNorm, with_ones
@@ -98,7 +98,7 @@ class LinearMixer(Mixer):
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        check_rotation(config, feature_width(config))
+        check_rotation(config, compute_feature_width(config))
         self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
         norm = config.options.normaliser == "norm"
@@ -110,7 +110,7 @@ class LinearMixer(Mixer):
         phi = FEATURE_MAPS[options.feature_map].apply
         q, k = phi(q).to(v.dtype), phi(k).to(v.dtype)  # on a GPU, autocast computes exp in float32
         if options.positions == "rope":
-            t = token_positions(x, start)
+            t = number_tokens(x, start)
             q, k = (rotate(z, t, options.rope_base) for z in (q, k))
         return {"q": q, "k": k, "v": v}, start + x.shape[1]
 
@@ -129,9 +129,9 @@ class LinearMixer(Mixer):
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
-        return feature_width(config), config.head_dim + (config.options.normaliser == "denominator")
+        return compute_feature_width(config), config.head_dim + (config.options.normaliser == "denominator")
 
 
-def feature_width(config: ModelConfig) -> int:
+def compute_feature_width(config: ModelConfig) -> int:
     """Return the width of the features of a head."""
     return FEATURE_MAPS[config.options.feature_map].width(config.head_dim)

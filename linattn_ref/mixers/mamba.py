@@ -11,7 +11,7 @@ from torch.nn.functional import silu, softplus
 from linattn_ref.config import ModelConfig, Options, check_at_least
 from linattn_ref.mixers.base import Mixer, Projections
 from linattn_ref.mixers.equation import Names, StateEquation, columns, dot, outer
-from linattn_ref.mixers.parts import LowRank, ShortConvolution, step_bias, upcast
+from linattn_ref.mixers.parts import LowRank, ShortConvolution, make_step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
 EXPAND, CONV = 2, 4  # E / D; tokens that the short convolution sees
@@ -38,7 +38,7 @@ class MambaOptions(Options):
         check_at_least(self, 1, "state_size")
 
 
-def _per_channel(mixer: Mixer, z: Names) -> Names:
+def _arrange_by_channel(mixer: Mixer, z: Names) -> Names:
     """Return u, Delta and the skip D as heads of width 1, and B and C for all heads."""
     return columns(z, "u delta D") | {"B": z["B"][:, :, None], "C": z["C"][:, :, None]}
 
@@ -82,7 +82,7 @@ class MambaMixer(Mixer):
         write=lambda B, delta, u: outer(B, delta * u),
         read=lambda C, S, D, u: dot(C, S) + D * u,
         learned="A [E, N], Delta's W_1 [E, D/16], W_2 [D/16, E] and bias, W_B, W_C [E, N], D [E]",
-        where=_per_channel,
+        where=_arrange_by_channel,
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -92,7 +92,7 @@ class MambaMixer(Mixer):
         self.conv = ShortConvolution(E, CONV)
         self.BC = nn.Linear(E, 2 * N, bias=False)
         self.step = LowRank(E, math.ceil(config.d_model / 16), E)
-        self.step_bias = nn.Parameter(step_bias(E))
+        self.step_bias = nn.Parameter(make_step_bias(E))
         self.log_A = nn.Parameter(torch.arange(1.0, N + 1).log().repeat(E, 1))
         self.D = nn.Parameter(torch.ones(E))
         self.out = nn.Linear(E, config.d_model, bias=False)

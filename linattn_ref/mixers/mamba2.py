@@ -9,7 +9,7 @@ from torch.nn.functional import silu, softplus
 from linattn_ref.config import ModelConfig, Options, check_at_least
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import Names, StateEquation, columns, dot, outer
-from linattn_ref.mixers.parts import ShortConvolution, step_bias, upcast
+from linattn_ref.mixers.parts import ShortConvolution, make_step_bias, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
 EXPAND, CONV = 2, 4  # width of all heads / D; tokens that the short convolution sees
@@ -33,7 +33,7 @@ class Mamba2Options(Options):
         check_at_least(self, 1, "state_size")
 
 
-def _per_head(mixer: Mixer, z: Names) -> Names:
+def _arrange_by_head(mixer: Mixer, z: Names) -> Names:
     """Return Delta, a and the skip D as numbers per head, and B and C for all heads."""
     return columns(z, "delta a D") | {"B": z["B"][:, :, None], "C": z["C"][:, :, None]}
 
@@ -75,7 +75,7 @@ class Mamba2Mixer(Mixer):
         write=lambda B, delta, x: outer(B, delta * x),
         read=lambda C, S, D, x: dot(C, S) + D * x,
         learned="a [H], Delta's W [D, H] and bias, D [H]",
-        where=_per_head,
+        where=_arrange_by_head,
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
@@ -85,7 +85,7 @@ class Mamba2Mixer(Mixer):
         self.conv = ShortConvolution(E + 2 * N, CONV)
         self.z = nn.Linear(config.d_model, E, bias=False)
         self.step = nn.Linear(config.d_model, H, bias=False)
-        self.step_bias = nn.Parameter(step_bias(H))
+        self.step_bias = nn.Parameter(make_step_bias(H))
         self.log_A = nn.Parameter(torch.linspace(1, 16, H).log())
         self.D = nn.Parameter(torch.ones(H))
         self.norm = nn.RMSNorm(E, config.norm_eps)

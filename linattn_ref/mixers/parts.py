@@ -1,7 +1,7 @@
 """Define parts of several mixers: convolutions, token shift, low-rank projections, norms.
 
-And ``spared_parameters`` and ``weight_matrices``: what a model draws when it is initialised, and what weight
-decay acts on.
+And what a model draws when it is initialised and what weight decay acts on: ``find_spared_parameters`` and
+``find_weight_matrices``.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch.nn.functional import silu
 from linattn_ref.ops.shapes import Float, Tensor
 
 
-def spared_parameters(model: nn.Module) -> set[str]:
+def find_spared_parameters(model: nn.Module) -> set[str]:
     """Return the names of the parameters that neither ``LanguageModel.initialise`` nor weight decay touches.
 
     They start with the values that their module gave them, and are trained like all others. A module class
@@ -29,7 +29,7 @@ def spared_parameters(model: nn.Module) -> set[str]:
 
     Example:
         >>> from linattn_ref.model import LanguageModel, ModelConfig
-        >>> sorted(spared_parameters(LanguageModel(ModelConfig("mamba", n_layers=1))))
+        >>> sorted(find_spared_parameters(LanguageModel(ModelConfig("mamba", n_layers=1))))
         ['blocks.0.mixer.conv.weight', 'blocks.0.mixer.log_A']
     """
     declared = {
@@ -40,7 +40,7 @@ def spared_parameters(model: nn.Module) -> set[str]:
     return declared & {name for name, _ in model.named_parameters()}
 
 
-def weight_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+def find_weight_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return what ``LanguageModel.initialise`` draws and weight decay acts on: matrices that are not spared.
 
     Args:
@@ -48,15 +48,15 @@ def weight_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 
     Returns:
         Name -> parameter, in the order of ``model.named_parameters()``; all others are vectors, scalars or
-        ``spared_parameters``.
+        ``find_spared_parameters``.
 
     Example:
         >>> from linattn_ref.mixers import MambaMixer
         >>> from linattn_ref.model import ModelConfig
-        >>> list(weight_matrices(MambaMixer(ModelConfig("mamba"), layer=0)))
+        >>> list(find_weight_matrices(MambaMixer(ModelConfig("mamba"), layer=0)))
         ['uz.weight', 'BC.weight', 'step.0.weight', 'step.1.weight', 'out.weight']
     """
-    spared = spared_parameters(model)
+    spared = find_spared_parameters(model)
     return {name: p for name, p in model.named_parameters() if p.ndim >= 2 and name not in spared}
 
 
@@ -101,21 +101,21 @@ class ShortConvolution(nn.Module):
         self, x: Float[Tensor, "B T X"], past: Float[Tensor, "B _ X"] | None
     ) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
         """Return the output, and the last ``width - 1`` inputs for the next call, in float32 at least."""
-        y, past = causal_filter(x, self.weight, past)
+        y, past = filter_causally(x, self.weight, past)
         return silu(y).to(x.dtype), past
 
 
-def causal_filter(
+def filter_causally(
     x: Float[Tensor, "B T X"], weight: Float[Tensor, "W X"], past: Tensor | None
 ) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
     """Return y_t = sum_i weight_i x_{t-W+1+i}, i = 0..W-1, and the last W - 1 inputs, in float32 at least."""
     before = weight.shape[0] - 1
-    seen = torch.cat([earlier(x, past, before), upcast(x)], 1)
+    seen = torch.cat([get_earlier_tokens(x, past, before), upcast(x)], 1)
     y = sum(w * seen[:, i : i + x.shape[1]] for i, w in enumerate(upcast(weight)))
     return torch.as_tensor(y), seen[:, x.shape[1] :]
 
 
-def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Tensor, "B n D"]:
+def get_earlier_tokens(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Tensor, "B n D"]:
     """Return the n tokens before x: ``past``, or zeros at the start of a sequence, where ``past`` is None."""
     if past is None:
         return upcast(x.new_zeros(x.shape[0], n, x.shape[2]))
@@ -125,11 +125,11 @@ def earlier(x: Float[Tensor, "B T D"], past: Tensor | None, n: int) -> Float[Ten
     return past
 
 
-def token_shift(
+def shift_tokens(
     x: Float[Tensor, "B T D"], last: Float[Tensor, "B 1 D"] | None
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B 1 D"]]:
     """Return for every token the one before it, as in RWKV, and the last token for the next call."""
-    seen = torch.cat([earlier(x, last, 1).to(x.dtype), x], 1)
+    seen = torch.cat([get_earlier_tokens(x, last, 1).to(x.dtype), x], 1)
     return seen[:, :-1], upcast(seen[:, -1:])
 
 
@@ -159,7 +159,7 @@ def l2_normalize(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(upcast(x), dim=-1, eps=1e-6)
 
 
-def step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
+def make_step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
     """Return n biases whose softplus is spread over [low, top], evenly in logs: Mamba's step sizes Delta.
 
     Mamba's code draws them from this range; its paper (arXiv 2312.00752, section 3.6) prints a uniform draw.

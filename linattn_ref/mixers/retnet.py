@@ -13,8 +13,8 @@ from linattn_ref.mixers.base import (
     Projections,
     check_rotation,
     merge_heads,
+    number_tokens,
     split_heads,
-    token_positions,
 )
 from linattn_ref.mixers.equation import StateEquation, columns, dot, outer
 from linattn_ref.mixers.parts import HeadNorm, upcast
@@ -93,7 +93,7 @@ class RetNetMixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def project(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Projections, int]:
-        return rotated(self, x, past), (past or 0) + x.shape[1]
+        return project_rotated(self, x, past), (past or 0) + x.shape[1]
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         q = upcast(z["q"])
@@ -156,7 +156,7 @@ class GatedRetNetMixer(Mixer):
 
     def project(self, x: Float[Tensor, "B T D"], past: int | None) -> tuple[Projections, int]:
         a = upcast(self.decay(x))  # [B, T, H]
-        return {**rotated(self, x, past), "a": a}, (past or 0) + x.shape[1]
+        return {**project_rotated(self, x, past), "a": a}, (past or 0) + x.shape[1]
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
         log_decay = logsigmoid(z["a"]) / TEMPERATURE
@@ -166,12 +166,12 @@ class GatedRetNetMixer(Mixer):
         return self.out(merge_heads(self.norm(o)) * z["gate"])
 
 
-def rotated(mixer: Any, x: Float[Tensor, "B T D"], past: int | None) -> Projections:
+def project_rotated(mixer: Any, x: Float[Tensor, "B T D"], past: int | None) -> Projections:
     """Project x as both mixers of this file do: to q, k, v and output gate, q and k turned by position."""
     config = mixer.config
     q, k, v, gate = mixer.qkvg(x).chunk(4, -1)
     q, k, v = (split_heads(z, config.n_heads) for z in (q, k, v))
     if config.options.positions == "rope":
-        t = token_positions(x, past or 0)
+        t = number_tokens(x, past or 0)
         q, k = (rotate(z, t, config.options.rope_base) for z in (q, k))
     return {"q": q, "k": k, "v": v, "gate": silu(gate)}

@@ -7,7 +7,7 @@ from torch.nn.functional import silu
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import StateEquation, columns, dot, outer, quotient
-from linattn_ref.mixers.parts import HeadNorm, token_shift, upcast, with_ones
+from linattn_ref.mixers.parts import HeadNorm, shift_tokens, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.wkv import WKVState
 
@@ -65,7 +65,7 @@ class RWKV4Mixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-        before, past = token_shift(x, past)
+        before, past = shift_tokens(x, past)
         mixed = [torch.lerp(before, x, m.to(x.dtype)) for m in self.shift]
         r, k, v = (f(y) for f, y in zip((self.r, self.k, self.v), mixed, strict=True))
         w, u = upcast(self.log_w).exp(), upcast(self.u)  # [D]
@@ -138,7 +138,7 @@ class RWKV6Mixer(Mixer):
         self.out = nn.Linear(D, D, bias=False)
 
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-        before, past = token_shift(x, past)
+        before, past = shift_tokens(x, past)
         mixed = [torch.lerp(before, x, m.to(x.dtype)) for m in self.shift]
         # the fifth mixture is the decay's
         r, k, v, g = (f(y) for f, y in zip((self.r, self.k, self.v, self.g), mixed, strict=False))

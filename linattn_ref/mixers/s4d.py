@@ -12,7 +12,7 @@ from torch.nn.functional import gelu
 from linattn_ref.config import ModelConfig, Options, check_at_least
 from linattn_ref.mixers.base import Mixer, Projections
 from linattn_ref.mixers.equation import StateEquation, columns, dot, outer, paired
-from linattn_ref.mixers.parts import causal_filter, upcast
+from linattn_ref.mixers.parts import filter_causally, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import require
 
@@ -81,17 +81,17 @@ class DiagonalSSM(nn.Module):
         return {"delta": 0.01 * upcast(self.log_step).exp(), "A": A, "C": C, "skip": upcast(self.D)}
 
 
-def _real(N: int) -> tuple[Tensor, Tensor]:
+def _init_real(N: int) -> tuple[Tensor, Tensor]:
     """Return -Re A and Im A of S4D-Real: A_n = -(n + 1)."""
     return torch.arange(1.0, N + 1), torch.zeros(N)
 
 
-def _lin(N: int) -> tuple[Tensor, Tensor]:
+def _init_lin(N: int) -> tuple[Tensor, Tensor]:
     """Return -Re A and Im A of S4D-Lin: A_n = -1/2 + i pi n."""
     return torch.full((N,), 0.5), math.pi * torch.arange(N)
 
 
-def _inv(N: int) -> tuple[Tensor, Tensor]:
+def _init_inv(N: int) -> tuple[Tensor, Tensor]:
     """Return -Re A and Im A of S4D-Inv: A_n = -1/2 + i (2 N / pi) (2 N / (2 n + 1) - 1)."""
     n = torch.arange(N)
     return torch.full((N,), 0.5), 2 * N / math.pi * (2 * N / (2 * n + 1) - 1)
@@ -100,9 +100,9 @@ def _inv(N: int) -> tuple[Tensor, Tensor]:
 # Option ``init`` -> function from N to -Re A [N] and Im A [N] (arXiv 2206.11893, where the state of S4D-Lin
 # and S4D-Inv has 2 N numbers).
 INITIALISATIONS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
-    "lin": _lin,
-    "inv": _inv,
-    "real": _real,
+    "lin": _init_lin,
+    "inv": _init_inv,
+    "real": _init_real,
 }
 
 
@@ -153,7 +153,7 @@ class S4DMixer(Mixer):
         return {"u": x, **self.ssm()}, None
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        return lti(self, z["u"], z, S)
+        return run_lti(self, z["u"], z, S)
 
     def output(self, o: Float[Tensor, "B T D"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(gelu(o))
@@ -219,11 +219,11 @@ class H3Mixer(Mixer):
 
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         q, k, v = self.qkv(x).chunk(3, -1)
-        k, past = causal_filter(k, self.filter, past)
+        k, past = filter_causally(k, self.filter, past)
         return {"q": q, "k": k.to(x.dtype), "v": v, **self.ssm()}, past
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        o, S = lti(self, z["k"] * z["v"], z, S)
+        o, S = run_lti(self, z["k"] * z["v"], z, S)
         return z["q"] * o, S
 
     def output(self, o: Float[Tensor, "B T D"], z: Projections) -> Float[Tensor, "B T D"]:
@@ -238,7 +238,7 @@ class H3Mixer(Mixer):
         return 0  # a convolution by FFT is no product of matrices
 
 
-def lti(
+def run_lti(
     mixer: Mixer, u: Float[Tensor, "B T D"], z: Projections, S: Tensor | None
 ) -> tuple[Float[Tensor, "B T D"], Tensor]:
     """Return the output of the SSM with the parameters in z for the inputs u, and its state.

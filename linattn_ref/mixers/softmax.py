@@ -6,7 +6,7 @@ from typing import Literal
 from torch import nn
 
 from linattn_ref.config import ModelConfig, Options, check_positive
-from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, split_heads, token_positions
+from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, number_tokens, split_heads
 from linattn_ref.ops.position import rotate
 from linattn_ref.ops.shapes import Float, Tensor
 
@@ -77,7 +77,7 @@ class SoftmaxMixer(Mixer):
         """Return y [B, T, D] and the cache with the keys and values of x appended."""
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
         if self.config.options.positions == "rope":
-            t = token_positions(x, 0 if state is None else state[0].shape[1])
+            t = number_tokens(x, 0 if state is None else state[0].shape[1])
             q, k = (rotate(z, t, self.config.options.rope_base) for z in (q, k))
         v = v.contiguous()  # else the cache would keep the whole of qkv alive
         if self.decoding and x.shape[1] == 1:

@@ -35,7 +35,7 @@ class TNLOptions(Options):
     decay: Decay = "code"
 
 
-def _slope_and_annealing(mixer: "TNLMixer", z: Names) -> Names:
+def _compute_slope_and_annealing(mixer: "TNLMixer", z: Names) -> Names:
     """Return the factors of the fixed decay: slopes [H, 1] of the heads, annealing of the layer."""
     config, decay = mixer.config, mixer.config.options.decay
     anneal = annealing(mixer.layer, config.n_layers, decay)
@@ -78,7 +78,7 @@ class TNLMixer(Mixer):
         gate=lambda slope, anneal: exp(-slope * anneal),
         write=lambda k, v: outer(k, v),
         read=lambda q, S: dot(q, S),
-        where=_slope_and_annealing,
+        where=_compute_slope_and_annealing,
     )
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:

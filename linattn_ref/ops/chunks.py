@@ -13,19 +13,19 @@ SUB_CHUNK = 16  # a decay per channel needs a [C, C, K] table; C is kept at 16
 
 
 @check_shapes
-def decayed_scores(
+def compute_decayed_scores(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B T H K"], g: Float[Tensor, "B T H _"] | None
 ) -> Float[Tensor, "B H T T"]:
     """Return P_ij = sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i, else 0."""
     if g is None:
         return torch.einsum("bihk,bjhk->bhij", q, k).tril()
     if g.shape[-1] == 1:
-        return torch.einsum("bihk,bjhk->bhij", q, k) * segment_sums(g)[..., 0].exp()
-    return torch.einsum("bihk,bjhk,bhijk->bhij", q, k, segment_sums(g).exp())
+        return torch.einsum("bihk,bjhk->bhij", q, k) * sum_segments(g)[..., 0].exp()
+    return torch.einsum("bihk,bjhk,bhijk->bhij", q, k, sum_segments(g).exp())
 
 
 @check_shapes
-def segment_sums(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
+def sum_segments(g: Float[Tensor, "B T H X"]) -> Float[Tensor, "B H T T X"]:
     """Return L_ij = g_{j+1} + ... + g_i for j <= i, -inf above the diagonal.
 
     Each sum is added up by itself. The difference of two long cumulative sums would be cheaper and, in
@@ -74,7 +74,7 @@ def delay(x: Tensor, steps: int, dim: int = 1) -> Tensor:
     return pad(x, (*behind, steps, -steps))
 
 
-def empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
+def make_empty_state(k: Float[Tensor, "B T H K"], v: Float[Tensor, "B T H V"]) -> Float[Tensor, "B H K V"]:
     """Return a state of zeros for these keys and values."""
     return k.new_zeros(k.shape[0], k.shape[2], k.shape[3], v.shape[3])
 

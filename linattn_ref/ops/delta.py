@@ -18,10 +18,10 @@ import torch
 
 from linattn_ref.ops.chunks import (
     SUB_CHUNK,
+    compute_decayed_scores,
     decay_from_start,
     decay_to_end,
-    decayed_scores,
-    empty_state,
+    make_empty_state,
     split_time,
 )
 from linattn_ref.ops.results import LinearResult
@@ -31,7 +31,7 @@ from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
     check_qkv,
-    compute_dtype,
+    choose_compute_dtype,
     require_like,
     require_shape,
     require_tensor,
@@ -93,7 +93,7 @@ def recurrent_delta_rule(
         ([1.0, 2.0, 3.0], [1, 1, 2, 1])
     """
     check_beta(beta, q, k, v)
-    body = partial(_recurrent, beta=beta.to(compute_dtype(q)))
+    body = partial(_recurrent, beta=beta.to(choose_compute_dtype(q)))
     return run_linear(body, q, k, v, log_decay, scale, initial_state)
 
 
@@ -164,7 +164,7 @@ def chunk_delta_rule(
     """
     check_chunk_size(chunk_size)
     check_beta(beta, q, k, v)
-    body = partial(_chunk, beta=beta.to(compute_dtype(q)), chunk_size=chunk_size)
+    body = partial(_chunk, beta=beta.to(choose_compute_dtype(q)), chunk_size=chunk_size)
     return run_linear(body, q, k, v, log_decay, scale, initial_state)
 
 
@@ -222,7 +222,7 @@ def step_delta_rule(
     """
     check_one_token(q)
     check_beta(beta, q, k, v)
-    body = partial(_recurrent, beta=beta.to(compute_dtype(q)))
+    body = partial(_recurrent, beta=beta.to(choose_compute_dtype(q)))
     return run_linear(body, q, k, v, log_decay, scale, state, state_name="state")
 
 
@@ -231,7 +231,7 @@ def check_beta(beta: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
     check_qkv(q, k, v)
     require_tensor(beta, "beta")
     require_shape(beta, "beta", tuple(q.shape[:3]))
-    require_like(beta, "beta", q, (q.dtype, compute_dtype(q)))
+    require_like(beta, "beta", q, (q.dtype, choose_compute_dtype(q)))
     require_values(beta, "beta", 0.0, 2.0)
 
 
@@ -249,7 +249,7 @@ def _recurrent(
     beta: Float[Tensor, "B T H"],
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
-    S = empty_state(k, v) if S is None else S
+    S = make_empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
         if g is not None:
@@ -274,7 +274,7 @@ def _chunk(
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Solve for the corrections of every chunk, then go from chunk to chunk."""
     T, V = v.shape[1], v.shape[3]
-    S = empty_state(k, v) if S is None else S
+    S = make_empty_state(k, v) if S is None else S
     limit = min(chunk_size, SUB_CHUNK) if g is not None and g.shape[-1] > 1 else chunk_size
     C = limit if limit < T else T  # not min(limit, T), which a compiled graph would carry into every size
     g = torch.zeros_like(k[..., :1]) if g is None else g
@@ -306,5 +306,5 @@ def _by_chunk(
     q: Float[Tensor, "B M C H K"], k: Float[Tensor, "B M C H K"], g: Float[Tensor, "B M C H _"]
 ) -> Float[Tensor, "B M H C C"]:
     """Return the decayed scores within every chunk."""
-    rows = decayed_scores(q.flatten(0, 1), k.flatten(0, 1), g.flatten(0, 1))
+    rows = compute_decayed_scores(q.flatten(0, 1), k.flatten(0, 1), g.flatten(0, 1))
     return rows.unflatten(0, q.shape[:2])

@@ -21,10 +21,10 @@ import torch
 
 from linattn_ref.ops.chunks import (
     SUB_CHUNK,
+    compute_decayed_scores,
     decay_from_start,
     decay_to_end,
-    decayed_scores,
-    empty_state,
+    make_empty_state,
     pass_states,
     split_time,
 )
@@ -36,7 +36,7 @@ from linattn_ref.ops.validation import (
     check_log_decay,
     check_one_token,
     check_qkv,
-    compute_dtype,
+    choose_compute_dtype,
     require,
 )
 
@@ -306,8 +306,10 @@ def normalised(
     check_qkv(q, k, v)
     if arguments.get("log_decay") is not None:
         check_log_decay(arguments["log_decay"], q)
-        arguments["log_decay"] = arguments["log_decay"].to(compute_dtype(q))
-    wide = [x.to(compute_dtype(q)) for x in (q, k, v)]  # a sum of scores may exceed half precision's range
+        arguments["log_decay"] = arguments["log_decay"].to(choose_compute_dtype(q))
+    wide = [
+        x.to(choose_compute_dtype(q)) for x in (q, k, v)
+    ]  # a sum of scores may exceed half precision's range
     ones = wide[2].new_ones(*v.shape[:-1], 1)
     result = op(*wide[:2], torch.cat([wide[2], ones], -1), scale=1.0, **arguments)
     require(isinstance(result, LinearResult), "op", type(result).__name__, "a form of linear attention")
@@ -327,7 +329,7 @@ def recurrent_body(
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
-    S = empty_state(k, v) if S is None else S
+    S = make_empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
         if g is not None:
@@ -346,7 +348,7 @@ def parallel_body(
     S: Float[Tensor, "B H K V"] | None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Multiply the decayed scores with the values, and add what the start state gives."""
-    o = torch.einsum("bhij,bjhv->bihv", decayed_scores(q, k, g), v)
+    o = torch.einsum("bhij,bjhv->bihv", compute_decayed_scores(q, k, g), v)
     if g is not None:
         k = k * decay_to_end(g)  # of what t wrote
     written = torch.einsum("bthk,bthv->bhkv", k, v)
@@ -369,7 +371,7 @@ def chunk_body(
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Run the parallel body within chunks, then the recurrence from chunk to chunk."""
     B, T = q.shape[:2]
-    S = empty_state(k, v) if S is None else S
+    S = make_empty_state(k, v) if S is None else S
     C = chunk_size if chunk_size < T else T  # a compiled graph would carry min(...) into every size
     q, k, v = (split_time(x, C) for x in (q, k, v))  # [B, M, C, H, .]; zeros at the end write nothing
     g = None if g is None else split_time(g, C)  # and a log decay of 0 forgets nothing

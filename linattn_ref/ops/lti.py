@@ -21,17 +21,17 @@ from linattn_ref.ops.results import ChannelResult
 from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float, Inexact, Tensor, check_shapes
 from linattn_ref.ops.validation import (
-    channel_state_or_zeros,
     check_channels,
     check_one_channel_token,
     check_parameter,
-    complex_dtype,
-    compute_dtype,
+    choose_complex_dtype,
+    choose_compute_dtype,
+    find_state_width,
     require_like,
     require_shape,
     require_tensor,
     require_values,
-    state_width,
+    resolve_channel_state,
 )
 
 
@@ -232,15 +232,15 @@ def _run(
 ) -> ChannelResult:
     """Check, promote, discretise, run ``body`` with autocast off, add the skip."""
     check_channels(u, "u")
-    shape = u.shape[2], state_width(A, u.shape[2])
+    shape = u.shape[2], find_state_width(A, u.shape[2])
     check_parameter(delta, "delta", u, shape[:1])
     require_values(delta, "delta", low=0.0)
     dtype = _check_parameters(u, A, B, C, shape)
     if D is not None:
         check_parameter(D, "D", u, shape[:1])
-    state = channel_state_or_zeros(initial_state, state_name, u, shape, dtype)
+    state = resolve_channel_state(initial_state, state_name, u, shape, dtype)
     with no_autocast(u.device):
-        x = u.to(compute_dtype(u))
+        x = u.to(choose_compute_dtype(u))
         a, factor = discretise(delta.to(x.dtype)[:, None], A.to(dtype), method)
         y, state = body(x, a, factor * B.to(dtype), C.to(dtype), state)
         y = 2 * y.real if y.is_complex() else y
@@ -257,10 +257,10 @@ def _check_parameters(u: Tensor, A: Tensor, B: Tensor, C: Tensor, shape: tuple[i
             continue
         require_tensor(x, name)
         require_shape(x, name, shape)
-        require_like(x, name, u, (complex_dtype(u),))
+        require_like(x, name, u, (choose_complex_dtype(u),))
     decay = A.real if A.is_complex() else A
     require_values(decay, "A", top=0.0, meaning="real parts <= 0, else the state grows")
-    return complex_dtype(u) if A.is_complex() else compute_dtype(u)
+    return choose_complex_dtype(u) if A.is_complex() else choose_compute_dtype(u)
 
 
 # --- bodies -------------------------------------------------------------------------------------------------
@@ -292,18 +292,18 @@ def _convolution(
 ) -> tuple[Inexact[Tensor, "B T D"], Inexact[Tensor, "B D N"]]:
     """Convolve u with the kernel of the system, and add what the start state gives."""
     T = u.shape[1]
-    power = powers(a, T + 1)  # [D, N, T + 1]
+    power = compute_powers(a, T + 1)  # [D, N, T + 1]
     kernel = torch.einsum("dn,dnl->dl", C * b, power[..., :T])
     if kernel.is_complex():
-        y = torch.complex(causal_convolution(u, kernel.real), causal_convolution(u, kernel.imag))
+        y = torch.complex(convolve_causally(u, kernel.real), convolve_causally(u, kernel.imag))
     else:
-        y = causal_convolution(u, kernel)
+        y = convolve_causally(u, kernel)
     y = y + torch.einsum("dn,dnt,bdn->btd", C, power[..., 1:], S)
     written = torch.einsum("dnt,btd->bdn", power[..., :T].flip(-1), u.to(power.dtype))
     return y, power[..., -1] * S + b * written
 
 
-def powers(a: Inexact[Tensor, "D N"], n: int) -> Inexact[Tensor, "D N n"]:
+def compute_powers(a: Inexact[Tensor, "D N"], n: int) -> Inexact[Tensor, "D N n"]:
     """Return a^0, ..., a^(n-1), by doubling: no logarithm, so a may be 0."""
     table, top = torch.ones_like(a)[..., None], a[..., None]  # top = a^(entries of the table)
     while table.shape[-1] < n:
@@ -312,7 +312,7 @@ def powers(a: Inexact[Tensor, "D N"], n: int) -> Inexact[Tensor, "D N n"]:
     return table[..., :n]
 
 
-def causal_convolution(u: Float[Tensor, "B T D"], kernel: Float[Tensor, "D T"]) -> Float[Tensor, "B T D"]:
+def convolve_causally(u: Float[Tensor, "B T D"], kernel: Float[Tensor, "D T"]) -> Float[Tensor, "B T D"]:
     """Return y_t = sum_l kernel_l u_{t-l}, per channel.
 
     It is a product of spectra, over 2 T points or more so that no end wraps around.

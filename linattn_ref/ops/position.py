@@ -5,7 +5,7 @@ import math
 import torch
 
 from linattn_ref.ops.shapes import Float, Tensor
-from linattn_ref.ops.validation import check_positions, require, value_range
+from linattn_ref.ops.validation import check_positions, find_value_range, require
 
 
 def rotate(
@@ -80,7 +80,7 @@ def cos_reweight(
         tensor([0.5000, 0.8660, 1.0000])
     """
     check_positions(x, positions)
-    if (found := value_range(positions)) is not None:
+    if (found := find_value_range(positions)) is not None:
         first, last = found
         inside = first >= 0 and last < max_length
         expected = f"0 to below max_length = {max_length}"

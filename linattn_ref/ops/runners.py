@@ -16,8 +16,8 @@ from linattn_ref.ops.validation import (
     check_log_decay,
     check_qkv,
     check_state,
-    compute_dtype,
-    scale_or_default,
+    choose_compute_dtype,
+    resolve_scale,
 )
 
 
@@ -50,7 +50,7 @@ def run_linear(
     """Check, promote, scale q, run ``body`` with autocast off, and return the output in q's dtype."""
     check_qkv(q, k, v)
     B, T, H, K = q.shape
-    dtype = compute_dtype(q)
+    dtype = choose_compute_dtype(q)
     if log_decay is not None:
         check_log_decay(log_decay, q)
         log_decay = log_decay.to(dtype)
@@ -61,7 +61,7 @@ def run_linear(
     if initial_state is not None:
         check_state(initial_state, q, v, state_name)
     with no_autocast(q.device):
-        scaled = q.to(dtype) * scale_or_default(scale, K)
+        scaled = q.to(dtype) * resolve_scale(scale, K)
         output, state = body(scaled, k.to(dtype), v.to(dtype), log_decay, initial_state)
     return LinearResult(output.to(q.dtype), state)
 
@@ -88,8 +88,8 @@ def run_softmax(
     if initial_state is not None:
         check_cache(initial_state, q, v, state_name)
         cache = KVCache(torch.cat([initial_state[0], k], 1), torch.cat([initial_state[1], v], 1))
-    dtype = compute_dtype(q)
+    dtype = choose_compute_dtype(q)
     with no_autocast(q.device):
-        scaled = q.to(dtype) * scale_or_default(scale, q.shape[-1])
+        scaled = q.to(dtype) * resolve_scale(scale, q.shape[-1])
         output = body(scaled, cache.k.to(dtype), cache.v.to(dtype))
     return SoftmaxResult(output.to(q.dtype), cache)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from linattn_ref.ops.chunks import delay, empty_state
+from linattn_ref.ops.chunks import delay, make_empty_state
 from linattn_ref.ops.linear import chunk_body
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import LinearBody, run_linear
@@ -24,7 +24,7 @@ from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
     check_qkv,
-    compute_dtype,
+    choose_compute_dtype,
     require_like,
     require_shape,
     require_tensor,
@@ -203,8 +203,8 @@ def _bind_bonus(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[.
     check_qkv(q, k, v)
     require_tensor(bonus, "bonus")
     require_shape(bonus, "bonus", tuple(q.shape[2:]))
-    require_like(bonus, "bonus", q, (q.dtype, compute_dtype(q)))
-    return partial(body, bonus=bonus.to(compute_dtype(q)))
+    require_like(bonus, "bonus", q, (q.dtype, choose_compute_dtype(q)))
+    return partial(body, bonus=bonus.to(choose_compute_dtype(q)))
 
 
 @check_shapes
@@ -218,7 +218,7 @@ def _recurrent(
     bonus: Float[Tensor, "H K"],
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
-    S = empty_state(k, v) if S is None else S
+    S = make_empty_state(k, v) if S is None else S
     outputs = []
     for t in range(q.shape[1]):
         written = k[:, t, :, :, None] * v[:, t, :, None, :]  # [B, H, K, V]

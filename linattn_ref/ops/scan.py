@@ -23,14 +23,14 @@ from linattn_ref.ops.results import ChannelResult
 from linattn_ref.ops.runners import no_autocast
 from linattn_ref.ops.shapes import Float, Tensor, check_shapes
 from linattn_ref.ops.validation import (
-    channel_state_or_zeros,
     check_channels,
     check_choice,
     check_one_channel_token,
     check_parameter,
-    compute_dtype,
+    choose_compute_dtype,
+    find_state_width,
     require_values,
-    state_width,
+    resolve_channel_state,
 )
 
 Hold = Literal["euler", "exact"]
@@ -215,7 +215,7 @@ def _run(
     """Check, promote, discretise, run ``body`` with autocast off, read every state."""
     check_channels(u, "u")
     batch, T, channels = u.shape
-    N = state_width(A, channels)
+    N = find_state_width(A, channels)
     check_parameter(delta, "delta", u, (batch, T, channels))
     require_values(delta, "delta", low=0.0)
     check_parameter(A, "A", u, (channels, N))
@@ -224,8 +224,8 @@ def _run(
         if name != "D" or x is not None:
             check_parameter(x, name, u, shape)  # type: ignore[arg-type]
     check_choice(hold, "hold", ("euler", "exact"))
-    dtype = compute_dtype(u)
-    state = channel_state_or_zeros(initial_state, state_name, u, (channels, N), dtype)
+    dtype = choose_compute_dtype(u)
+    state = resolve_channel_state(initial_state, state_name, u, (channels, N), dtype)
     with no_autocast(u.device):
         x, step = u.to(dtype), delta.to(dtype)[..., None]  # [B, T, D], [B, T, D, 1]
         decay, exact = discretise(step, A.to(dtype), "zoh")  # [B, T, D, N]

@@ -228,7 +228,7 @@ def _parallel(
 ) -> Float[Tensor, "B T H V"]:
     """Take the softmax of all scores at once: q is scaled, k and v begin with the cache."""
     scores = torch.einsum("bthk,bshk->bhts", q, k)
-    scores = scores.masked_fill(_hidden(q, k), -torch.inf)
+    scores = scores.masked_fill(_make_causal_mask(q, k), -torch.inf)
     return torch.einsum("bhts,bshv->bthv", scores.softmax(-1), v)
 
 
@@ -244,7 +244,7 @@ def _over_tiles(
     for start in range(0, k.shape[1], tile):
         k_tile, v_tile = k[:, start : start + tile], v[:, start : start + tile]  # [B, C, H, .]
         scores = torch.einsum("bthk,bshk->bhts", q, k_tile)
-        scores = scores.masked_fill(_hidden(q, k, start, tile), -torch.inf)
+        scores = scores.masked_fill(_make_causal_mask(q, k, start, tile), -torch.inf)
         # key 0 is visible to every query, so m is finite from the first tile on
         new_m = torch.maximum(m, scores.detach().amax(-1, keepdim=True))
         weights, shrink = (scores - new_m).exp(), (m - new_m).exp()
@@ -254,7 +254,7 @@ def _over_tiles(
     return (o / d).movedim(1, 2)
 
 
-def _hidden(
+def _make_causal_mask(
     q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], start: int = 0, tile: int | None = None
 ) -> Tensor:
     """Return the mask [T, C] over keys start, start + 1, ...: true where a key comes after the query.

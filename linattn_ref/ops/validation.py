@@ -1,6 +1,6 @@
 """Check arguments: a wrong one is a ``ValueError`` that names it, what came, and what was expected.
 
-Shapes and dtypes are always checked, values only where they can be read (see ``value_range``).
+Shapes and dtypes are always checked, values only where they can be read (see ``find_value_range``).
 """
 
 import warnings
@@ -57,7 +57,7 @@ def require_values(
     x: Tensor, name: str, low: float = -torch.inf, top: float = torch.inf, meaning: str = ""
 ) -> None:
     """Raise unless all numbers of x are finite and between ``low`` and ``top``, where they can be read."""
-    found = value_range(x)
+    found = find_value_range(x)
     if found is None:
         return
     least, most = found
@@ -67,7 +67,7 @@ def require_values(
     require(finite, name, f"values from {least:.4g} to {most:.4g}", "finite values")
 
 
-def value_range(x: Tensor) -> tuple[float, float] | None:
+def find_value_range(x: Tensor) -> tuple[float, float] | None:
     """Return the smallest and the largest number of x (NaN if there is one), or None if they cannot be read.
 
     They cannot while a graph is compiled or exported, nor on the meta device. Under ``torch.func`` (vmap,
@@ -89,14 +89,14 @@ def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
 # --- the dtypes that are computed in -----------------------------------------------------------------------
 
 
-def compute_dtype(q: Tensor) -> torch.dtype:
+def choose_compute_dtype(q: Tensor) -> torch.dtype:
     """Return the dtype that an op computes in: float32 at least, float64 for float64."""
     return torch.promote_types(q.dtype, torch.float32)
 
 
-def complex_dtype(u: Tensor) -> torch.dtype:
+def choose_complex_dtype(u: Tensor) -> torch.dtype:
     """Return the complex dtype of the precision that an op computes in."""
-    return torch.complex128 if compute_dtype(u) == torch.float64 else torch.complex64
+    return torch.complex128 if choose_compute_dtype(u) == torch.float64 else torch.complex64
 
 
 # --- arguments of ops on heads -----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def check_log_decay(log_decay: Tensor, q: Tensor) -> None:
     )
     expected = lambda: ", ".join(str(list(shape)) for shape in shapes.values())  # noqa: E731
     require(fits, "log_decay", lambda: f"shape {list(log_decay.shape)}", lambda: f"one of {expected()}")
-    require_like(log_decay, "log_decay", q, (q.dtype, compute_dtype(q)))
+    require_like(log_decay, "log_decay", q, (q.dtype, choose_compute_dtype(q)))
     require_values(log_decay, "log_decay", top=0.0, meaning="natural logarithms of decays, <= 0")
 
 
@@ -166,7 +166,7 @@ def check_state(state: Tensor, q: Tensor, v: Tensor, name: str = "initial_state"
     """Raise unless the state is ``[B, H, K, V]`` in the dtype that the op computes in."""
     require_tensor(state, name, "a torch.Tensor or None")
     require_shape(state, name, (q.shape[0], q.shape[2], q.shape[3], v.shape[3]))
-    require_like(state, name, q, (compute_dtype(q),))
+    require_like(state, name, q, (choose_compute_dtype(q),))
 
 
 def check_cache(cache: KVCache, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
@@ -188,7 +188,7 @@ def check_positions(x: Tensor, positions: Tensor) -> None:
     require_like(positions, "positions", x, (torch.float32, torch.float64))
 
 
-def scale_or_default(scale: float | None, K: int) -> float:
+def resolve_scale(scale: float | None, K: int) -> float:
     """Return the scale, or ``K ** -0.5`` for None, as in every op."""
     if scale is None:
         return K**-0.5
@@ -219,10 +219,10 @@ def check_parameter(x: Tensor, name: str, u: Tensor, shape: tuple[int, ...]) -> 
     """Raise unless x is real, of this shape, in u's dtype or the one computed in, on u's device."""
     require_tensor(x, name)
     require_shape(x, name, shape)
-    require_like(x, name, u, (u.dtype, compute_dtype(u)))
+    require_like(x, name, u, (u.dtype, choose_compute_dtype(u)))
 
 
-def state_width(A: Tensor, D: int) -> int:
+def find_state_width(A: Tensor, D: int) -> int:
     """Return N of A ``[D, N]``, or raise if A has another shape."""
     require_tensor(A, "A")
     fits = A.ndim == 2 and A.shape[0] == D and A.shape[1] > 0
@@ -230,7 +230,7 @@ def state_width(A: Tensor, D: int) -> int:
     return A.shape[1]
 
 
-def channel_state_or_zeros(
+def resolve_channel_state(
     state: Tensor | None, name: str, u: Tensor, shape: tuple[int, int], dtype: torch.dtype
 ) -> Tensor:
     """Return the state, checked to be ``[B, *shape]`` in ``dtype``, or zeros for None."""

@@ -23,7 +23,7 @@ from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_channel_token,
     check_parameter,
-    compute_dtype,
+    choose_compute_dtype,
     require,
     require_like,
     require_shape,
@@ -254,7 +254,7 @@ def _run(
     for name, x in (("w", w), ("u", u)):
         check_parameter(x, name, k, tuple(k.shape[2:]))
     require_values(w, "w", low=0.0, meaning="decay rates >= 0")
-    dtype, shape = compute_dtype(k), (k.shape[0], k.shape[2])
+    dtype, shape = choose_compute_dtype(k), (k.shape[0], k.shape[2])
     if initial_state is None:
         nothing = torch.zeros(shape, dtype=dtype, device=k.device)
         initial_state = WKVState(nothing, nothing, torch.full_like(nothing, -torch.inf))

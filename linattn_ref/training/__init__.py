@@ -7,16 +7,16 @@
 """
 
 from linattn_ref.training.checkpoint import TrainRow, load_model, write_rows
-from linattn_ref.training.config import TrainConfig, learning_rate
+from linattn_ref.training.config import TrainConfig, compute_learning_rate
 from linattn_ref.training.device_trainer import DeviceTrainer
-from linattn_ref.training.distributed import World, current_world, default_device, distributed
+from linattn_ref.training.distributed import World, distributed, get_current_world, get_default_device
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import (
     CorpusBatches,
     Trainer,
     bits_per_byte,
+    group_parameters,
     next_byte_loss,
-    parameter_groups,
     train,
 )
 
@@ -29,13 +29,13 @@ __all__ = [
     "Trainer",
     "World",
     "bits_per_byte",
-    "current_world",
-    "default_device",
+    "compute_learning_rate",
     "distributed",
-    "learning_rate",
+    "get_current_world",
+    "get_default_device",
+    "group_parameters",
     "load_model",
     "next_byte_loss",
-    "parameter_groups",
     "train",
     "write_rows",
 ]

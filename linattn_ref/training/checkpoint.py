@@ -53,7 +53,9 @@ class TrainState:
     rows: list[Any] = field(default_factory=list)
 
 
-def identity_of(model: nn.Module, config: Mapping[str, Any], corpus_sha256: str) -> dict[str, dict[str, str]]:
+def identify_run(
+    model: nn.Module, config: Mapping[str, Any], corpus_sha256: str
+) -> dict[str, dict[str, str]]:
     """Return what must be equal for a run to be the same run: each item as text, by name, in four groups.
 
     The model's class and config are included: two mixers may have parameters of the same names and shapes.
@@ -67,7 +69,7 @@ def identity_of(model: nn.Module, config: Mapping[str, Any], corpus_sha256: str)
         group -> name -> text; the groups are config, corpus, model and parameters.
 
     Example:
-        >>> identity_of(nn.Linear(2, 1), {"lr": 0.1}, "ab12")["parameters"]
+        >>> identify_run(nn.Linear(2, 1), {"lr": 0.1}, "ab12")["parameters"]
         {'weight': 'torch.float32 [1, 2]', 'bias': 'torch.float32 [1]'}
     """
     shapes = {name: f"{x.dtype} {list(x.shape)}" for name, x in model.state_dict().items()}
@@ -85,7 +87,7 @@ def save_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
     Args:
         path: the file; folders on the way are made.
         state: what to write. The configuration of a ``LanguageModel`` is written with it.
-        identity: of the run, see ``identity_of``.
+        identity: of the run, see ``identify_run``.
 
     Returns:
         None.
@@ -95,15 +97,15 @@ def save_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
         >>> state = TrainState(model, torch.optim.SGD(model.parameters()), torch.Generator(), [{"step": 1}])
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_checkpoint(Path(folder) / "run.pt", state, identity_of(model, {}, "ab12"))
-        ...     load_checkpoint(Path(folder) / "run.pt", state, identity_of(model, {}, "ab12"))
+        ...     save_checkpoint(Path(folder) / "run.pt", state, identify_run(model, {}, "ab12"))
+        ...     load_checkpoint(Path(folder) / "run.pt", state, identify_run(model, {}, "ab12"))
         >>> state.rows
         [{'step': 1}]
     """
     content = {
         "identity": identity,
         "identity_sha256": _hash(identity),
-        "model_config": _config_of(state.model),
+        "model_config": _parse_config(state.model),
         "model": state.model.state_dict(),
         "optimizer": state.optimizer.state_dict(),
         "generator": state.generator.get_state(),
@@ -118,7 +120,7 @@ def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
     Args:
         path: a file that ``save_checkpoint`` wrote.
         state: model, optimiser, generator and rows, which are overwritten.
-        identity: of the run that wants to go on, see ``identity_of``.
+        identity: of the run that wants to go on, see ``identify_run``.
 
     Returns:
         None.
@@ -134,7 +136,7 @@ def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
     saved, digest = content["identity"], content["identity_sha256"]
     model, optimizer, generator, rows = (content[name] for name in CONTENT)
     if digest != _hash(identity):
-        raise ValueError(f"checkpoint: {path} is of another run; {_differences(saved, identity)}")
+        raise ValueError(f"checkpoint: {path} is of another run; {_find_differences(saved, identity)}")
     state.model.load_state_dict(model)
     state.optimizer.load_state_dict(optimizer)
     state.generator.set_state(generator)
@@ -159,7 +161,7 @@ def load_model(path: str | Path, backend: Literal["reference", "triton"] = "refe
         >>> state = TrainState(model, torch.optim.SGD(model.parameters()), torch.Generator())
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_checkpoint(Path(folder) / "run.pt", state, identity_of(model, {}, "ab12"))
+        ...     save_checkpoint(Path(folder) / "run.pt", state, identify_run(model, {}, "ab12"))
         ...     again = load_model(Path(folder) / "run.pt")
         >>> again.config == model.config, torch.equal(again.head.weight, model.head.weight)
         (True, True)
@@ -213,7 +215,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _config_of(model: nn.Module) -> dict[str, Any] | None:
+def _parse_config(model: nn.Module) -> dict[str, Any] | None:
     """Return the configuration of a language model as plain values; None for other models."""
     return dataclasses.asdict(model.config) if isinstance(model, LanguageModel) else None
 
@@ -223,7 +225,7 @@ def _hash(identity: Mapping[str, Mapping[str, str]]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
-def _differences(saved: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]) -> str:
+def _find_differences(saved: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]) -> str:
     """Name what differs, at most five items: ``"config.lr: 0.1 there, 0.2 here; ..."``."""
     found = []
     for group in wanted:

@@ -15,7 +15,7 @@ from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig, generate
 from linattn_ref.training.checkpoint import load_model, write_rows
 from linattn_ref.training.config import TrainConfig
-from linattn_ref.training.distributed import default_device, distributed
+from linattn_ref.training.distributed import distributed, get_default_device
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import bits_per_byte, train
 
@@ -169,7 +169,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     if not prompt:
         raise ValueError("prompt: got an empty one, expected a byte at least")
-    device = default_device() if arguments.device is None else torch.device(arguments.device)
+    device = get_default_device() if arguments.device is None else torch.device(arguments.device)
     model = load_model(arguments.checkpoint, arguments.backend).to(device)
     read = torch.tensor([list(prompt.encode("utf-8", "surrogateescape"))], device=device)  # [1, T]
     generator = torch.Generator(device).manual_seed(arguments.seed)

@@ -8,7 +8,7 @@ from typing import Any
 from linattn_ref.ops.validation import require
 
 
-def _option(default: Any, text: str) -> Any:
+def _make_option(default: Any, text: str) -> Any:
     """Return a field with its explanation, which is also the help text of the command line."""
     return dataclasses.field(default=default, metadata={"help": text})
 
@@ -47,21 +47,23 @@ class TrainConfig:
         ValueError: lr: got -1.0, expected a positive number
     """
 
-    steps: int = _option(300, "optimiser steps")
-    batch_size: int = _option(16, "sequences per step, over all ranks together")
-    seq_len: int = _option(256, "bytes per sequence, T")
-    lr: float = _option(3e-3, "peak learning rate of AdamW")
-    schedule: str = _option("cosine", "cosine or constant, after the warm-up")
-    warmup_steps: int = _option(20, "steps of linear warm-up; the last of them has the peak rate")
-    min_lr_fraction: float = _option(0.1, "the cosine ends at this fraction of the peak, at the last step")
-    weight_decay: float = _option(0.1, "decoupled, on parameters of two or more dimensions only")
-    betas: tuple[float, float] = _option((0.9, 0.95), "AdamW's two decay rates")
-    grad_clip: float = _option(1.0, "largest global norm of the gradient; inf = no clipping")
-    eval_every: int = _option(50, "steps between evaluations; the last step is always evaluated")
-    eval_batches: int = _option(4, "validation batches, the same at each evaluation and for every seed")
-    checkpoint_every: int = _option(100, "steps between checkpoints; the last step always writes one")
-    seed: int = _option(0, "of the training batches; on the command line, of the first weights too")
-    dtype: str | None = _option(
+    steps: int = _make_option(300, "optimiser steps")
+    batch_size: int = _make_option(16, "sequences per step, over all ranks together")
+    seq_len: int = _make_option(256, "bytes per sequence, T")
+    lr: float = _make_option(3e-3, "peak learning rate of AdamW")
+    schedule: str = _make_option("cosine", "cosine or constant, after the warm-up")
+    warmup_steps: int = _make_option(20, "steps of linear warm-up; the last of them has the peak rate")
+    min_lr_fraction: float = _make_option(
+        0.1, "the cosine ends at this fraction of the peak, at the last step"
+    )
+    weight_decay: float = _make_option(0.1, "decoupled, on parameters of two or more dimensions only")
+    betas: tuple[float, float] = _make_option((0.9, 0.95), "AdamW's two decay rates")
+    grad_clip: float = _make_option(1.0, "largest global norm of the gradient; inf = no clipping")
+    eval_every: int = _make_option(50, "steps between evaluations; the last step is always evaluated")
+    eval_batches: int = _make_option(4, "validation batches, the same at each evaluation and for every seed")
+    checkpoint_every: int = _make_option(100, "steps between checkpoints; the last step always writes one")
+    seed: int = _make_option(0, "of the training batches; on the command line, of the first weights too")
+    dtype: str | None = _make_option(
         None, "float32, bfloat16 (autocast), or none given: bfloat16 on GPUs that have it"
     )
 
@@ -83,7 +85,7 @@ class TrainConfig:
         require(known, "dtype", repr(self.dtype), "float32, bfloat16 or None")
 
 
-def learning_rate(config: TrainConfig, step: int) -> float:
+def compute_learning_rate(config: TrainConfig, step: int) -> float:
     """Return the learning rate of a step: a line up, then constant or half a cosine down.
 
         lr step / warmup_steps                                          up to warmup_steps
@@ -101,7 +103,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
     Example:
         >>> config = TrainConfig(steps=100, warmup_steps=10, lr=1.0)
-        >>> [round(learning_rate(config, step), 2) for step in (1, 10, 55, 100)]
+        >>> [round(compute_learning_rate(config, step), 2) for step in (1, 10, 55, 100)]
         [0.1, 1.0, 0.55, 0.1]
     """
     if step < config.warmup_steps:

@@ -24,7 +24,7 @@ class DeviceTrainer(Trainer):
     digits are others; and that a loss is not finite is found out at the end of ``advance``.
 
     Args:
-        model, batches: as for ``Trainer``; ``batches.training_batch`` gets an int64 tensor [1].
+        model, batches: as for ``Trainer``; ``batches.draw_training_batch`` gets an int64 tensor [1].
         rates: the learning rate of each step.
         compiled: whether to compile the model, on one GPU; default False.
         captured: whether to capture the step as a graph, on one GPU; default False. A captured model may
@@ -60,9 +60,9 @@ class DeviceTrainer(Trainer):
         self.lr = torch.zeros((), device=self.device)
         return torch.optim.AdamW(groups, self.lr, betas, fused=True, capturable=self.device.type == "cuda")
 
-    def next_batch(self) -> tuple[Tensor, Tensor]:
+    def draw_batch(self) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of the next step."""
-        return self.batches.training_batch(self.step_number)
+        return self.batches.draw_training_batch(self.step_number)
 
     def prepare_update(self, loss: Tensor, norm: Tensor) -> None:
         """Set the learning rate on the device."""

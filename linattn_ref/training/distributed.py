@@ -83,7 +83,7 @@ def distributed() -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def current_world() -> World:
+def get_current_world() -> World:
     """Return the ranks joined by ``distributed``; outside of it, this process alone.
 
     Returns:
@@ -94,7 +94,7 @@ def current_world() -> World:
             all would write the same checkpoint.
 
     Example:
-        >>> current_world()
+        >>> get_current_world()
         World(rank=0, size=1)
     """
     if dist.is_available() and dist.is_initialized():
@@ -106,14 +106,14 @@ def current_world() -> World:
     return World()
 
 
-def default_device() -> torch.device:
+def get_default_device() -> torch.device:
     """Return the current CUDA device if there is one (under ``distributed``: ``LOCAL_RANK``), else the CPU.
 
     Returns:
         A ``torch.device``, with its number if it is a GPU.
 
     Example:
-        >>> default_device().type in ("cuda", "cpu")
+        >>> get_default_device().type in ("cuda", "cpu")
         True
     """
     if torch.cuda.is_available():

@@ -23,22 +23,22 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from linattn_ref.mixers import weight_matrices
+from linattn_ref.mixers import find_weight_matrices
 from linattn_ref.training.checkpoint import (
     TrainRow,
     TrainState,
-    identity_of,
+    identify_run,
     load_checkpoint,
     save_checkpoint,
 )
-from linattn_ref.training.config import TrainConfig, learning_rate
-from linattn_ref.training.distributed import World, current_world, default_device
+from linattn_ref.training.config import TrainConfig, compute_learning_rate
+from linattn_ref.training.distributed import World, get_current_world, get_default_device
 from linattn_ref.training.tasks import ByteCorpus
 
 VALIDATION_SEED = 20_200_629  # one choice of validation windows for all runs, whatever their own seed
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def group_parameters(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Split the parameters of a model into those that decay and those that do not, for an optimiser.
 
     Weight matrices decay, embeddings included; vectors and scalars (norms, biases), and what the mixers spare
@@ -52,11 +52,11 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
         Two groups in the form that ``torch.optim`` takes.
 
     Example:
-        >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), 0.1)
+        >>> groups = group_parameters(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), 0.1)
         >>> [(len(group["params"]), group["weight_decay"]) for group in groups]
         [(1, 0.1), (3, 0.0)]
     """
-    decayed = weight_matrices(model)
+    decayed = find_weight_matrices(model)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in trained if name in decayed]
     others = [p for name, p in trained if name not in decayed]
@@ -120,11 +120,11 @@ class Batches(Protocol):
 
     generator: torch.Generator  # draws the training batches; a checkpoint holds its state
 
-    def training_batch(self, step: Any) -> tuple[Tensor, Tensor]:
+    def draw_training_batch(self, step: Any) -> tuple[Tensor, Tensor]:
         """Return this rank's part of the batch of a step (0 is the first), on its device."""
         ...
 
-    def validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def compute_validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
         """Return the mean of ``loss(inputs, targets)`` over the validation batches."""
         ...
 
@@ -144,10 +144,10 @@ class Trainer:
         model: called as ``model(inputs) -> (logits, state)``; it is moved to ``device`` and trained in place.
         batches: where inputs and targets come from.
         rate: step (1 is the first) -> learning rate.
-        device: where to train; default: ``default_device()``.
+        device: where to train; default: ``get_default_device()``.
         world: the ranks that train together; default: this process alone. Each has its part of a batch;
             gradients and losses are averaged.
-        weight_decay: decoupled, see ``parameter_groups``; default 0.1.
+        weight_decay: decoupled, see ``group_parameters``; default 0.1.
         betas: AdamW's two decay rates; default 0.9 and 0.95.
         grad_clip: largest norm of the gradient of all parameters; default 1, inf does not clip.
         dtype: of matrix products: "float32", "bfloat16" (autocast), or None (default): bfloat16 on GPUs that
@@ -178,12 +178,12 @@ class Trainer:
         grad_clip: float = 1.0,
         dtype: str | None = None,
     ) -> None:
-        self.device = default_device() if device is None else torch.device(device)
+        self.device = get_default_device() if device is None else torch.device(device)
         self.world = world or World()
         self.model, self.batches, self.rate = model.to(self.device), batches, rate
         self.grad_clip, self.dtype = grad_clip, dtype
         self.replica: nn.Module = DistributedDataParallel(model) if self.world.size > 1 else model
-        self.optimizer = self.make_optimizer(parameter_groups(model, weight_decay), betas)
+        self.optimizer = self.make_optimizer(group_parameters(model, weight_decay), betas)
         self.state = TrainState(model, self.optimizer, batches.generator)
         self.steps_done = 0
         total = torch.promote_types(next(model.parameters()).dtype, torch.float32)
@@ -217,7 +217,7 @@ class Trainer:
     def take_step(self) -> None:
         """Draw a batch, differentiate the loss, clip the gradient, update the weights."""
         self.optimizer.zero_grad()
-        inputs, targets = self.next_batch()
+        inputs, targets = self.draw_batch()
         loss = self.loss(self.replica, inputs, targets)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_clip)
@@ -226,9 +226,9 @@ class Trainer:
         self.loss_sum += loss.detach()
         self.worst_norm.copy_(torch.maximum(self.worst_norm, norm))
 
-    def next_batch(self) -> tuple[Tensor, Tensor]:
+    def draw_batch(self) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of the next step."""
-        return self.batches.training_batch(self.steps_done)
+        return self.batches.draw_training_batch(self.steps_done)
 
     def prepare_update(self, loss: Tensor, norm: Tensor) -> None:
         """Refuse a gradient that is not finite, before it reaches the weights, and set the learning rate."""
@@ -243,7 +243,9 @@ class Trainer:
     def evaluate(self) -> float:
         """Return the mean loss over the validation batches, in nats per byte."""
         self.model.eval()
-        return self.batches.validation_loss(lambda inputs, targets: self.loss(self.model, inputs, targets))
+        return self.batches.compute_validation_loss(
+            lambda inputs, targets: self.loss(self.model, inputs, targets)
+        )
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``next_byte_loss`` in the precision of this trainer."""
@@ -266,7 +268,7 @@ class Trainer:
 
         Args:
             path: a file that ``save_checkpoint`` wrote.
-            identity: what must be equal for it to be the same run, see ``identity_of``.
+            identity: what must be equal for it to be the same run, see ``identify_run``.
 
         Raises:
             ValueError: the file is no checkpoint, or belongs to another run.
@@ -310,11 +312,11 @@ class CorpusBatches:
         fixed = torch.Generator().manual_seed(VALIDATION_SEED)
         self.validation = [self._draw("validation", fixed) for _ in range(config.eval_batches)]
 
-    def training_batch(self, step: int) -> tuple[Tensor, Tensor]:
+    def draw_training_batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return the next batch, whatever the number of the step: inputs, targets, int64 [B / ranks, T]."""
         return self._draw("train", self.generator)
 
-    def validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def compute_validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
         """Return the mean of ``loss(inputs, targets)`` over the validation batches, all ranks' parts."""
         losses = [loss(inputs, targets) for inputs, targets in self.validation]
         return self.world.mean(torch.stack(losses).mean()).item()
@@ -371,13 +373,13 @@ def train(
         >>> [(row["step"], row["tokens"]) for row in rows]
         [(1, 16), (2, 32)]
     """
-    world = current_world()
-    device = default_device() if device is None else torch.device(device)
+    world = get_current_world()
+    device = get_default_device() if device is None else torch.device(device)
     path = None if checkpoint is None else Path(checkpoint)
     trainer = Trainer(
         model,
         CorpusBatches(corpus, config, world, device),
-        lambda step: learning_rate(config, step),
+        lambda step: compute_learning_rate(config, step),
         device=device,
         world=world,
         weight_decay=config.weight_decay,
@@ -385,7 +387,7 @@ def train(
         grad_clip=config.grad_clip,
         dtype=config.dtype,
     )
-    state, identity = trainer.state, identity_of(model, dataclasses.asdict(config), corpus.sha256)
+    state, identity = trainer.state, identify_run(model, dataclasses.asdict(config), corpus.sha256)
     if path is not None and path.exists():
         trainer.resume(path, identity)
 
@@ -394,7 +396,7 @@ def train(
         range(done + 1, config.steps + 1), initial=done, total=config.steps, unit="step", disable=quiet
     )
     for step in steps:
-        row = _train_row(trainer, config)
+        row = _make_train_row(trainer, config)
         is_last = step == config.steps
         if is_last or step % config.eval_every == 0:
             row["val_loss"] = val_loss = trainer.evaluate()
@@ -410,7 +412,7 @@ def train(
     return state.rows
 
 
-def _train_row(trainer: Trainer, config: TrainConfig) -> TrainRow:
+def _make_train_row(trainer: Trainer, config: TrainConfig) -> TrainRow:
     """Take one step and describe it; ``val_loss`` is left at None."""
     start = time.perf_counter()
     loss = trainer.advance(1).train
@@ -421,7 +423,7 @@ def _train_row(trainer: Trainer, config: TrainConfig) -> TrainRow:
         tokens=trainer.steps_done * per_step,
         train_loss=loss,
         val_loss=None,
-        lr=learning_rate(config, trainer.steps_done),
+        lr=compute_learning_rate(config, trainer.steps_done),
         seconds=(rows[-1]["seconds"] if rows else 0.0) + seconds,
         tokens_per_second=per_step / seconds,
     )

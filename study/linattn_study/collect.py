@@ -6,7 +6,7 @@ from typing import Any
 
 from linattn_book import results
 from linattn_study.trial import Trial
-from linattn_study.work import DIVERGED, DONE, run_dir_of
+from linattn_study.work import DIVERGED, DONE, find_run_dir
 
 COLUMNS = {
     "corpus": "text trained on",
@@ -45,7 +45,7 @@ PROBES = {
 }
 
 
-def columns_of(trials: Sequence[Trial], probes: bool = False) -> dict[str, str]:
+def choose_columns(trials: Sequence[Trial], probes: bool = False) -> dict[str, str]:
     """Return the columns of a table of these trials, name -> meaning.
 
     Where some of them differ from the main grid in something else, there is a column for that.
@@ -55,17 +55,17 @@ def columns_of(trials: Sequence[Trial], probes: bool = False) -> dict[str, str]:
         probes: whether the table holds probes, not evaluations; default False.
     """
     own = LENGTH if any(trial.seq_len != Trial.seq_len for trial in trials) else {}
-    own = own | {name: f"{name} of the model, see ModelConfig" for name in _overridden(trials)}
+    own = own | {name: f"{name} of the model, see ModelConfig" for name in _list_overridden(trials)}
     always, first = list((PROBES if probes else COLUMNS).items()), list(COLUMNS).index("seed")
     return dict(always[:first]) | own | dict(always[first:])
 
 
-def _overridden(trials: Sequence[Trial]) -> dict[str, None]:
+def _list_overridden(trials: Sequence[Trial]) -> dict[str, None]:
     """Return the names that are overridden in at least one trial, in the order of their appearance."""
     return dict.fromkeys(name for trial in trials for name, _ in trial.overrides)
 
 
-def rows_of(
+def collect_rows(
     trials: Sequence[Trial], out: Path, probes: bool = False, existing: Sequence[TableRow] = ()
 ) -> list[dict[str, Any]]:
     """Return the evaluations, or probes, of the trials that are done, in their order.
@@ -76,36 +76,36 @@ def rows_of(
         probes: whether probes are wanted, not evaluations; default False.
         existing: rows of the table as it was; they are kept for trials that are not done in ``out``.
     """
-    columns, rows = columns_of(trials, probes), list[dict[str, Any]]()
+    columns, rows = choose_columns(trials, probes), list[dict[str, Any]]()
     for trial in trials:
-        identity = _identity(trial, columns)
-        run_dir = run_dir_of(trial, out)
-        manifest = run_dir.manifest()
+        identity = _identify(trial, columns)
+        run_dir = find_run_dir(trial, out)
+        manifest = run_dir.load_manifest()
         if manifest.get("status") != DONE:
-            rows += _rows_with(identity, existing)
+            rows += _find_rows(identity, existing)
             continue
         about = identity | {name: manifest[name] for name in ("n_params", "n_layers", "d_model", "device")}
         about["tokens"] = trial.tokens
-        for row in run_dir.probes() if probes else run_dir.rows():
+        for row in run_dir.load_probes() if probes else run_dir.load_rows():
             facts = about | row | {"lr": trial.lr}  # that of a row is the rate at its step
             rows.append({name: facts[name] for name in columns})
     return rows
 
 
-def _identity(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
+def _identify(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that tell a trial from the others of its table; None where it has no value."""
     always = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "lr")}
     more = {"seq_len": trial.seq_len} | dict(trial.overrides)
     return always | {name: more.get(name) for name in columns if name not in COLUMNS | PROBES}
 
 
-def _rows_with(identity: Mapping[str, Any], table: Sequence[TableRow]) -> list[dict[str, Any]]:
+def _find_rows(identity: Mapping[str, Any], table: Sequence[TableRow]) -> list[dict[str, Any]]:
     """Return the rows of a table that belong to a trial."""
     rounded = {name: results.rounded(value, DIGITS) for name, value in identity.items()}
     return [dict(row) for row in table if all(row[name] == value for name, value in rounded.items())]
 
 
-def _existing_rows(
+def _load_existing_rows(
     table: str, columns: Mapping[str, str], made: Mapping[str, Any], directory: Path
 ) -> list[TableRow]:
     """Return the rows that a table has, if they were made by the same code on the same kind of device."""
@@ -117,7 +117,7 @@ def _existing_rows(
     return [*results.load(table, directory=directory)] if usable else []
 
 
-def missing_trials(
+def find_missing_trials(
     name: str, trials: Sequence[Trial], made: Mapping[str, Any], directory: Path
 ) -> Sequence[Trial]:
     """Return the trials that a study's table does not have, or has from another source or device.
@@ -128,9 +128,9 @@ def missing_trials(
         made: ``source_hash`` and ``device`` of what would be trained now.
         directory: of the table.
     """
-    columns = columns_of(trials)
-    table = _existing_rows(name, columns, made, directory)
-    return [trial for trial in trials if not _rows_with(_identity(trial, columns), table)]
+    columns = choose_columns(trials)
+    table = _load_existing_rows(name, columns, made, directory)
+    return [trial for trial in trials if not _find_rows(_identify(trial, columns), table)]
 
 
 def collect(
@@ -154,7 +154,7 @@ def collect(
     Raises:
         ValueError: no trial is done, or trials were made by different code or on different devices.
     """
-    manifests = {trial.key: run_dir_of(trial, out).manifest() for trial in trials}
+    manifests = {trial.key: find_run_dir(trial, out).load_manifest() for trial in trials}
     done = [manifest for manifest in manifests.values() if manifest.get("status") == DONE]
     if not done:
         raise ValueError(f"out: no trial of {name} is done in {out}")
@@ -166,13 +166,13 @@ def collect(
     tables = table_name or name
     again = "" if table_name is None else f" --as {table_name}"
     for table, probes in ((tables, False), (f"{tables}_probes", True)):
-        columns = columns_of(trials, probes)
-        existing = _existing_rows(table, columns, done[0], directory)
+        columns = choose_columns(trials, probes)
+        existing = _load_existing_rows(table, columns, done[0], directory)
         absent = [trial for trial in trials if manifests[trial.key].get("status") != DONE]
-        kept = sum(bool(_rows_with(_identity(trial, columns), existing)) for trial in absent)
+        kept = sum(bool(_find_rows(_identify(trial, columns), existing)) for trial in absent)
         results.save(
             table,
-            rows_of(trials, out, probes, existing),
+            collect_rows(trials, out, probes, existing),
             columns=columns,
             command=f"linattn study {name} --out DIR{again}",
             seed=sorted({trial.seed for trial in trials}),

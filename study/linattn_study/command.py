@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from linattn_book import results
-from linattn_ref.backend import backend_for
+from linattn_ref.backend import choose_backend
 from linattn_ref.training.command import read_corpus
-from linattn_ref.training.distributed import default_device, distributed
+from linattn_ref.training.distributed import distributed, get_default_device
 from linattn_ref.training.tasks import library
 from linattn_study import collect, corpora, launch, novels, source_code, work
 from linattn_study.plan import STUDIES
@@ -63,18 +63,18 @@ def run(options: argparse.Namespace) -> int:
         return prepare_corpora(options)
     if options.name not in STUDIES:
         raise ValueError(f"name: got {options.name!r}, expected corpora or one of {', '.join(STUDIES)}")
-    trials = [trial for trial in selected_trials(options) if options.only in trial.key]
+    trials = [trial for trial in select_trials(options) if options.only in trial.key]
     if not trials:
         raise ValueError(f"only: no run of {options.name} has {options.only!r} in its name")
     out = options.out or Path("runs") / options.name
     if options.collect is not None:
-        report(collect.collect(options.name, selected_trials(options), out, options.collect, options.table))
+        report(collect.collect(options.name, select_trials(options), out, options.collect, options.table))
         return 0
     if options.fit is not None:
         report(f"{save_fits(options.name, options.fit)} rows")
         return 0
     if options.skip_existing is not None:
-        missing = missing_trials(options)
+        missing = find_missing_trials(options)
         n_there = sum(trial not in missing for trial in trials)
         report(f"{n_there} of {len(trials)} trials are in {options.skip_existing}")
         trials = [trial for trial in trials if trial in missing]
@@ -84,10 +84,12 @@ def run(options: argparse.Namespace) -> int:
         return run_worker(trials, out, options)
     prepare_missing_corpora(trials, options.corpora)
     n_workers = options.workers or max(1, torch.cuda.device_count())
-    return launch.run(trials, out, worker_arguments(options, out), n_workers, launch.LocalProcesses(), report)
+    return launch.run(
+        trials, out, build_worker_arguments(options, out), n_workers, launch.LocalProcesses(), report
+    )
 
 
-def worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
+def build_worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
     """Return the arguments of ``linattn study`` for a worker of this study."""
     arguments = [options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
     arguments += ["--backend", options.backend, "--only", options.only]
@@ -97,7 +99,7 @@ def worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
     return arguments + (["--minutes", str(options.minutes)] if options.minutes is not None else [])
 
 
-def selected_trials(options: argparse.Namespace) -> Sequence[Trial]:
+def select_trials(options: argparse.Namespace) -> Sequence[Trial]:
     """Return the trials of a study, or the same on other corpora."""
     trials = STUDIES[options.name]()
     if not options.corpus:
@@ -106,15 +108,15 @@ def selected_trials(options: argparse.Namespace) -> Sequence[Trial]:
     return list(dict.fromkeys(moved))
 
 
-def missing_trials(options: argparse.Namespace) -> Sequence[Trial]:
+def find_missing_trials(options: argparse.Namespace) -> Sequence[Trial]:
     """Return the trials of the study that the table in ``--skip-existing`` does not have."""
-    made = {"source_hash": work.source_hash(resolve_backend(options)), "device": results.device_name()}
-    return collect.missing_trials(options.name, selected_trials(options), made, options.skip_existing)
+    made = {"source_hash": work.hash_sources(resolve_backend(options)), "device": results.device_name()}
+    return collect.find_missing_trials(options.name, select_trials(options), made, options.skip_existing)
 
 
 def resolve_backend(options: argparse.Namespace) -> str:
     """Return the backend to train with: the one that was asked for, or the best that runs here."""
-    return backend_for(default_device()) if options.backend == "auto" else options.backend
+    return choose_backend(get_default_device()) if options.backend == "auto" else options.backend
 
 
 def prepare_missing_corpora(trials: Sequence[Trial], folder: Path) -> None:
@@ -127,8 +129,8 @@ def prepare_missing_corpora(trials: Sequence[Trial], folder: Path) -> None:
     Raises:
         ValueError: another text is missing; the message says what makes it.
     """
-    named = dict.fromkeys(trial.corpus for trial in trials if not corpora.recall_length(trial.corpus))
-    prepared = dict.fromkeys(corpora.prepared_name(name) for name in named)
+    named = dict.fromkeys(trial.corpus for trial in trials if not corpora.parse_recall_length(trial.corpus))
+    prepared = dict.fromkeys(corpora.find_prepared_name(name) for name in named)
     missing = [name for name in prepared if not (folder / f"{name}.json").is_file()]
     for name in [name for name in missing if name in LIBRARY]:
         report_corpus(name, corpora.prepare(name, LIBRARY[name](), folder))
@@ -147,8 +149,8 @@ def report(text: str) -> None:
 def list_trials(trials: Sequence[Trial], out: Path) -> int:
     """Print the names of trials, how far each is, and its last loss; return the exit status."""
     for trial in trials:
-        run_dir = work.run_dir_of(trial, out)
-        rows, status = run_dir.rows(), run_dir.manifest().get("status", "not begun")
+        run_dir = work.find_run_dir(trial, out)
+        rows, status = run_dir.load_rows(), run_dir.load_manifest().get("status", "not begun")
         share = rows[-1]["tokens"] / trial.tokens if rows else 0.0
         loss = f"  {rows[-1]['val_loss']:.4f}" if rows else ""
         report(f"{trial.key}  {status}  {100 * share:.0f} %{loss}")
@@ -163,7 +165,7 @@ def run_worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) 
     """
     seconds = float("inf") if options.minutes is None else 60 * options.minutes
     with distributed() as world:
-        device = default_device()
+        device = get_default_device()
         if device.type == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = True  # for what autocast leaves in float32
         settings = work.Settings(

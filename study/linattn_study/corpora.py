@@ -21,7 +21,7 @@ from torch import Tensor
 from linattn_ref.training.files import write_atomically
 from linattn_ref.training.tasks import SPLITS
 from linattn_ref.training.tasks import documents as docs
-from linattn_ref.training.tasks.recall import multi_query_recall, with_needles
+from linattn_ref.training.tasks.recall import insert_needles, multi_query_recall
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ WITH_NEEDLES = {
 }
 
 
-def prepared_name(name: str) -> str:
+def find_prepared_name(name: str) -> str:
     """Return the prepared corpus that one is made from: itself, or the text that gets needles."""
     return WITH_NEEDLES[name].text if name in WITH_NEEDLES else name
 
@@ -125,7 +125,7 @@ def prepare(
     if recipe is None and name not in RECIPES:
         raise ValueError(f"name: got {name!r}, expected one of {sorted(RECIPES)}, or a recipe")
     recipe = recipe or RECIPES[name]
-    kept = docs.without_copies(documents)
+    kept = docs.drop_copies(documents)
     if len(kept) < 2:
         raise ValueError(f"documents: got {len(kept)} distinct ones, expected two at least")
     sides = docs.split_by_name(kept, recipe.validation_fraction)
@@ -137,7 +137,7 @@ def prepare(
                 f"documents: got {n_bytes:,} bytes for {split} of {name}, expected {size:,} at least"
             )
         data[split] = b"".join(docs.spread(side, size).values())
-    digest = _content_hash(data["train"], data["validation"])
+    digest = _hash_content(data["train"], data["validation"])
     if recipe.sha256 not in ("", digest):
         raise ValueError(f"documents: sha256 {digest[:12]}... is not that of {name}, {recipe.sha256[:12]}...")
     return write(name, data["train"], data["validation"], folder)
@@ -145,7 +145,7 @@ def prepare(
 
 def write(name: str, train: bytes, validation: bytes, folder: Path) -> StudyCorpus:
     """Write a corpus as ``NAME.bytes`` and ``NAME.json``, whole, or not at all, and return it."""
-    about = {"train": len(train), "validation": len(validation), "sha256": _content_hash(train, validation)}
+    about = {"train": len(train), "validation": len(validation), "sha256": _hash_content(train, validation)}
     write_atomically(
         {
             folder / f"{name}.bytes": train + validation,
@@ -165,21 +165,21 @@ def load(name: str, folder: Path) -> StudyCorpus:
     Raises:
         ValueError: it is not there, or its bytes are not those that were written.
     """
-    if recall_length(name):
-        return recall_text(recall_length(name), N_TRAIN, N_VALIDATION)
+    if parse_recall_length(name):
+        return draw_recall_text(parse_recall_length(name), N_TRAIN, N_VALIDATION)
     if name in WITH_NEEDLES:
         text, every, n = WITH_NEEDLES[name]
         plain = load(text, folder)
-        train = with_needles(plain.train, every, torch.Generator().manual_seed(0), n)
+        train = insert_needles(plain.train, every, torch.Generator().manual_seed(0), n)
         splits = (bytes(x.numpy()) for x in (train, plain.validation))
-        return StudyCorpus(train, plain.validation, _content_hash(*splits))
+        return StudyCorpus(train, plain.validation, _hash_content(*splits))
     file, about_file = folder / f"{name}.bytes", folder / f"{name}.json"
     if not (file.is_file() and about_file.is_file()):
         raise ValueError(f"corpus: {name!r} is not in {folder}; `linattn study corpora` makes it")
     about = json.loads(about_file.read_text("utf-8"))
     data = bytearray(file.read_bytes())
     n = about["train"]
-    digest = _content_hash(bytes(data[:n]), bytes(data[n:]))
+    digest = _hash_content(bytes(data[:n]), bytes(data[n:]))
     if len(data) != n + about["validation"] or digest != about["sha256"]:
         raise ValueError(
             f"corpus: {file} is not what was prepared: sha256 {digest[:12]}..., expected "
@@ -196,13 +196,13 @@ RECALL_VOCAB = 256  # keys below 128, values above
 N_TRAIN, N_VALIDATION = 2**17, 2**10  # sequences
 
 
-def recall_length(name: str) -> int:
+def parse_recall_length(name: str) -> int:
     """Return the length of the sequences of a corpus of recall; 0 for the name of a text."""
     kind, _, length = name.partition("-")
     return int(length) if kind == "recall" and length.isdigit() else 0
 
 
-def recall_text(length: int, n_train: int, n_validation: int) -> StudyCorpus:
+def draw_recall_text(length: int, n_train: int, n_validation: int) -> StudyCorpus:
     """Draw a corpus of recall: sequences in a row, of 2 ``length`` bytes each.
 
     A sequence is its inputs, then its targets, 0 where nothing is asked.
@@ -214,22 +214,22 @@ def recall_text(length: int, n_train: int, n_validation: int) -> StudyCorpus:
     sides = []
     for seed, n in enumerate((n_train, n_validation)):
         generator = torch.Generator().manual_seed(seed)
-        parts = [recall_windows(length, n_pairs, -(-n // len(PAIRS)), generator) for n_pairs in PAIRS]
+        parts = [draw_recall_windows(length, n_pairs, -(-n // len(PAIRS)), generator) for n_pairs in PAIRS]
         windows = torch.cat(parts)[torch.randperm(len(parts) * len(parts[0]), generator=generator)[:n]]
         sides.append(windows.flatten())
     train, validation = sides
     return StudyCorpus(
-        train, validation, _content_hash(train.numpy().tobytes(), validation.numpy().tobytes())
+        train, validation, _hash_content(train.numpy().tobytes(), validation.numpy().tobytes())
     )
 
 
-def recall_windows(length: int, n_pairs: int, n: int, generator: torch.Generator) -> Tensor:
+def draw_recall_windows(length: int, n_pairs: int, n: int, generator: torch.Generator) -> Tensor:
     """Draw sequences of recall, uint8 [n, 2 length]: inputs and targets, side by side."""
     inputs, targets = multi_query_recall(n, length, n_pairs, generator, vocab_size=RECALL_VOCAB)
     return torch.cat([inputs, targets.clamp(min=0)], 1).to(torch.uint8)
 
 
-def _content_hash(train: bytes, validation: bytes) -> str:
+def _hash_content(train: bytes, validation: bytes) -> str:
     """Return the sha256 of both splits."""
     total = hashlib.sha256()
     for name, data in zip(SPLITS, (train, validation), strict=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from linattn_study.trial import Trial
-from linattn_study.work import DIVERGED, DONE, run_dir_of, speeds
+from linattn_study.work import DIVERGED, DONE, find_run_dir, measure_speeds
 
 
 class Worker(Protocol):
@@ -73,7 +73,7 @@ class Progress(NamedTuple):
         return f"{text}, {self.seconds / 60:.1f} minutes left{others}"
 
 
-def progress(trials: Sequence[Trial], out: Path, n_workers: int) -> Progress:
+def read_progress(trials: Sequence[Trial], out: Path, n_workers: int) -> Progress:
     """Read off the folder of a study how far it is.
 
     Args:
@@ -81,12 +81,12 @@ def progress(trials: Sequence[Trial], out: Path, n_workers: int) -> Progress:
         out: the folder of the study.
         n_workers: how many share what is left.
     """
-    known = speeds(trials, out)
+    known = measure_speeds(trials, out)
     n_done, tokens, seconds, unknown_speed = 0, 0, 0.0, 0
     for trial in trials:
-        run_dir = run_dir_of(trial, out)
-        rows = run_dir.rows()
-        finished = run_dir.manifest().get("status") in (DONE, DIVERGED)
+        run_dir = find_run_dir(trial, out)
+        rows = run_dir.load_rows()
+        finished = run_dir.load_manifest().get("status") in (DONE, DIVERGED)
         seen = trial.tokens if finished else rows[-1]["tokens"] if rows else 0
         n_done += finished
         tokens += seen
@@ -129,7 +129,7 @@ def run(
             time.sleep(0.2)
             if time.monotonic() - last > every:
                 last = time.monotonic()
-                now = str(progress(trials, out, n_workers))
+                now = str(read_progress(trials, out, n_workers))
                 if now != reported:
                     report(now)
                     reported = now
@@ -137,5 +137,5 @@ def run(
         for worker in workers:
             if worker.poll() is None:
                 worker.terminate()
-    report(str(progress(trials, out, n_workers)))
+    report(str(read_progress(trials, out, n_workers)))
     return 0 if all(worker.poll() == 0 for worker in workers) else 1

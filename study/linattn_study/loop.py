@@ -10,19 +10,19 @@ from linattn_ref.model import LanguageModel
 from linattn_ref.training.device_trainer import DeviceTrainer
 from linattn_ref.training.distributed import World
 from linattn_ref.training.tasks import IGNORED
-from linattn_study.corpora import StudyCorpus, recall_length
+from linattn_study.corpora import StudyCorpus, parse_recall_length
 from linattn_study.trial import Trial
 
 BETAS, GRAD_CLIP = (0.9, 0.95), 1.0
 COMPILED_FLOPS = 2e15  # of a trial: half a minute of compiling makes a step 1.2 to 1.8 times as fast
 
 
-def window_length(trial: Trial) -> int:
+def compute_window_length(trial: Trial) -> int:
     """Return the bytes of a window: T + 1 of text, or inputs and targets of recall side by side."""
-    return 2 * trial.seq_len if recall_length(trial.corpus) else trial.seq_len + 1
+    return 2 * trial.seq_len if parse_recall_length(trial.corpus) else trial.seq_len + 1
 
 
-def window_starts(n_bytes: int, trial: Trial) -> Tensor:
+def draw_window_starts(n_bytes: int, trial: Trial) -> Tensor:
     """Return where each window of a trial begins, int64 [steps, B].
 
     A pass goes through the text once, in windows side by side that begin at an offset of its own, shuffled;
@@ -42,9 +42,9 @@ def window_starts(n_bytes: int, trial: Trial) -> Tensor:
     passes, n = [], 0
     while n < wanted:
         offset, stride = int(torch.randint(T, (), generator=generator)), T
-        if recall_length(trial.corpus):
+        if parse_recall_length(trial.corpus):
             offset, stride = 0, 2 * T
-        per_pass = (n_bytes - window_length(trial) - offset) // stride + 1
+        per_pass = (n_bytes - compute_window_length(trial) - offset) // stride + 1
         passes.append(offset + stride * torch.randperm(per_pass, generator=generator))
         n += per_pass
     return torch.cat(passes)[:wanted].view(trial.n_steps, trial.batch_size)
@@ -70,16 +70,16 @@ class Windows:
         self.trial, self.device = trial, device
         self.generator = torch.Generator()  # nothing is drawn on the way
         self.training_text = corpus.train.to(device)
-        starts = window_starts(len(corpus.train), trial)
+        starts = draw_window_starts(len(corpus.train), trial)
         self.starts = world.slice(starts.T).T.contiguous().to(device)  # [steps, B / ranks]
-        self.offsets = torch.arange(window_length(trial), device=device)
+        self.offsets = torch.arange(compute_window_length(trial), device=device)
         self.validation_text = corpus.validation.to(device)
-        self.validation = self._validation(len(corpus.validation))
+        self.validation = self._spread_windows(len(corpus.validation))
 
-    def _validation(self, n_bytes: int) -> Tensor:
+    def _spread_windows(self, n_bytes: int) -> Tensor:
         """Return windows [n, length] spread evenly over the validation text; of recall, the first."""
-        T, length = self.trial.seq_len, window_length(self.trial)
-        recall = recall_length(self.trial.corpus) > 0
+        T, length = self.trial.seq_len, compute_window_length(self.trial)
+        recall = parse_recall_length(self.trial.corpus) > 0
         n = min(self.trial.validation_tokens // T, (n_bytes // length) if recall else (n_bytes - 1) // T)
         if n < 1:
             raise ValueError(f"corpus: got {n_bytes:,} bytes to validate on, expected a window")
@@ -87,23 +87,23 @@ class Windows:
         starts = torch.arange(n) * spacing
         return self.validation_text[(starts[:, None] + torch.arange(length)).to(self.device)]
 
-    def inputs_and_targets(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+    def split_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two of windows [B, length], int64 [B, T] each."""
-        if recall_length(self.trial.corpus):
+        if parse_recall_length(self.trial.corpus):
             inputs, targets = windows.long().chunk(2, 1)
             return inputs, targets.masked_fill(targets == 0, IGNORED)
         return windows[:, :-1].long(), windows[:, 1:].long()
 
-    def training_batch(self, step: Tensor) -> tuple[Tensor, Tensor]:
+    def draw_training_batch(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of a step, given as int64 [1]."""
         starts = self.starts.index_select(0, step).T  # [B, 1]
-        return self.inputs_and_targets(self.training_text[starts + self.offsets])
+        return self.split_windows(self.training_text[starts + self.offsets])
 
-    def validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def compute_validation_loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
         """Return the mean of ``loss(inputs, targets)`` over the validation windows."""
         total = torch.zeros((), device=self.device)
         for windows in self.validation.split(self.trial.batch_size):
-            total += loss(*self.inputs_and_targets(windows)) * len(windows)
+            total += loss(*self.split_windows(windows)) * len(windows)
         return total.item() / len(self.validation)
 
 
@@ -133,12 +133,12 @@ class Loop(DeviceTrainer):
         self.windows = Windows(trial, corpus, device, world)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(trial.seed)
-            model = LanguageModel(trial.model_config(backend))
+            model = LanguageModel(trial.build_model_config(backend))
         self.config = model.config
         super().__init__(
             model,
             self.windows,
-            [trial.rate(step + 1) for step in range(trial.n_steps)],
+            [trial.compute_rate(step + 1) for step in range(trial.n_steps)],
             compiled=self.flops_per_token * trial.tokens >= compile_from,
             captured=backend == "triton",
             device=device,

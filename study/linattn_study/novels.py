@@ -41,15 +41,17 @@ def read_novels(path: str | Path) -> Documents:
     path = Path(path)
     if not path.exists():
         raise ValueError(f"path: got {path}, which does not exist, expected the ELTeC-eng release")
-    novels = {name: data for name, data in _files(path) if name in known_hashes()}
-    missing = sorted(known_hashes().keys() - novels.keys())
+    novels = {name: data for name, data in _iterate_files(path) if name in load_known_hashes()}
+    missing = sorted(load_known_hashes().keys() - novels.keys())
     if missing:
         named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise ValueError(f"path: {len(missing)} of {len(known_hashes())} novels are not in {path}: {named}")
+        raise ValueError(
+            f"path: {len(missing)} of {len(load_known_hashes())} novels are not in {path}: {named}"
+        )
     for name, data in novels.items():
-        if hashlib.sha256(data).hexdigest() != known_hashes()[name]:
+        if hashlib.sha256(data).hexdigest() != load_known_hashes()[name]:
             raise ValueError(f"path: {name} in {path} is not that of ELTeC-eng 1.0.1, its sha256 differs")
-    return {name: text_of(novels[name]) for name in sorted(novels)}
+    return {name: extract_text(novels[name]) for name in sorted(novels)}
 
 
 def fetch_novels(path: str | Path, record: str = RECORD) -> Path:
@@ -83,42 +85,42 @@ def fetch_novels(path: str | Path, record: str = RECORD) -> Path:
     return path
 
 
-def known_hashes() -> Mapping[str, str]:
+def load_known_hashes() -> Mapping[str, str]:
     """Return the novels that are used: file name -> sha256 of its bytes."""
     lines = (resources.files(__package__) / "novels.sha256").read_text("utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
-def text_of(tei: bytes) -> bytes:
+def extract_text(tei: bytes) -> bytes:
     """Return the text in the body of a TEI file, as UTF-8; front and back matter are left out.
 
     Example:
-        >>> text_of(b'<TEI xmlns="http://www.tei-c.org/ns/1.0"><body><p>A  novel.</p></body></TEI>')
+        >>> extract_text(b'<TEI xmlns="http://www.tei-c.org/ns/1.0"><body><p>A  novel.</p></body></TEI>')
         b'A novel.\\n'
     """
     body = ElementTree.fromstring(tei).find(f".//{TEI}body")
     if body is None:
         raise ValueError("tei: expected a TEI document with a body, got one without")
-    lines = (" ".join(line.split()) for line in _lines(body))
+    lines = (" ".join(line.split()) for line in _iterate_lines(body))
     return "".join(line + "\n" for line in lines if line).encode()
 
 
-def _lines(element: ElementTree.Element) -> Iterator[str]:
+def _iterate_lines(element: ElementTree.Element) -> Iterator[str]:
     """Yield the outermost paragraphs, headings and lines of verse; a verse in a paragraph is a part of it."""
     if element.tag in LINES:
-        yield _text(element)
+        yield _join_text(element)
         return
     for child in element:
-        yield from _lines(child)
+        yield from _iterate_lines(child)
 
 
-def _text(element: ElementTree.Element) -> str:
+def _join_text(element: ElementTree.Element) -> str:
     """Return the text of an element and all inside it."""
-    inside = (element.text or "") + "".join(_text(child) + (child.tail or "") for child in element)
+    inside = (element.text or "") + "".join(_join_text(child) + (child.tail or "") for child in element)
     return f" {inside} " if element.tag in LINES else inside
 
 
-def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+def _iterate_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (name without folders, bytes) of every TEI file; an archive within an archive is not opened."""
     if path.is_dir():
         for file in sorted(path.rglob("*.xml")):

@@ -14,7 +14,7 @@ BEST_RATE_AT_128 = {"llama": 6e-3, "tnl": 2e-3, "hgrn2": 4e-3, "cosformer2": 2e-
 LARGEST_RATE = 8e-3
 
 
-def rate(arch: str, size: str) -> float:
+def choose_rate(arch: str, size: str) -> float:
     """Return the learning rate of an architecture at a size."""
     _, d_model = SIZES[size]
     return min(LARGEST_RATE, BEST_RATE_AT_128[arch] * 128 / d_model)
@@ -24,7 +24,7 @@ def learning_rates() -> Sequence[Trial]:
     """Try learning rates for a small and a middle size, on a quarter of the tokens."""
     tried = {"0.8M": (1e-3, 2e-3, 4e-3, 8e-3), "6M": (2e-3, 1e-3, 4e-3)}
     return [
-        _tuning(corpus, arch, size, lr)
+        _make_tuning_trial(corpus, arch, size, lr)
         for size, rates in tried.items()
         for lr in rates
         for corpus in CORPORA
@@ -34,13 +34,15 @@ def learning_rates() -> Sequence[Trial]:
 
 def learning_rate_edges() -> Sequence[Trial]:
     """Try one rate more where the best was the first or the last, and two that had been left out."""
-    trials = [_tuning(corpus, "llama", "0.8M", 16e-3) for corpus in CORPORA]
-    trials += [_tuning(corpus, arch, "6M", 5e-4) for arch in ("tnl", "cosformer2") for corpus in CORPORA]
-    trials += [_tuning("code", "llama", "6M", 8e-3)]
-    return trials + [_tuning("code", arch, "6M", 4e-3) for arch in ("hgrn2", "cosformer2")]
+    trials = [_make_tuning_trial(corpus, "llama", "0.8M", 16e-3) for corpus in CORPORA]
+    trials += [
+        _make_tuning_trial(corpus, arch, "6M", 5e-4) for arch in ("tnl", "cosformer2") for corpus in CORPORA
+    ]
+    trials += [_make_tuning_trial("code", "llama", "6M", 8e-3)]
+    return trials + [_make_tuning_trial("code", arch, "6M", 4e-3) for arch in ("hgrn2", "cosformer2")]
 
 
-def _tuning(corpus: str, arch: str, size: str, lr: float) -> Trial:
+def _make_tuning_trial(corpus: str, arch: str, size: str, lr: float) -> Trial:
     """Return a short trial that tests a learning rate."""
     return Trial(corpus, arch, size, lr, tokens=58_000_000, n_evaluations=12)
 
@@ -49,7 +51,7 @@ def scaling() -> Sequence[Trial]:
     """Train the main grid: four passes through 58 MB, prose first; then second seeds of the smaller sizes."""
     sizes = tuple(reversed(MAIN_SIZES))
     return [
-        Trial(corpus, arch, size, rate(arch, size), seed)
+        Trial(corpus, arch, size, choose_rate(arch, size), seed)
         for seed, some in ((0, sizes), (1, sizes[2:]))
         for corpus in CORPORA
         for size in some
@@ -60,7 +62,7 @@ def scaling() -> Sequence[Trial]:
 def scaling_control() -> Sequence[Trial]:
     """Read 240 MB of code once; the main grid reads 58 MB of them four times."""
     return [
-        Trial("code-large", arch, size, rate(arch, size))
+        Trial("code-large", arch, size, choose_rate(arch, size))
         for size in ("14M", "6M", "2M", "0.8M")
         for arch in ARCHITECTURES
     ]
@@ -69,7 +71,7 @@ def scaling_control() -> Sequence[Trial]:
 def scaling_needles() -> Sequence[Trial]:
     """Train on prose with needles."""
     return [
-        Trial("novels-needles", arch, size, rate(arch, size))
+        Trial("novels-needles", arch, size, choose_rate(arch, size))
         for size in ("6M", "2M")
         for arch in ARCHITECTURES
     ]
@@ -78,7 +80,7 @@ def scaling_needles() -> Sequence[Trial]:
 def scaling_many_needles() -> Sequence[Trial]:
     """Train on both texts with eight times as many needles: one in 2,048 bytes taught no model anything."""
     return [
-        Trial(f"{corpus}-many-needles", arch, size, rate(arch, size))
+        Trial(f"{corpus}-many-needles", arch, size, choose_rate(arch, size))
         for corpus in CORPORA[::-1]
         for size in ("2M", "6M")
         for arch in ARCHITECTURES
@@ -89,7 +91,7 @@ def scaling_hybrid() -> Sequence[Trial]:
     """Give one block of four, as far as there are four, softmax attention."""
     mixed = (("softmax_every", 4),)
     return [
-        Trial(corpus, arch, size, rate(arch, size), overrides=mixed)
+        Trial(corpus, arch, size, choose_rate(arch, size), overrides=mixed)
         for size in ("14M", "2M")
         for corpus in CORPORA
         for arch in ARCHITECTURES[1:]
@@ -99,14 +101,15 @@ def scaling_hybrid() -> Sequence[Trial]:
 def scaling_shape() -> Sequence[Trial]:
     """Compare few wide layers with many narrow ones, at 6 million parameters."""
     kinds = product(("llama", "cosformer2"), SHAPES, CORPORA)
-    return [Trial(corpus, arch, size, rate(arch, size)) for arch, size, corpus in kinds]
+    return [Trial(corpus, arch, size, choose_rate(arch, size)) for arch, size, corpus in kinds]
 
 
 def scaling_length() -> Sequence[Trial]:
     """Train on a quarter of the main grid's length, and on four times it, with as many bytes in a step."""
     kinds = product(((256, 256), (4096, 16)), ARCHITECTURES, CORPORA)
     return [
-        Trial(corpus, arch, "2M", rate(arch, "2M"), seq_len=T, batch_size=B) for (T, B), arch, corpus in kinds
+        Trial(corpus, arch, "2M", choose_rate(arch, "2M"), seq_len=T, batch_size=B)
+        for (T, B), arch, corpus in kinds
     ]
 
 
@@ -114,7 +117,7 @@ def scaling_decay() -> Sequence[Trial]:
     """Train TNL without decay, and with one from the data; the main grid has the fixed one."""
     kinds = product(("none", "data"), ("6M", "2M"), CORPORA)
     return [
-        Trial(corpus, "tnl", size, rate("tnl", size), overrides=(("tnl_decay", decay),))
+        Trial(corpus, "tnl", size, choose_rate("tnl", size), overrides=(("tnl_decay", decay),))
         for decay, size, corpus in kinds
     ]
 
@@ -122,7 +125,7 @@ def scaling_decay() -> Sequence[Trial]:
 def scaling_heads() -> Sequence[Trial]:
     """Give more heads to the smallest models, which have one or two: TNL's decays are a range over heads."""
     return [
-        Trial(corpus, arch, size, rate(arch, size), overrides=(("n_heads", n_heads),))
+        Trial(corpus, arch, size, choose_rate(arch, size), overrides=(("n_heads", n_heads),))
         for size, n_heads in (("0.8M", 8), ("0.2M", 4))
         for corpus in CORPORA
         for arch in ARCHITECTURES
@@ -133,7 +136,8 @@ def scaling_recall() -> Sequence[Trial]:
     """Train multi-query recall: two layers of several widths, so several sizes of state, at two rates."""
     kinds = product(("1.6M", "0.4M", "0.1M"), (1e-3, 3e-3), ARCHITECTURES)
     return [
-        _recall(arch, size, lr, tokens=2**27, batch_size=128, n_evaluations=12) for size, lr, arch in kinds
+        _make_recall_trial(arch, size, lr, tokens=2**27, batch_size=128, n_evaluations=12)
+        for size, lr, arch in kinds
     ]
 
 
@@ -144,14 +148,16 @@ def scaling_states() -> Sequence[Trial]:
     """
     models = (("1.6M", ()), ("0.8M", ()), ("1.6M", (("n_heads", 16),)), ("0.8M", (("n_heads", 8),)))
     return [
-        _recall(arch, size, lr, seed=seed, tokens=2**28, batch_size=32, n_evaluations=16, overrides=overrides)
+        _make_recall_trial(
+            arch, size, lr, seed=seed, tokens=2**28, batch_size=32, n_evaluations=16, overrides=overrides
+        )
         for seed, lr in product((0, 1), (4e-4, 1e-3))
         for size, overrides in models
         for arch in (ARCHITECTURES[1:] if overrides else ARCHITECTURES)
     ]
 
 
-def _recall(arch: str, size: str, lr: float, **options: Any) -> Trial:
+def _make_recall_trial(arch: str, size: str, lr: float, **options: Any) -> Trial:
     """Return a trial of multi-query recall with 512 tokens."""
     return Trial("recall-512", arch, size, lr, seq_len=512, warmup_tokens=4_000_000, **options)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linattn_ref.training.tasks.recall import ANSWER_LENGTH, IGNORED, Needle, needle
+from linattn_ref.training.tasks.recall import ANSWER_LENGTH, IGNORED, Needle, make_needle
 from linattn_study import corpora
 from linattn_study.loop import Loop
 from linattn_study.run_dir import ProbeRow
@@ -37,28 +37,30 @@ def probe(loop: Loop) -> list[ProbeRow]:
     """
     rows: list[ProbeRow] = []
     T = loop.trial.seq_len
-    if corpora.recall_length(loop.trial.corpus):
-        return [_recall_row(loop, n_pairs) for n_pairs in corpora.PAIRS]
+    if corpora.parse_recall_length(loop.trial.corpus):
+        return [_probe_recall(loop, n_pairs) for n_pairs in corpora.PAIRS]
     for length in (T * times for times in LENGTHS):
-        windows = _windows(loop, length)
+        windows = _take_windows(loop, length)
         if windows is None:
             continue  # too little text to be asked
-        losses = _losses(loop, windows)
-        rows += _binned("text", length, losses.mean(0))
+        losses = _compute_losses(loop, windows)
+        rows += _average_by_range("text", length, losses.mean(0))
         if length == T:
             half = windows[:, : length // 2]
-            rows += _binned("twice", length, _losses(loop, torch.cat([half, half, half[:, :1]], 1)).mean(0))
-        seen = seen_before(windows, REPEATED + 1)[:, 1:]
+            rows += _average_by_range(
+                "twice", length, _compute_losses(loop, torch.cat([half, half, half[:, :1]], 1)).mean(0)
+            )
+        seen = mark_seen_before(windows, REPEATED + 1)[:, 1:]
         for name, mask in (("repeated", seen), ("new", ~seen)):
             row = {"probe": name, "length": length, "first": 0, "last": length - 1}
             loss = losses[mask].mean().item() if mask.any() else None
             rows.append(EMPTY_ROW | row | {"loss": loss, "share": mask.float().mean().item()})
     for name, length in ((name, round(T * times)) for name in NEEDLES for times in HAYSTACKS):
-        rows += _needle_rows(loop, name, length)
+        rows += _probe_needles(loop, name, length)
     return rows
 
 
-def _windows(loop: Loop, length: int) -> Tensor | None:
+def _take_windows(loop: Loop, length: int) -> Tensor | None:
     """Return windows of validation text, [n, length + 1], spread evenly; None if there is too little."""
     text = loop.windows.validation_text
     n = max(1, min(loop.trial.validation_tokens, len(text) - 1) // length)
@@ -69,12 +71,12 @@ def _windows(loop: Loop, length: int) -> Tensor | None:
 
 
 @torch.no_grad()
-def _losses_and_hits(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
+def _compute_losses_and_hits(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the loss at each position and whether the likeliest byte is the right one, [n, length] each."""
     loop.model.eval()
     losses, hits = [], []
     for some in windows.split(max(1, loop.trial.tokens_per_step // windows.shape[1])):
-        inputs, targets = loop.windows.inputs_and_targets(some)
+        inputs, targets = loop.windows.split_windows(some)
         with loop.autocast():
             logits, _ = loop.model(inputs)
         losses.append(F.cross_entropy(logits.float().transpose(1, 2), targets, reduction="none"))
@@ -82,26 +84,26 @@ def _losses_and_hits(loop: Loop, windows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(losses), torch.cat(hits)
 
 
-def _recall_row(loop: Loop, n_pairs: int) -> ProbeRow:
+def _probe_recall(loop: Loop, n_pairs: int) -> ProbeRow:
     """Ask for recall in sequences that no model was trained on, the same for all."""
     T = loop.trial.seq_len
     n, generator = max(1, loop.trial.validation_tokens // T), torch.Generator().manual_seed(100 + n_pairs)
-    windows = corpora.recall_windows(T, n_pairs, n, generator).to(loop.device)
-    losses, hits = _losses_and_hits(loop, windows)
-    asked = loop.windows.inputs_and_targets(windows)[1] != IGNORED
+    windows = corpora.draw_recall_windows(T, n_pairs, n, generator).to(loop.device)
+    losses, hits = _compute_losses_and_hits(loop, windows)
+    asked = loop.windows.split_windows(windows)[1] != IGNORED
     answers = {"loss": losses[asked].mean().item(), "accuracy": hits[asked].float().mean().item()}
     return EMPTY_ROW | {"probe": f"recall-{n_pairs}", "length": T, "first": 0, "last": T - 1} | answers
 
 
-def _losses(loop: Loop, windows: Tensor) -> Tensor:
+def _compute_losses(loop: Loop, windows: Tensor) -> Tensor:
     """Return the loss at each position of windows, [n, length]."""
-    return _losses_and_hits(loop, windows)[0]
+    return _compute_losses_and_hits(loop, windows)[0]
 
 
 # --- strings seen before ------------------------------------------------------------------------------------
 
 
-def seen_before(windows: Tensor, n: int) -> Tensor:
+def mark_seen_before(windows: Tensor, n: int) -> Tensor:
     """Mark where the n bytes that end here stand somewhere before in the window.
 
     Args:
@@ -112,7 +114,7 @@ def seen_before(windows: Tensor, n: int) -> Tensor:
         bool [B, L].
 
     Example:
-        >>> seen_before(torch.tensor([[1, 2, 3, 1, 2]], dtype=torch.uint8), 2)
+        >>> mark_seen_before(torch.tensor([[1, 2, 3, 1, 2]], dtype=torch.uint8), 2)
         tensor([[False, False, False, False,  True]])
     """
     L = windows.shape[1]
@@ -133,7 +135,7 @@ def seen_before(windows: Tensor, n: int) -> Tensor:
 # --- needles ------------------------------------------------------------------------------------------------
 
 
-def _needle_rows(loop: Loop, name: str, length: int) -> list[ProbeRow]:
+def _probe_needles(loop: Loop, name: str, length: int) -> list[ProbeRow]:
     """Hide needles at every depth, the same for every model; none where they are too long for the text."""
     mode, n_passes = NEEDLES[name]
     text = loop.windows.validation_text.cpu()
@@ -141,14 +143,14 @@ def _needle_rows(loop: Loop, name: str, length: int) -> list[ProbeRow]:
     generator = torch.Generator().manual_seed(length)
     try:
         needles: list[Needle] = [
-            needle(text, length, depth, generator, mode=mode, n_passes=n_passes)  # type: ignore[arg-type]
+            make_needle(text, length, depth, generator, mode=mode, n_passes=n_passes)  # type: ignore[arg-type]
             for depth in DEPTHS
             for _ in range(n)
         ]
     except ValueError:  # too little length, or text
         return []
     windows = torch.stack([torch.cat([x.prompt, x.answer]) for x in needles]).to(loop.device)
-    losses, hits = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _losses_and_hits(loop, windows))
+    losses, hits = (x[:, -ANSWER_LENGTH:].cpu().split(n) for x in _compute_losses_and_hits(loop, windows))
     about = {"probe": name, "length": length, "first": length, "last": length + ANSWER_LENGTH - 1}
     return [
         EMPTY_ROW
@@ -161,17 +163,17 @@ def _needle_rows(loop: Loop, name: str, length: int) -> list[ProbeRow]:
 # --- ranges of positions ------------------------------------------------------------------------------------
 
 
-def _binned(name: str, length: int, losses: Tensor) -> list[ProbeRow]:
+def _average_by_range(name: str, length: int, losses: Tensor) -> list[ProbeRow]:
     """Return a row for each range of positions, from the losses by position."""
     means = losses.cpu()
     return [
         EMPTY_ROW
         | {"probe": name, "length": length, "first": a, "last": b - 1, "loss": means[a:b].mean().item()}
-        for a, b in bins(length, half=name == "twice")
+        for a, b in iterate_ranges(length, half=name == "twice")
     ]
 
 
-def bins(length: int, half: bool = False) -> Iterator[tuple[int, int]]:
+def iterate_ranges(length: int, half: bool = False) -> Iterator[tuple[int, int]]:
     """Yield ranges [a, b) of positions that double: 0, 1, 2-3, 4-7, ...
 
     Args:
@@ -179,12 +181,12 @@ def bins(length: int, half: bool = False) -> Iterator[tuple[int, int]]:
         half: whether each half of the sequence has its own ranges; default False.
 
     Example:
-        >>> list(bins(6))
+        >>> list(iterate_ranges(6))
         [(0, 1), (1, 2), (2, 4), (4, 6)]
     """
     if half:
-        yield from bins(length // 2)
-        yield from ((a + length // 2, b + length // 2) for a, b in bins(length // 2))
+        yield from iterate_ranges(length // 2)
+        yield from ((a + length // 2, b + length // 2) for a, b in iterate_ranges(length // 2))
         return
     a = 0
     while a < length:

@@ -33,7 +33,7 @@ class DiskFull(OSError):
 
 
 class RunDir:
-    """Read and write the folder of one trial. Writing needs the lock: ``with run_dir.locked(): ...``.
+    """Read and write the folder of one trial. Writing needs the lock: ``with run_dir.lock(): ...``.
 
     Args:
         folder: it is made when it is locked, or written to.
@@ -45,7 +45,7 @@ class RunDir:
         self.probes_file, self.checkpoint_file = folder / "probes.csv", folder / "checkpoint.pt"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep all other processes out until this one leaves the block, or dies.
 
         Raises:
@@ -64,15 +64,15 @@ class RunDir:
 
     # ---- what it holds ------------------------------------------------------------------------------------
 
-    def manifest(self) -> dict[str, Any]:
+    def load_manifest(self) -> dict[str, Any]:
         """Return what was trained on what; empty if nothing has begun."""
         return json.loads(self.manifest_file.read_text("utf-8")) if self.manifest_file.is_file() else {}
 
-    def rows(self) -> list[EvalRow]:
+    def load_rows(self) -> list[EvalRow]:
         """Return the evaluations, numbers as numbers; empty if there are none yet."""
         return read_csv(self.rows_file)
 
-    def probes(self) -> list[ProbeRow]:
+    def load_probes(self) -> list[ProbeRow]:
         """Return what the finished model was asked; empty until it is finished."""
         return read_csv(self.probes_file)
 
@@ -84,12 +84,12 @@ class RunDir:
     def save_rows(self, rows: Sequence[EvalRow]) -> None:
         """Replace the evaluations."""
         with explain_full_disk(self.folder):
-            write_atomically({self.rows_file: csv_text(rows)})
+            write_atomically({self.rows_file: format_csv(rows)})
 
     def save_probes(self, rows: Sequence[ProbeRow]) -> None:
         """Replace what the finished model was asked."""
         with explain_full_disk(self.folder):
-            write_atomically({self.probes_file: csv_text(rows)})
+            write_atomically({self.probes_file: format_csv(rows)})
 
     def require_space(self, n_bytes: int) -> None:
         """Require room for checkpoints of ``n_bytes``, before a trial begins.
@@ -114,7 +114,7 @@ def explain_full_disk(folder: Path) -> Iterator[None]:
         raise
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as CSV with a header; None becomes an empty cell."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")

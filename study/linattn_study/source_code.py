@@ -32,7 +32,7 @@ class Archive(NamedTuple):
     name: str
 
 
-def archives() -> list[Archive]:
+def list_archives() -> list[Archive]:
     """Return all archives that the corpus is made of, by name."""
     lines = (resources.files(__package__) / "code.sha256").read_text("utf-8").splitlines()
     return [Archive(*line.split()) for line in lines]
@@ -53,7 +53,7 @@ def fetch_code(folder: str | Path, server: str = SERVER) -> Path:
         ValueError: it gave other bytes than were pinned.
     """
     folder = Path(folder)
-    missing = [archive for archive in archives() if not (folder / archive.name).exists()]
+    missing = [archive for archive in list_archives() if not (folder / archive.name).exists()]
     for archive in tqdm(missing, unit="archive", disable=not missing):
         try:
             with urlopen(f"{server}/{archive.folder}/{archive.name}", timeout=60) as answer:
@@ -75,21 +75,21 @@ def read_code(folder: str | Path) -> Documents:
         ValueError: an archive is not there, or is another than was pinned.
     """
     folder, documents = Path(folder), Documents()
-    for archive in archives():
+    for archive in list_archives():
         file = folder / archive.name
         if not file.is_file():
             raise ValueError(f"folder: {archive.name} is not in {folder}; fetch_code downloads it")
         _require_pinned(archive, file.read_bytes())
         with tarfile.open(file) as members:
             for member in members:
-                if _wanted(member):
+                if _is_wanted(member):
                     content = members.extractfile(member)
                     assert content is not None  # it is a file
                     documents[member.name] = content.read()
     return documents
 
 
-def _wanted(member: tarfile.TarInfo) -> bool:
+def _is_wanted(member: tarfile.TarInfo) -> bool:
     """Return whether a member is a document of the corpus."""
     is_source = member.isfile() and member.name.endswith(".py") and 0 < member.size <= LONGEST
     return is_source and not TEST.search(member.name)

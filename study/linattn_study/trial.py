@@ -56,7 +56,7 @@ class Trial:
         >>> trial = Trial("novels", "tnl", "2M", 1e-3, overrides=(("tnl_decay", "none"),))
         >>> trial.key, trial.n_steps
         ('novels-tnl-2M-lr0.001-seed0-a9ec4db3', 3540)
-        >>> trial.model_config().options
+        >>> trial.build_model_config().options
         TNLOptions(decay='none')
     """
 
@@ -100,28 +100,28 @@ class Trial:
     @property
     def key(self) -> str:
         """The name of its folder: readable, and another one for every other trial."""
-        digest = hashlib.sha256(json.dumps(self.recorded(), sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(self.to_record(), sort_keys=True).encode()).hexdigest()
         return f"{self.corpus}-{self.arch}-{self.size}-lr{self.lr:g}-seed{self.seed}-{digest[:8]}"
 
-    def recorded(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return all fields by the names that folders, manifests and checkpoints were recorded with.
 
         Keys are hashes of this: a field may be renamed, its recorded name may not.
         """
         return {RECORDED_NAMES.get(name, name): value for name, value in dataclasses.asdict(self).items()}
 
-    def rate(self, step: int) -> float:
+    def compute_rate(self, step: int) -> float:
         """Return the learning rate at ``step`` (1 is the first): a line up to ``lr``, then constant."""
         return self.lr * min(1.0, step * self.tokens_per_step / max(self.warmup_tokens, self.tokens_per_step))
 
-    def evaluations(self) -> list[int]:
+    def list_evaluations(self) -> list[int]:
         """Return the steps after which it is evaluated, rising; the last step is one of them."""
         first = min(max(1, self.first_evaluation // self.tokens_per_step), self.n_steps)
         ratio = (self.n_steps / first) ** (1 / max(1, self.n_evaluations - 1))
         steps = {round(first * ratio**i) for i in range(self.n_evaluations - 1)} | {self.n_steps}
         return sorted(steps)
 
-    def model_config(self, backend: str = "reference") -> ModelConfig:
+    def build_model_config(self, backend: str = "reference") -> ModelConfig:
         """Return the configuration of its model; ``backend`` is "reference" (default) or "triton".
 
         LLaMA's MLP is SwiGLU, that of the others has no activation: as in ``paper_config``. Its width is

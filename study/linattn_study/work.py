@@ -15,8 +15,8 @@ import torch
 from linattn_book import results
 from linattn_book.provenance import code_hash
 from linattn_ref.config import PAPER_ARCHITECTURES
-from linattn_ref.training.checkpoint import identity_of, save_checkpoint
-from linattn_ref.training.distributed import World, current_world
+from linattn_ref.training.checkpoint import identify_run, save_checkpoint
+from linattn_ref.training.distributed import World, get_current_world
 from linattn_ref.training.trainer import Diverged
 from linattn_study import corpora
 from linattn_study.loop import Loop
@@ -56,7 +56,7 @@ class Settings:
     whole: bool = False
 
 
-def run_dir_of(trial: Trial, out: Path) -> RunDir:
+def find_run_dir(trial: Trial, out: Path) -> RunDir:
     """Return the folder of a trial in that of its study."""
     return RunDir(out / trial.key)
 
@@ -83,18 +83,18 @@ def train_trial(
         DiskFull: there is no room for its checkpoints or rows.
         Stopped: the deadline is over; a checkpoint is written.
     """
-    run_dir, world = run_dir_of(trial, settings.out), current_world()
+    run_dir, world = find_run_dir(trial, settings.out), get_current_world()
     writes = world.rank == 0
-    with _locked_by_first_rank(run_dir, world):
-        manifest = run_dir.manifest()
+    with _lock_by_first_rank(run_dir, world):
+        manifest = run_dir.load_manifest()
         if manifest.get("status") in (DONE, DIVERGED):
             return str(manifest["status"])
         corpus = corpora.load(trial.corpus, settings.corpora)
         loop = Loop(trial, corpus, settings.device, settings.backend, world)
-        identity = identity_of(loop.model, trial.recorded(), corpus.sha256)
+        identity = identify_run(loop.model, trial.to_record(), corpus.sha256)
         if run_dir.checkpoint_file.is_file():
             loop.resume(run_dir.checkpoint_file, identity)
-        manifest = _manifest(trial, loop, corpus.sha256, settings, manifest)
+        manifest = _describe_run(trial, loop, corpus.sha256, settings, manifest)
         n_weights = sum(p.numel() for p in loop.model.parameters())
         run_dir.require_space(BYTES_PER_PARAMETER * n_weights)
         record = run_dir.save_manifest if writes else _write_nothing
@@ -112,18 +112,18 @@ def train_trial(
             raise
         if loop.state.rows:
             end |= {name: loop.state.rows[-1][name] for name in ("seconds", "tokens_per_second")}
-        record(manifest | end | {"peak_bytes": _peak_bytes(settings.device)})
+        record(manifest | end | {"peak_bytes": _read_peak_bytes(settings.device)})
         if writes:
             run_dir.checkpoint_file.unlink(missing_ok=True)
         return str(end["status"])
 
 
 @contextmanager
-def _locked_by_first_rank(run_dir: RunDir, world: World) -> Iterator[None]:
+def _lock_by_first_rank(run_dir: RunDir, world: World) -> Iterator[None]:
     """Lock a run folder for all ranks: the first rank does, and tells the others whether it could."""
     if world.rank == 0:
         try:
-            with run_dir.locked():
+            with run_dir.lock():
                 world.any(False)
                 yield
         except RunLocked:
@@ -144,10 +144,10 @@ def _train(
 ) -> str:
     """Train from evaluation to evaluation; rows and checkpoints go to ``run_dir``, if this rank writes."""
     trial, saved = loop.trial, time.monotonic()
-    for step in trial.evaluations():
+    for step in trial.list_evaluations():
         if step <= loop.steps_done:
             continue
-        loop.state.rows.append(_eval_row(loop, step))
+        loop.state.rows.append(_train_and_evaluate(loop, step))
         if run_dir is not None:
             run_dir.save_rows(loop.state.rows)
             on_row(loop.state.rows[-1])
@@ -164,7 +164,7 @@ def _train(
     return DONE
 
 
-def _eval_row(loop: Loop, step: int) -> EvalRow:
+def _train_and_evaluate(loop: Loop, step: int) -> EvalRow:
     """Train up to ``step`` and evaluate."""
     trial, before, start = loop.trial, loop.steps_done, time.perf_counter()
     losses = loop.advance(step - before)
@@ -176,7 +176,7 @@ def _eval_row(loop: Loop, step: int) -> EvalRow:
         "step": step,
         "tokens": step * trial.tokens_per_step,
         "flops": step * trial.tokens_per_step * loop.flops_per_token,
-        "lr": trial.rate(step),
+        "lr": trial.compute_rate(step),
         "train_loss": losses.train,
         "val_loss": val_loss,
         "grad_norm": losses.worst_norm,
@@ -186,17 +186,17 @@ def _eval_row(loop: Loop, step: int) -> EvalRow:
     }
 
 
-def _manifest(
+def _describe_run(
     trial: Trial, loop: Loop, corpus_sha256: str, settings: Settings, before: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what is recorded of a run when it begins or goes on."""
-    plan = trial.recorded()
+    plan = trial.to_record()
     return {
         "status": RUNNING,
         "trial": plan,
         "trial_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
         "corpus_sha256": corpus_sha256,
-        "source_hash": source_hash(settings.backend),
+        "source_hash": hash_sources(settings.backend),
         "backend": settings.backend,
         "n_params": loop.n_params,
         "n_layers": loop.config.n_layers,
@@ -208,14 +208,14 @@ def _manifest(
 
 
 @functools.cache
-def source_hash(backend: str) -> str:
+def hash_sources(backend: str) -> str:
     """Return the hash of the code that decides the numbers of the four architectures on a backend."""
     modules = ("linattn_study.loop", "linattn_study.probes", "linattn_study.corpora")
     without = () if backend == "triton" else ("linattn_kernels",)
     return code_hash(*modules, mixers=PAPER_ARCHITECTURES.values(), without=without)
 
 
-def _peak_bytes(device: torch.device) -> int | None:
+def _read_peak_bytes(device: torch.device) -> int | None:
     """Return the largest memory of tensors so far; None on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
@@ -264,9 +264,9 @@ def work(
         if time.monotonic() > settings.deadline:
             summary.stopped = True
             break
-        if run_dir_of(trial, settings.out).manifest().get("status") in (DONE, DIVERGED):
+        if find_run_dir(trial, settings.out).load_manifest().get("status") in (DONE, DIVERGED):
             continue
-        speed = speeds(trials, settings.out).get((trial.arch, trial.size)) if settings.whole else None
+        speed = measure_speeds(trials, settings.out).get((trial.arch, trial.size)) if settings.whole else None
         if speed is not None and time.monotonic() + trial.tokens / speed > settings.deadline:
             summary.too_long.append(trial.key)
             report(f"{trial.key}: too long for the time that is left")
@@ -292,11 +292,11 @@ def work(
     return summary
 
 
-def speeds(trials: Sequence[Trial], out: Path) -> dict[tuple[str, str], float]:
+def measure_speeds(trials: Sequence[Trial], out: Path) -> dict[tuple[str, str], float]:
     """Return (architecture, size) -> bytes a second, evaluations included: mean over what was trained."""
     measured: dict[tuple[str, str], list[float]] = {}
     for trial in trials:
-        rows = run_dir_of(trial, out).rows()
+        rows = find_run_dir(trial, out).load_rows()
         if rows:
             measured.setdefault((trial.arch, trial.size), []).append(rows[-1]["tokens"] / rows[-1]["wall"])
     return {kind: sum(some) / len(some) for kind, some in measured.items()}

@@ -34,7 +34,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
         for arch in ARCHITECTURES
         for n, fast in zip(LENGTHS, FAST[arch], strict=True)
     ]
-    monkeypatch.setattr(speed, "rows", lambda: tuple(rows))
+    monkeypatch.setattr(speed, "load_rows", lambda: tuple(rows))
 
 
 def cells(text: str) -> list[list[str]]:
@@ -51,27 +51,27 @@ def test_speeds_are_in_thousands_and_gaps_are_dashes(made: None) -> None:
 
 def test_what_is_said_of_training_is_so() -> None:
     """And the titles and alternative texts of its figures."""
-    curves = {arch: speed.curve("train", arch) for arch in ARCHITECTURES}
-    assert speed.crossover("train", "tnl") == 0
-    assert speed.crossover("train", "hgrn2") == pytest.approx(3600, abs=50)
-    assert speed.crossover("train", "cosformer2") == pytest.approx(1500, abs=50)
+    curves = {arch: speed.select_curve("train", arch) for arch in ARCHITECTURES}
+    assert speed.find_crossover("train", "tnl") == 0
+    assert speed.find_crossover("train", "hgrn2") == pytest.approx(3600, abs=50)
+    assert speed.find_crossover("train", "cosformer2") == pytest.approx(1500, abs=50)
     assert curves["llama"][65_536] == pytest.approx(132e3, rel=0.01)
     for arch, level in (("tnl", 1.1e6), ("cosformer2", 0.84e6), ("hgrn2", 0.72e6)):
         assert all(fast == pytest.approx(level, rel=0.05) for fast in curves[arch].values())
-    peaks = {arch: speed.curve("train", arch, "peak_bytes") for arch in ARCHITECTURES}
+    peaks = {arch: speed.select_curve("train", arch, "peak_bytes") for arch in ARCHITECTURES}
     for arch, level in (("llama", 14.7), ("tnl", 17.5), ("cosformer2", 19.5), ("hgrn2", 22.1)):
         assert all(peak / 2**30 == pytest.approx(level, rel=0.03) for peak in peaks[arch].values())
 
 
 def test_an_error_of_5_percent_moves_the_first_crossing_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = speed.rows()
+    measured = speed.load_rows()
     for factor, moved in ((1.05, 1_050), (1 / 1.05, 2_100)):
         rows = [
             dict(row) | {"tokens_per_second": row["tokens_per_second"] * factor ** (row["arch"] != "llama")}
             for row in measured
         ]
-        monkeypatch.setattr(speed, "rows", lambda rows=rows: tuple(rows))
-        assert speed.crossover("train", "cosformer2") == pytest.approx(moved, abs=25)
+        monkeypatch.setattr(speed, "load_rows", lambda rows=rows: tuple(rows))
+        assert speed.find_crossover("train", "cosformer2") == pytest.approx(moved, abs=25)
 
 
 def test_what_is_said_of_compiled_models_is_so() -> None:
@@ -82,10 +82,10 @@ def test_what_is_said_of_compiled_models_is_so() -> None:
     llama, tnl, hgrn2, cosformer2 = lines["1,024"]
     assert min(tnl, cosformer2) > 1.05 * llama
     assert hgrn2 == pytest.approx(llama, rel=0.02)
-    llama, *others = (losses.bytes_per_second("novels", arch, "32M") for arch in ARCHITECTURES)
+    llama, *others = (losses.compute_bytes_per_second("novels", arch, "32M") for arch in ARCHITECTURES)
     assert min(others) > 1.05 * llama
     for n in (256, 1024, 4096):  # all of them are compiled
-        table = losses.evaluations("scaling" if n == 1024 else scaling_speed.COMPILED)
+        table = losses.load_evaluations("scaling" if n == 1024 else scaling_speed.COMPILED)
         assert min(row["flops"] for row in table if last_of(row, n)) >= COMPILED_FLOPS
 
 
@@ -99,15 +99,15 @@ def compiled_cells() -> list[list[str]]:
 
 def test_what_is_said_of_generation_is_so() -> None:
     """And the title and alternative text of its figure."""
-    assert speed.crossover("generate", "tnl") == speed.crossover("generate", "hgrn2") == 0
-    assert 256 < (speed.crossover("generate", "cosformer2") or 0) < 512
-    tnl = speed.curve("generate", "tnl")
+    assert speed.find_crossover("generate", "tnl") == speed.find_crossover("generate", "hgrn2") == 0
+    assert 256 < (speed.find_crossover("generate", "cosformer2") or 0) < 512
+    tnl = speed.select_curve("generate", "tnl")
     assert tnl[256] > 1.15 * max(fast for n, fast in tnl.items() if n > 256)  # at equal work
     steps = scaling_speed.milliseconds("generate")
     for arch in ARCHITECTURES[1:]:  # equal work at every length
         same = [step for (name, n), step in steps.items() if name == arch and n > 256]
         assert max(same) / min(same) < 1.03
-    curves = {arch: speed.curve("generate", arch) for arch in ARCHITECTURES}
+    curves = {arch: speed.select_curve("generate", arch) for arch in ARCHITECTURES}
     assert [round(curves["llama"][n] / 1e3, 1) for n in (256, 65_536)] == [18.2, 2.7]
     for arch, level in (("tnl", 24e3), ("hgrn2", 21.4e3), ("cosformer2", 15.6e3)):
         assert all(fast == pytest.approx(level, rel=0.02) for n, fast in curves[arch].items() if n > 256)
@@ -124,7 +124,9 @@ def test_what_is_said_of_steps_launched_one_by_one_is_so() -> None:
 
 def test_the_cache_lies_in_a_buffer_of_the_next_power_of_two() -> None:
     capacity = 2 ** math.ceil(math.log2(65_536 + 1))
-    cache = speed.curve("generate", "llama", "state_bytes")[65_536]
+    cache = speed.select_curve("generate", "llama", "state_bytes")[65_536]
     buffer = cache * capacity / 65_536
-    assert speed.curve("generate", "llama", "peak_bytes")[65_536] == pytest.approx(buffer, rel=0.01)
-    assert speed.curve("launched", "llama", "peak_bytes")[65_536] == pytest.approx(cache + buffer, rel=0.01)
+    assert speed.select_curve("generate", "llama", "peak_bytes")[65_536] == pytest.approx(buffer, rel=0.01)
+    assert speed.select_curve("launched", "llama", "peak_bytes")[65_536] == pytest.approx(
+        cache + buffer, rel=0.01
+    )

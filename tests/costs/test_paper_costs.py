@@ -10,7 +10,7 @@ from linattn_book import results
 from linattn_ref.config import PAPER_ARCHITECTURES, PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.costs import paper as paper_costs
 from linattn_ref.costs.accounting import flops_exact, flops_per_token, n_parameters
-from linattn_ref.costs.paper import ARCHITECTURES, Piece, Sizes, pieces
+from linattn_ref.costs.paper import ARCHITECTURES, Piece, Sizes, count_pieces
 
 ROWS: list[dict[str, Any]] = results.load("paper_sizes")
 BATCH, LENGTH = 480, 8192  # sequences of a step, and their tokens
@@ -39,7 +39,7 @@ LEFT_OUT = {
 
 @every_architecture
 def test_the_pieces_add_up_to_table_1(architecture: str) -> None:
-    parts = pieces(architecture, Sizes.of_paper(n, d, h))
+    parts = count_pieces(architecture, Sizes.of_paper(n, d, h))
     difference = total(parts, l) / n - paper_costs.flops_per_token(architecture, n, l, d, h)
     assert sympy.simplify(difference - LEFT_OUT[architecture]) == 0
 
@@ -114,7 +114,7 @@ def test_products_are_what_torch_counts(architecture: str) -> None:
     config = ModelConfig(
         PAPER_ARCHITECTURES[architecture], d_model=128, n_layers=3, n_heads=2, vocab_size=32, d_ff=352
     )
-    parts = pieces(architecture, Sizes(n=256, d=128, h=2, g=352, B=64, t=64, e=64))
+    parts = count_pieces(architecture, Sizes(n=256, d=128, h=2, g=352, B=64, t=64, e=64))
     counted = [piece for piece in parts if piece.product or piece.once]
     output_layer = 6 * 256 * 128 * 32
     assert total(counted, 3) + output_layer == flops_exact(config, 256)
@@ -124,7 +124,7 @@ def test_products_are_what_torch_counts(architecture: str) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: pieces("gpt", Sizes.of_paper(n, d, h)),
+        lambda: count_pieces("gpt", Sizes.of_paper(n, d, h)),
         lambda: paper_costs.flops_per_token("gpt", 1, 1, 1, 1),
         lambda: paper_costs.n_parameters("gpt", 1, 1, 1),
     ],

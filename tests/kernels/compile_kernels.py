@@ -72,8 +72,8 @@ def compile_only(report: Report, gpu: int = 90) -> Iterator[None]:
         patches.enter_context(mock.patch.object(JITFunction, "run", compile_kernel))
         patches.enter_context(mock.patch.object(validation, "check_device"))
         for module in (launch_config, softmax_step, linear_step):
-            patches.enter_context(mock.patch.object(module, "multiprocessor_count", return_value=132))
-        for name, value in (("max_shared_memory", SHARED_MEMORY[gpu]), ("compute_capability", gpu)):
+            patches.enter_context(mock.patch.object(module, "count_multiprocessors", return_value=132))
+        for name, value in (("read_max_shared_memory", SHARED_MEMORY[gpu]), ("read_compute_capability", gpu)):
             patches.enter_context(mock.patch.object(hardware, name, return_value=value))
         yield
 

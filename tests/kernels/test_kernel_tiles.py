@@ -63,7 +63,7 @@ def test_passes_in_half_precision(decay: str | None, sizes: dict[str, int]) -> N
 @pytest.fixture
 def small_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let programs have as much shared memory as on GPUs outside of data centres."""
-    monkeypatch.setattr(hardware, "max_shared_memory", lambda x: 99 * 1024)
+    monkeypatch.setattr(hardware, "read_max_shared_memory", lambda x: 99 * 1024)
 
 
 @pytest.mark.usefixtures("small_shared_memory")
@@ -96,7 +96,7 @@ def test_a_sequence_has_as_many_segments_as_pay(
     monkeypatch: pytest.MonkeyPatch, programs: int, wanted: int
 ) -> None:
     """132 multiprocessors; 1024 chunks: more than sqrt(2048) segments cost more than they save."""
-    monkeypatch.setattr(launch_config, "multiprocessor_count", lambda x: 132)
+    monkeypatch.setattr(launch_config, "count_multiprocessors", lambda x: 132)
     layout = launch_config.choose_segments(1024 * 64, 64, programs, LaunchConfig(128, 8, 3), torch.empty(0))
     assert layout[:3] == (64, 1024, wanted)
     assert (wanted - 1) * layout.chunks_per_segment < 1024 <= wanted * layout.chunks_per_segment

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from linattn_ref.mixers import MIXERS, weight_matrices
+from linattn_ref.mixers import MIXERS, find_weight_matrices
 from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, generate
 from tests.support.closeness import assert_close
 
@@ -185,7 +185,7 @@ def test_every_matrix_starts_with_the_spread_that_the_docstring_says(
     model = LanguageModel(ModelConfig(name, **size, options=options))
     writers = {f"blocks.{l}.{part}.out.weight" for l in range(n_layers) for part in ("mixer", "mlp")}
     assert writers <= {what for what, _ in model.named_parameters()}
-    for what, matrix in weight_matrices(model).items():
+    for what, matrix in find_weight_matrices(model).items():
         expected = 0.02 / math.sqrt(2 * n_layers) if what in writers else 0.02
         assert abs(matrix.std().item() / expected - 1) < 5 / math.sqrt(2 * matrix.numel()), what
         assert abs(matrix.mean().item()) < 5 * expected / math.sqrt(matrix.numel()), what

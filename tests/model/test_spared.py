@@ -8,9 +8,9 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from linattn_ref.mixers import MIXERS, spared_parameters, weight_matrices
+from linattn_ref.mixers import MIXERS, find_spared_parameters, find_weight_matrices
 from linattn_ref.model import LanguageModel, ModelConfig
-from linattn_ref.training.trainer import parameter_groups
+from linattn_ref.training.trainer import group_parameters
 
 SPARED = {  # of a layer of each mixer; all others have none
     "hgrn2": {"shared.logits"},
@@ -57,14 +57,14 @@ def assigned(model: LanguageModel) -> LanguageModel:
 
 def decayed(model: torch.nn.Module) -> set[str]:
     """Return the names of what the optimizer lets decay."""
-    decays = {id(p) for p in parameter_groups(model, 0.1)[0]["params"]}
+    decays = {id(p) for p in group_parameters(model, 0.1)[0]["params"]}
     return {name for name, p in model.named_parameters() if id(p) in decays}
 
 
 @pytest.mark.parametrize("name", MIXERS)
 def test_what_is_spared_is_what_the_modules_declare(name: str) -> None:
     model = build(name)
-    assert spared_parameters(model) == SPARED.get(name, set())
+    assert find_spared_parameters(model) == SPARED.get(name, set())
     assert decayed(model) == {
         path for path, p in model.named_parameters() if p.ndim >= 2 and path not in SPARED.get(name, set())
     }
@@ -99,11 +99,11 @@ def test_a_sharded_model_decays_the_same(tmp_path) -> None:
         mesh = init_device_mesh("cpu", (1,))
         for name in MIXERS:
             model = build(name)
-            want = decayed(model), spared_parameters(model)
+            want = decayed(model), find_spared_parameters(model)
             for block in model.blocks:
                 fully_shard(block, mesh=mesh)
             fully_shard(model, mesh=mesh)
-            assert (decayed(model), spared_parameters(model)) == want, name
+            assert (decayed(model), find_spared_parameters(model)) == want, name
     finally:
         dist.destroy_process_group()
 
@@ -111,4 +111,4 @@ def test_a_sharded_model_decays_the_same(tmp_path) -> None:
 @pytest.mark.parametrize("name", SPARED)
 def test_matrices_and_spared_parameters_do_not_overlap(name: str) -> None:
     model = build(name)
-    assert not spared_parameters(model) & weight_matrices(model).keys()
+    assert not find_spared_parameters(model) & find_weight_matrices(model).keys()

@@ -17,7 +17,7 @@ from linattn_ref.training.distributed import distributed  # noqa: F401 (for prog
 from linattn_study import STUDIES, corpora  # noqa: F401 (for programs)
 from linattn_study.run_dir import EvalRow
 from linattn_study.trial import Trial
-from linattn_study.work import Settings, run_dir_of, train_trial
+from linattn_study.work import Settings, find_run_dir, train_trial
 from tests.support.processes import ENVIRONMENT
 
 WORDS = {f"{i}.txt": b"%d words of linear attention, and %d more\n" % (i, i * i) * 20 for i in range(40)}
@@ -55,7 +55,7 @@ def settings(folder: Path, **changes: Any) -> Settings:
 def trained(trial: Trial, folder: Path) -> list[EvalRow]:
     """Train a trial from beginning to end; return its rows without the clock."""
     assert train_trial(trial, settings(folder)) == "done"
-    return timeless(run_dir_of(trial, folder / "runs").rows())
+    return timeless(find_run_dir(trial, folder / "runs").load_rows())
 
 
 CLOCK = ("seconds", "wall", "tokens_per_second")

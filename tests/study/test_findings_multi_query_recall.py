@@ -39,17 +39,17 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
         for (model, lr, n), shares in reversed(RIGHT.items())
         for seed, share in reversed([*enumerate(shares)])
     ]
-    monkeypatch.setattr(recall, "probes", lambda table: tuple(rows) if table == mqr.TABLE else ())
+    monkeypatch.setattr(recall, "load_probes", lambda table: tuple(rows) if table == mqr.TABLE else ())
 
 
 def test_the_best_rate_is_best_over_all_numbers_of_pairs_and_seeds(table: None) -> None:
-    assert mqr.models("tnl") == [SMALL, NARROW, LARGE]
-    assert mqr.models("llama") == []
-    assert mqr.best_rate("tnl", SMALL) == 3e-3
-    assert mqr.accuracies("tnl", SMALL, 4, 1e-3) == [0.5, 0.7]
-    assert mqr.accuracy("tnl", SMALL, 64) == (0.05, 0.0, 0.1)
-    assert mqr.accuracy("tnl", NARROW, 64) == (0.2, 0.2, 0.2)
-    assert mqr.accuracy("tnl", LARGE, 64) == pytest.approx((0.65, 0.5, 0.8))
+    assert mqr.list_models("tnl") == [SMALL, NARROW, LARGE]
+    assert mqr.list_models("llama") == []
+    assert mqr.find_best_rate("tnl", SMALL) == 3e-3
+    assert mqr.select_accuracies("tnl", SMALL, 4, 1e-3) == [0.5, 0.7]
+    assert mqr.estimate_accuracy("tnl", SMALL, 64) == (0.05, 0.0, 0.1)
+    assert mqr.estimate_accuracy("tnl", NARROW, 64) == (0.2, 0.2, 0.2)
+    assert mqr.estimate_accuracy("tnl", LARGE, 64) == pytest.approx((0.65, 0.5, 0.8))
 
 
 def test_a_model_has_learned_when_it_stays_below_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,11 +68,11 @@ def test_a_model_has_learned_when_it_stays_below_the_level(monkeypatch: pytest.M
         }
         for seed, found in falls.items() for i, loss in enumerate(found)
     ]  # fmt: skip
-    monkeypatch.setattr(recall, "probes", lambda table: tuple(rows))
-    monkeypatch.setattr(losses, "evaluations", lambda table: tuple(rows))
-    assert mqr.curves("tnl", LARGE, 1e-3)[1] == [(10, 5.0), (20, 4.9), (30, 4.8), (40, 4.7)]
+    monkeypatch.setattr(recall, "load_probes", lambda table: tuple(rows))
+    monkeypatch.setattr(losses, "load_evaluations", lambda table: tuple(rows))
+    assert mqr.collect_curves("tnl", LARGE, 1e-3)[1] == [(10, 5.0), (20, 4.9), (30, 4.8), (40, 4.7)]
     assert mqr.has_learned("tnl", LARGE) == {1e-3: [True, False, False]}
-    assert mqr.learning_spans("tnl", LARGE) == [(0.75, 1.0)]
+    assert mqr.find_learning_spans("tnl", LARGE) == [(0.75, 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,12 @@ def test_a_model_has_learned_when_it_stays_below_the_level(monkeypatch: pytest.M
     ],
 )
 def test_what_is_held_is_counted_by_hand(arch: str, numbers: int) -> None:
-    assert mqr.state_size(arch, SMALL) == 4 * numbers
+    assert mqr.compute_state_size(arch, SMALL) == 4 * numbers
 
 
 def test_narrow_heads_hold_less() -> None:
     for arch in ("tnl", "hgrn2"):
-        assert 4 * mqr.state_size(arch, NARROW) == mqr.state_size(arch, LARGE)  # heads of 16, not of 64
-    assert mqr.state_size("llama", NARROW) == mqr.state_size("llama", LARGE)
+        assert 4 * mqr.compute_state_size(arch, NARROW) == mqr.compute_state_size(
+            arch, LARGE
+        )  # heads of 16, not of 64
+    assert mqr.compute_state_size("llama", NARROW) == mqr.compute_state_size("llama", LARGE)

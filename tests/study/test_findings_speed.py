@@ -18,26 +18,26 @@ def measured(tnl: dict[int, float | None], monkeypatch: pytest.MonkeyPatch) -> N
         for arch, found in (("llama", LLAMA), ("tnl", tnl))
         for n, x in found.items()
     ]
-    monkeypatch.setattr(speed, "rows", lambda: tuple(rows))
+    monkeypatch.setattr(speed, "load_rows", lambda: tuple(rows))
 
 
 def test_a_crossing_lies_between_the_lengths_where_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     measured({256: 400.0, 512: 400.0 / math.sqrt(2), 1024: 400.0, 2048: 400.0}, monkeypatch)
-    assert speed.curve("train", "llama") == {256: 800.0, 512: 400.0, 1024: 200.0}
-    found = speed.crossover("train", "tnl")
+    assert speed.select_curve("train", "llama") == {256: 800.0, 512: 400.0, 1024: 200.0}
+    found = speed.find_crossover("train", "tnl")
     assert found == pytest.approx(512 * 2 ** (1 / 3))  # log ratio from -1/2 to 1, in powers of two
 
 
 def test_who_is_always_ahead_and_who_never_is(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(dict.fromkeys((256, 512, 1024), 900.0), monkeypatch)
-    assert speed.crossover("train", "tnl") == 0.0
+    assert speed.find_crossover("train", "tnl") == 0.0
     measured({256: 900.0, 512: 900.0, 1024: 100.0, 2048: 900.0}, monkeypatch)
-    assert speed.crossover("train", "tnl") is None
+    assert speed.find_crossover("train", "tnl") is None
 
 
 def test_the_last_crossing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     measured({256: 1600.0, 512: 200.0, 1024: 400.0}, monkeypatch)
-    assert speed.crossover("train", "tnl") == pytest.approx(512 * math.sqrt(2))
+    assert speed.find_crossover("train", "tnl") == pytest.approx(512 * math.sqrt(2))
 
 
 def test_figures_of_speed_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +49,8 @@ def test_figures_of_speed_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in (256, 1024, 4096)
     ]
     rows[2] |= {"tokens_per_second": None, "peak_bytes": None}
-    monkeypatch.setattr(speed, "rows", lambda: tuple(rows))
-    fast, large = speed_figures.training(), speed_figures.memory()
+    monkeypatch.setattr(speed, "load_rows", lambda: tuple(rows))
+    fast, large = speed_figures.draw_training(), speed_figures.draw_memory()
     assert [frame.name for frame in large.frames] == ["generation", "training"]
     assert [len(trace.x) for trace in fast.data] == [2, 3, 3, 3]
     assert list(large.data[1].y) == [0.25, 1.0, 4.0]  # GiB

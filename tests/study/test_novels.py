@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from linattn_study import novels
-from linattn_study.novels import LEFT_OUT, fetch_novels, known_hashes, read_novels, text_of
+from linattn_study.novels import LEFT_OUT, extract_text, fetch_novels, load_known_hashes, read_novels
 from tests.support.server import served
 
 BODY = """<head>CHAPTER  I.</head>
@@ -36,7 +36,7 @@ FILES = {"ENG1_A.xml": tei(BODY), "ENG2_B.xml": tei("<p>Two.</p>")}
 def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with two novels, the one that is left out, and what is no novel."""
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in FILES.items()}
-    monkeypatch.setattr(novels, "known_hashes", lambda: hashes)
+    monkeypatch.setattr(novels, "load_known_hashes", lambda: hashes)
     folder = tmp_path / "release" / "level1"
     folder.mkdir(parents=True)
     for name, data in (FILES | {LEFT_OUT: tei("<p>No.</p>"), "schema.xml": b"<a/>"}).items():
@@ -73,12 +73,12 @@ def record(release: Path) -> Iterator[str]:
 
 
 def test_the_text_is_what_one_reads_in_the_body() -> None:
-    assert text_of(tei(BODY)).decode() == TEXT
+    assert extract_text(tei(BODY)).decode() == TEXT
 
 
 def test_a_file_without_a_body_is_refused() -> None:
     with pytest.raises(ValueError, match="tei: expected a TEI document with a body"):
-        text_of(b"<TEI/>")
+        extract_text(b"<TEI/>")
 
 
 @pytest.mark.parametrize("packed", [lambda folder: folder, zipped, tarred], ids=["folder", "zip", "tar"])
@@ -121,6 +121,6 @@ def test_what_cannot_be_fetched_leaves_no_file(record: str, tmp_path: Path) -> N
 
 
 def test_ninety_nine_novels_are_known() -> None:
-    assert len(known_hashes()) == 99
-    assert LEFT_OUT not in known_hashes()
-    assert all(len(digest) == 64 for digest in known_hashes().values())
+    assert len(load_known_hashes()) == 99
+    assert LEFT_OUT not in load_known_hashes()
+    assert all(len(digest) == 64 for digest in load_known_hashes().values())

@@ -8,21 +8,21 @@ import pytest
 from linattn_study.scaling import (
     PFLOPS_DAY,
     Run,
-    crossings,
+    find_crossings,
+    find_iso_flop_minima,
+    find_lower_envelope,
     fit_laws,
     fit_power_law,
-    iso_flop,
-    lower_envelope,
-    runs_of,
+    group_runs,
 )
-from linattn_study.scaling.synthetic import PURE, SIZES, exponents, synthetic_runs
+from linattn_study.scaling.synthetic import PURE, SIZES, compute_exponents, make_synthetic_runs
 
-EXPONENTS = exponents(PURE)
+EXPONENTS = compute_exponents(PURE)
 
 
 def runs(noise: float, seed: int = 0) -> list[Run]:
     """Return synthetic runs of all sizes and seeds, whose laws are ``EXPONENTS``."""
-    return synthetic_runs(PURE, noise, seed)
+    return make_synthetic_runs(PURE, noise, seed)
 
 
 # --- without noise -----------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def test_a_power_law_is_found() -> None:
     assert fit_power_law(x, x)(np.array([5.0])) == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize("method", [crossings, iso_flop])
+@pytest.mark.parametrize("method", [find_crossings, find_iso_flop_minima])
 def test_corners_and_minima_have_the_exponents(method: Any) -> None:
     best = method(runs(0.0))
     for name, y in (("loss", best.loss), ("parameters", best.n_params), ("tokens", best.tokens)):
@@ -43,7 +43,7 @@ def test_corners_and_minima_have_the_exponents(method: Any) -> None:
 
 
 def test_corners_are_where_the_next_size_takes_over() -> None:
-    corners = crossings(runs(0.0))
+    corners = find_crossings(runs(0.0))
     for C, N, D in zip(corners.flops, corners.n_params, corners.tokens, strict=True):
         assert abs(6 * N * D / C - 1) < 1e-3
         ratio = PURE.alpha * PURE.A / (PURE.beta * PURE.B)
@@ -52,7 +52,7 @@ def test_corners_are_where_the_next_size_takes_over() -> None:
 
 
 def test_the_envelope_is_below_all_curves() -> None:
-    envelope = lower_envelope(runs(0.0))
+    envelope = find_lower_envelope(runs(0.0))
     assert (np.diff(envelope.flops) > 0).all()
     assert (np.diff(envelope.n_params) >= 0).all()
     assert set(envelope.n_params) <= set(SIZES)
@@ -63,7 +63,7 @@ def test_the_envelope_is_below_all_curves() -> None:
 
 def test_all_points_of_the_envelope_are_off_by_their_cut_steps() -> None:
     """What the corners are for: with steps, the exponent of parameters is too large, even without noise."""
-    envelope = lower_envelope(runs(0.0))
+    envelope = find_lower_envelope(runs(0.0))
     steps = fit_power_law(envelope.flops, envelope.n_params).exponent
     assert steps - EXPONENTS["parameters"] > 5e-3
 
@@ -96,7 +96,7 @@ def test_intervals_are_reproducible_and_grow_with_noise_and_confidence() -> None
 
 def test_laws_are_in_pflops_days() -> None:
     law = fit_laws(runs(1e-4), n_resamples=50)["loss"]
-    corners = crossings(runs(1e-4))
+    corners = find_crossings(runs(1e-4))
     at_one = fit_power_law(corners.flops / PFLOPS_DAY, corners.loss)(np.array([1.0]))
     assert law.coefficient.value == pytest.approx(at_one[0], rel=1e-12)
 
@@ -116,7 +116,7 @@ def test_rows_become_runs_by_size_and_seed() -> None:
         for s in (1, 0)
         for t in (3, 1, 2)
     ]
-    made = runs_of(rows)
+    made = group_runs(rows)
     assert [(run.n_params, run.seed) for run in made] == [(10, 0), (10, 1), (20, 0), (20, 1)]
     assert made[0].flops.tolist() == [1.0, 2.0, 3.0]
     assert made[0].loss.tolist() == [2.0, 1.0, 2 / 3]
@@ -124,7 +124,7 @@ def test_rows_become_runs_by_size_and_seed() -> None:
 
 def test_a_loss_that_was_not_taken_is_left_out() -> None:
     rows = [row(flops=float(t), val_loss=x) for t, x in ((1, 3.0), (2, None), (3, 2.0))]
-    assert runs_of(rows, "val_loss")[0].loss.tolist() == [3.0, 2.0]
+    assert group_runs(rows, "val_loss")[0].loss.tolist() == [3.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_loss_that_was_not_taken_is_left_out() -> None:
 )
 def test_rows_that_are_no_runs_are_refused(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        runs_of(rows)
+        group_runs(rows)
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
@@ -149,12 +149,12 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match="expected positive finite numbers"):
         fit_power_law(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match="got 2 sizes, expected at least 3"):
-        lower_envelope(runs(0.0)[:4])
+        find_lower_envelope(runs(0.0)[:4])
     with pytest.raises(ValueError, match="method: got 'best', expected one of"):
         fit_laws(runs(0.0), "best")
     with pytest.raises(ValueError, match=r"\d+ budgets at which a size between others is best, expected two"):
-        iso_flop(synthetic_runs(PURE, 0.0, first=1.2e8))
+        find_iso_flop_minima(make_synthetic_runs(PURE, 0.0, first=1.2e8))
     with pytest.raises(ValueError, match="a size with two at least"):
-        fit_laws(synthetic_runs(PURE, 0.0, seeds=(1,) * 6))
+        fit_laws(make_synthetic_runs(PURE, 0.0, seeds=(1,) * 6))
     with pytest.raises(ValueError, match=r"\d crossings of curves of neighbouring sizes, expected two"):
-        crossings(synthetic_runs(PURE, 0.0, first=1.2e8))
+        find_crossings(make_synthetic_runs(PURE, 0.0, first=1.2e8))

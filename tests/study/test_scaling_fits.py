@@ -9,8 +9,8 @@ import pytest
 from linattn_book import results
 from linattn_study.scaling import fit_laws
 from linattn_study.scaling.fits import COLUMNS, FIT_METHODS, FitMethod, fit_rows, save_fits
-from linattn_study.scaling.noise import Noise, by_size, student_t
-from linattn_study.scaling.synthetic import PURE, exponents, synthetic_runs
+from linattn_study.scaling.noise import Noise, pool_noise_by_size, student_t
+from linattn_study.scaling.synthetic import PURE, compute_exponents, make_synthetic_runs
 
 
 def rows_of(corpus: str = "made") -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def rows_of(corpus: str = "made") -> list[dict[str, Any]]:
             "size": f"{run.n_params:.0f} parameters",
             "flops": C, "tokens": D, "train_loss": L, "val_loss": 2 * L,
         }
-        for run in synthetic_runs(PURE, noise=0.002)
+        for run in make_synthetic_runs(PURE, noise=0.002)
         for C, D, L in zip(run.flops, run.tokens, run.loss, strict=True)
     ]  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_known_exponents_are_in_their_intervals() -> None:
         for row in fit_rows(rows_of(), [FitMethod("corners", "corners")])
         if row["part"] == "exponent"
     }
-    for law, truth in exponents(PURE).items():
+    for law, truth in compute_exponents(PURE).items():
         assert found[law]["low"] <= truth <= found[law]["high"]
     assert found["product"]["value"] == pytest.approx(1.0, abs=1e-3)
 
@@ -114,17 +114,17 @@ def test_noise_is_that_of_a_size_over_architectures() -> None:
         *noisy("llama", "20", (0.0, 0.01)), *noisy("hgrn2", "20", (0.0, 0.0)),
         *noisy("llama", "30", (0.0, 0.003)), *noisy("llama", "40", (0.0,)),
     ]  # fmt: skip
-    found = by_size(rows, "llama", "train_loss")
+    found = pool_noise_by_size(rows, "llama", "train_loss")
     assert found["10"] == (pytest.approx(math.sqrt((2 * 0.01**2 + 2 * 0.02**2) / 2)), 2)
     assert found["40"] == (pytest.approx(math.sqrt((2 * 0.005**2 + 2 * 0.0015**2) / 3)), 3)
-    assert by_size(rows, "tnl", "train_loss")["10"].sd > 0.3
+    assert pool_noise_by_size(rows, "tnl", "train_loss")["10"].sd > 0.3
     with pytest.raises(ValueError, match="one seed of each size"):
-        by_size(noisy("llama", "10", (0.0,)), "llama", "train_loss")
+        pool_noise_by_size(noisy("llama", "10", (0.0,)), "llama", "train_loss")
 
 
 def test_an_interval_knows_which_size_is_noisy() -> None:
     """The smallest model moves the left end of an envelope; one in the middle is hardly ever lowest alone."""
-    runs = synthetic_runs(PURE, noise=0.002)
+    runs = make_synthetic_runs(PURE, noise=0.002)
     sizes = sorted({run.n_params for run in runs})
     quiet = dict.fromkeys(sizes, Noise(1e-6, 100))
 

@@ -5,12 +5,12 @@ import pytest
 
 from linattn_study.scaling import Interval, Run, Surface, fit_parametric, fit_surface
 from linattn_study.scaling.synthetic import RAISED as TRUTH
-from linattn_study.scaling.synthetic import synthetic_runs
+from linattn_study.scaling.synthetic import make_synthetic_runs
 
 
 def runs(noise: float, seed: int = 0) -> list[Run]:
     """Return synthetic runs of all sizes and seeds on the surface ``TRUTH``."""
-    return synthetic_runs(TRUTH, noise, seed)
+    return make_synthetic_runs(TRUTH, noise, seed)
 
 
 def points(made: list[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from linattn_study import source_code
-from linattn_study.source_code import LONGEST, Archive, archives, fetch_code, read_code
+from linattn_study.source_code import LONGEST, Archive, fetch_code, list_archives, read_code
 from tests.support.server import served
 
 FILES = {
@@ -38,7 +38,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     there.mkdir(parents=True)
     (there / "a-1.tar.gz").write_bytes(packed.getvalue())
     pinned = Archive(hashlib.sha256(packed.getvalue()).hexdigest(), "3e/47", "a-1.tar.gz")
-    monkeypatch.setattr(source_code, "archives", lambda: [pinned])
+    monkeypatch.setattr(source_code, "list_archives", lambda: [pinned])
     with served(tmp_path / "served") as address:
         yield address
 
@@ -75,6 +75,6 @@ def test_a_missing_archive_is_named(server: str, tmp_path: Path) -> None:
 
 
 def test_archives_are_pinned() -> None:
-    pinned = archives()
+    pinned = list_archives()
     assert len({archive.name for archive in pinned}) == len(pinned) == 46
     assert all(len(archive.sha256) == 64 and archive.name.endswith(".tar.gz") for archive in pinned)

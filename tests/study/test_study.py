@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.study.study_helpers as s
 from linattn_ref.model import LanguageModel
-from linattn_ref.training.trainer import next_byte_loss, parameter_groups
+from linattn_ref.training.trainer import group_parameters, next_byte_loss
 from linattn_study import STUDIES, corpora, loop, work
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
@@ -57,7 +57,7 @@ def test_sizes_grow_from_a_fifth_of_a_million_to_thirty_million() -> None:
         counts = []
         for size in MAIN_SIZES:
             trial = dataclasses.replace(s.TINY, arch=arch, size=size)
-            counts.append(loop.costs.n_parameters(trial.model_config(), embedding=False))
+            counts.append(loop.costs.n_parameters(trial.build_model_config(), embedding=False))
         assert counts == sorted(counts)
         assert 0.19e6 < counts[0] < 0.24e6
         assert 31e6 < counts[-1] < 33e6
@@ -68,17 +68,17 @@ def test_sizes_grow_from_a_fifth_of_a_million_to_thirty_million() -> None:
 
 def test_evaluations_are_even_in_the_logarithm_and_end_at_the_end() -> None:
     trial = Trial("novels", "llama", "2M", 1e-3)
-    steps = trial.evaluations()
+    steps = trial.list_evaluations()
     assert steps[0] == 16
     assert steps[-1] == trial.n_steps == 3540
     assert len(steps) == 40
     ratios = [b / a for a, b in itertools.pairwise(steps)]
     assert max(ratios[8:]) / min(ratios[8:]) < 1.03
-    assert Trial("novels", "llama", "2M", 1e-3, tokens=70_000).evaluations() == [1]
+    assert Trial("novels", "llama", "2M", 1e-3, tokens=70_000).list_evaluations() == [1]
 
 
 def test_the_rate_is_a_line_and_then_constant() -> None:
-    rates = [s.TINY.rate(step) / s.TINY.lr for step in (1, 2, 3, 12)]
+    rates = [s.TINY.compute_rate(step) / s.TINY.lr for step in (1, 2, 3, 12)]
     assert rates == [0.5, 1.0, 1.0, 1.0]
 
 
@@ -88,7 +88,7 @@ def test_the_rate_is_a_line_and_then_constant() -> None:
 def test_a_pass_takes_every_window_once() -> None:
     trial = dataclasses.replace(s.TINY, tokens=100 * 128)
     n_bytes = 32 * 101  # 100 windows with any offset: 4 passes
-    starts = loop.window_starts(n_bytes, trial).flatten()
+    starts = loop.draw_window_starts(n_bytes, trial).flatten()
     assert len(starts) == 400
     for one in starts.split(100):
         in_order = one.sort().values
@@ -100,9 +100,9 @@ def test_a_pass_takes_every_window_once() -> None:
 
 def test_seeds_give_other_orders_and_a_short_text_is_refused() -> None:
     other = dataclasses.replace(s.TINY, seed=1)
-    assert not torch.equal(loop.window_starts(9999, s.TINY), loop.window_starts(9999, other))
+    assert not torch.equal(loop.draw_window_starts(9999, s.TINY), loop.draw_window_starts(9999, other))
     with pytest.raises(ValueError, match="corpus: got 63 bytes to train on, expected 64 at least"):
-        loop.window_starts(63, s.TINY)
+        loop.draw_window_starts(63, s.TINY)
 
 
 # --- one run ------------------------------------------------------------------------------------------------
@@ -112,16 +112,16 @@ def test_seeds_give_other_orders_and_a_short_text_is_refused() -> None:
 def test_a_run_learns_and_leaves_rows_and_a_manifest(arch: str, tmp_path: Path) -> None:
     trial = dataclasses.replace(s.TINY, arch=arch)
     rows = s.trained(trial, tmp_path)
-    assert [row["step"] for row in rows] == trial.evaluations()
+    assert [row["step"] for row in rows] == trial.list_evaluations()
     assert rows[-1]["val_loss"] < rows[0]["val_loss"] < 6
     assert rows[-1]["tokens"] == trial.tokens
-    config = trial.model_config()
+    config = trial.build_model_config()
     assert rows[-1]["flops"] == pytest.approx(trial.tokens * loop.costs.flops_per_token(config, 32))
-    manifest = work.run_dir_of(trial, tmp_path / "runs").manifest()
+    manifest = work.find_run_dir(trial, tmp_path / "runs").load_manifest()
     assert (manifest["status"], manifest["sessions"]) == ("done", 1)
     assert manifest["trial"]["arch"] == arch
     assert manifest["corpus_sha256"] == corpora.load("words", tmp_path / "text").sha256
-    assert not work.run_dir_of(trial, tmp_path / "runs").checkpoint_file.exists()
+    assert not work.find_run_dir(trial, tmp_path / "runs").checkpoint_file.exists()
 
 
 def test_the_loop_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
@@ -130,17 +130,17 @@ def test_the_loop_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
     text = corpora.load("words", where.corpora)
     fast = loop.Loop(s.TINY, text, torch.device("cpu"), "reference")
     torch.manual_seed(s.TINY.seed)
-    model = LanguageModel(s.TINY.model_config())
-    optimizer = torch.optim.AdamW(parameter_groups(model, s.TINY.weight_decay), 1.0, (0.9, 0.95))
+    model = LanguageModel(s.TINY.build_model_config())
+    optimizer = torch.optim.AdamW(group_parameters(model, s.TINY.weight_decay), 1.0, (0.9, 0.95))
     losses = []
-    for step, starts in enumerate(loop.window_starts(len(text.train), s.TINY)[:5]):
+    for step, starts in enumerate(loop.draw_window_starts(len(text.train), s.TINY)[:5]):
         windows = torch.stack([text.train[i : i + 33] for i in starts]).long()
         loss = next_byte_loss(model, windows[:, :-1], windows[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimizer.param_groups:
-            group["lr"] = s.TINY.rate(step + 1)
+            group["lr"] = s.TINY.compute_rate(step + 1)
         optimizer.step()
         losses.append(loss.item())
     assert fast.advance(5).train == pytest.approx(sum(losses) / 5, rel=1e-5)
@@ -153,7 +153,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     made: list[run_dir.EvalRow] = []
     assert work.train_trial(s.TINY, s.settings(tmp_path), made.append) == "done"
     assert made == []
-    assert s.timeless(work.run_dir_of(s.TINY, tmp_path / "runs").rows()) == rows
+    assert s.timeless(work.find_run_dir(s.TINY, tmp_path / "runs").load_rows()) == rows
 
 
 # --- capture ------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_step_asks_the_host_for_nothing(arch: str) -> None:
             asked.extend([str(op)] if op in host else [])
             return op(*args, **(kwargs or {}))
 
-    model = LanguageModel(Trial("novels", arch, "0.1M", 1e-3).model_config())
+    model = LanguageModel(Trial("novels", arch, "0.1M", 1e-3).build_model_config())
     tokens = torch.randint(256, (2, 33))
     # decays are looked at on a CPU alone, see ``linattn_kernels.validation``
     with mock.patch("linattn_ref.ops.validation.require_values"), Asked():

@@ -12,9 +12,9 @@ import torch
 import tests.study.study_helpers as s
 from linattn_book import results
 from linattn_ref import cli
-from linattn_ref.backend import backend_for
+from linattn_ref.backend import choose_backend
 from linattn_study import STUDIES, collect, command, corpora, launch, novels, source_code, work
-from linattn_study.scaling import runs_of
+from linattn_study.scaling import group_runs
 from linattn_study.trial import Trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,22 +28,24 @@ def test_one_that_fails_or_diverges_does_not_stop_the_others(
 ) -> None:
     wild = dataclasses.replace(s.TINY, seed=1)
     broken = dataclasses.replace(s.TINY, seed=2)
-    rate = Trial.rate
-    monkeypatch.setattr(Trial, "rate", lambda self, step: 1e30 if self.seed == 1 else rate(self, step))
-    configure = Trial.model_config
+    rate = Trial.compute_rate
+    monkeypatch.setattr(
+        Trial, "compute_rate", lambda self, step: 1e30 if self.seed == 1 else rate(self, step)
+    )
+    configure = Trial.build_model_config
 
     def model_config(self: Trial, backend: str = "reference") -> Any:
         if self.seed == 2:
             raise RuntimeError("no such thing")
         return configure(self, backend)
 
-    monkeypatch.setattr(Trial, "model_config", model_config)
+    monkeypatch.setattr(Trial, "build_model_config", model_config)
     said: list[str] = []
     summary = work.work([wild, broken, s.TINY], s.settings(tmp_path), said.append)
     assert (summary.diverged, summary.done) == ([wild.key], [s.TINY.key])
     assert summary.failed == {broken.key: "RuntimeError: no such thing"}
     assert [line.split(": ")[1] for line in said] == ["diverged", "RuntimeError", "done"]
-    manifest = work.run_dir_of(wild, tmp_path / "runs").manifest()
+    manifest = work.find_run_dir(wild, tmp_path / "runs").load_manifest()
     assert manifest["status"] == "diverged"
     assert "by step" in manifest["error"]
 
@@ -62,15 +64,15 @@ def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, stud
     assert launcher.slots == [0, 1]
     assert said[-1] == "3 of 3 trials, 100.0 % of the bytes"
     alone = s.trained(s.STUDY[1], tmp_path / "alone")
-    assert s.timeless(work.run_dir_of(s.STUDY[1], where.out).rows()) == alone
+    assert s.timeless(work.find_run_dir(s.STUDY[1], where.out).load_rows()) == alone
 
     assert cli.main(["study", "words", "--out", str(where.out), "--collect", str(tmp_path / "made")]) == 0
     rows = results.load("words", directory=tmp_path / "made")
-    assert list(rows[0]) == list(collect.columns_of(s.STUDY))
+    assert list(rows[0]) == list(collect.choose_columns(s.STUDY))
     losses = [row["val_loss"] for row in rows if row["seed"] == 1]
     assert losses == pytest.approx([row["val_loss"] for row in alone], rel=1e-6)  # to seven digits
     probes = results.load("words_probes", directory=tmp_path / "made")
-    assert list(probes[0]) == list(collect.columns_of(s.STUDY, probes=True))
+    assert list(probes[0]) == list(collect.choose_columns(s.STUDY, probes=True))
     origin = results.provenance("words", directory=tmp_path / "made")
     assert origin["command"] == "linattn study words --out DIR"
     assert origin["seed"] == [0, 1, 2]
@@ -78,7 +80,7 @@ def test_workers_share_a_study_and_its_rows_become_a_result(tmp_path: Path, stud
 
 def test_a_table_says_where_its_trials_differ_from_the_main_grid() -> None:
     def more(name: str) -> list[str]:
-        columns = [collect.columns_of(STUDIES[name](), probes) for probes in (False, True)]
+        columns = [collect.choose_columns(STUDIES[name](), probes) for probes in (False, True)]
         found = [[c for c in some if c not in (*collect.COLUMNS, *collect.PROBES)] for some in columns]
         assert found[0] == found[1]
         return found[0]
@@ -96,16 +98,16 @@ def test_kernels_are_chosen_where_they_run(
     capability: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-    assert backend_for(torch.device("cuda")) == backend
-    assert backend_for(torch.device("cpu")) == "reference"
+    assert choose_backend(torch.device("cuda")) == backend
+    assert choose_backend(torch.device("cpu")) == "reference"
 
 
 def test_rows_of_other_code_are_not_mixed(tmp_path: Path, study: None) -> None:
     where = s.settings(tmp_path)
     for trial in s.STUDY[:2]:
         work.train_trial(trial, where)
-    there = work.run_dir_of(s.STUDY[0], where.out)
-    there.save_manifest(there.manifest() | {"source_hash": "another"})
+    there = work.find_run_dir(s.STUDY[0], where.out)
+    there.save_manifest(there.load_manifest() | {"source_hash": "another"})
     with pytest.raises(ValueError, match="have several source_hash"):
         collect.collect("words", s.STUDY, where.out, tmp_path / "made")
 
@@ -143,8 +145,8 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     seeds = {name: [row["seed"] for row in results.load(name, directory=made)] for name in first}
     assert all(list(dict.fromkeys(found)) == [0, 1, 2] for found in seeds.values())
 
-    there = work.run_dir_of(s.STUDY[2], elsewhere.out)
-    there.save_manifest(there.manifest() | {"source_hash": "another"})
+    there = work.find_run_dir(s.STUDY[2], elsewhere.out)
+    there.save_manifest(there.load_manifest() | {"source_hash": "another"})
     assert collect.collect("words", s.STUDY, elsewhere.out, made) == "1 of 3 trials are done; 0 diverged"
     assert {row["seed"] for row in results.load("words", directory=made)} == {2}
     assert cli.main([*known, "--backend", "reference"]) == 0
@@ -156,14 +158,14 @@ def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
     trials = [small, dataclasses.replace(small, seed=1), large]
     row = {"step": 12, "tokens": small.tokens, "wall": 60.0}
     out = tmp_path
-    assert "no telling yet" in str(launch.progress(trials, out, 1))
-    there = work.run_dir_of(small, out)
+    assert "no telling yet" in str(launch.read_progress(trials, out, 1))
+    there = work.find_run_dir(small, out)
     there.save_rows([row])
     there.save_manifest({"status": "done"})
-    halfway = work.run_dir_of(trials[1], out)
+    halfway = work.find_run_dir(trials[1], out)
     halfway.save_rows([row | {"step": 6, "tokens": small.tokens // 2, "wall": 30.0}])
     halfway.save_manifest({"status": "running"})
-    now = launch.progress(trials, out, 1)
+    now = launch.read_progress(trials, out, 1)
     assert (now.done, now.unknown_speed) == (1, 1)
     assert now.seconds == pytest.approx(30.0)
     assert str(now) == "1 of 3 trials, 50.0 % of the bytes, 0.5 minutes left and 1 trials of unknown speed"
@@ -248,7 +250,7 @@ def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.M
     assert cli.main(["study", "laptop", *runs, "--collect", str(tmp_path)]) == 0
     rows = results.load("laptop", directory=tmp_path)
     trials = STUDIES["laptop"]()
-    assert len(rows) == sum(len(trial.evaluations()) for trial in trials)
+    assert len(rows) == sum(len(trial.list_evaluations()) for trial in trials)
     for trial in trials:
         losses: list[Any] = [
             row["val_loss"]
@@ -257,15 +259,15 @@ def test_the_study_of_a_laptop_in_a_minute(tmp_path: Path, monkeypatch: pytest.M
         ]
         assert losses[-1] < min(losses[0], 5.0)  # 5.5 knows nothing
     for corpus in ("library-prose", "library-code"):
-        assert len(runs_of([row for row in rows if (row["corpus"], row["arch"]) == (corpus, "tnl")])) == 3
+        assert len(group_runs([row for row in rows if (row["corpus"], row["arch"]) == (corpus, "tnl")])) == 3
     assert took < 180, f"{took:.0f} s"
 
 
 def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
     where = s.settings(tmp_path, whole=True)
     assert work.train_trial(s.STUDY[0], where) == "done"
-    there = work.run_dir_of(s.STUDY[0], where.out)
-    there.save_rows([row | {"wall": 3600.0} for row in there.rows()])
+    there = work.find_run_dir(s.STUDY[0], where.out)
+    there.save_rows([row | {"wall": 3600.0} for row in there.load_rows()])
     said: list[str] = []
     soon = dataclasses.replace(where, deadline=time.monotonic() + 600)
     summary = work.work(s.STUDY, soon, said.append)

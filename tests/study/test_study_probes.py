@@ -13,8 +13,8 @@ from linattn_study import corpora, loop, probes
 
 
 def test_ranges_of_positions_cover_a_sequence_once() -> None:
-    assert list(probes.bins(11)) == [(0, 1), (1, 2), (2, 4), (4, 8), (8, 11)]
-    assert list(probes.bins(8, half=True)) == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 8)]
+    assert list(probes.iterate_ranges(11)) == [(0, 1), (1, 2), (2, 4), (4, 8), (8, 11)]
+    assert list(probes.iterate_ranges(8, half=True)) == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 8)]
 
 
 def test_probes_are_losses_by_position(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_strings_seen_before(n: int) -> None:
     generator = torch.Generator().manual_seed(0)
     windows = torch.randint(3, (4, 40), generator=generator, dtype=torch.uint8)
     windows[0] = 7
-    seen = probes.seen_before(windows, n)
+    seen = probes.mark_seen_before(windows, n)
     for row, found in zip(windows.tolist(), seen.tolist(), strict=True):
         strings = [tuple(row[i - n + 1 : i + 1]) if i >= n - 1 else None for i in range(len(row))]
         assert found == [string is not None and string in strings[:i] for i, string in enumerate(strings)]

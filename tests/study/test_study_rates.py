@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from linattn_book import results
-from linattn_study.plan import rate
+from linattn_study.plan import choose_rate
 from linattn_study.trial import ARCHITECTURES
 
 
@@ -24,4 +24,4 @@ def test_a_rate_is_near_the_best_that_was_tried(arch: str, size: str) -> None:
     on_both = {lr: mean(some) for lr, some in losses.items() if len(some) == 2}  # prose and code
     assert len(on_both) >= 2
     best = min(on_both, key=on_both.__getitem__)
-    assert best / 1.5 <= rate(arch, size) <= best * 1.5
+    assert best / 1.5 <= choose_rate(arch, size) <= best * 1.5

@@ -55,7 +55,7 @@ def test_every_pass_has_every_sequence_once_and_whole(tmp_path: Path) -> None:
     starts = asked.windows.starts.flatten()
     assert (starts % (2 * T) == 0).all()
     assert sorted((starts[:20] // (2 * T)).tolist()) == list(range(20))
-    inputs, targets = asked.windows.inputs_and_targets(
+    inputs, targets = asked.windows.split_windows(
         asked.windows.training_text[starts[:20, None] + asked.windows.offsets]
     )
     counts = (targets != IGNORED).sum(1)
@@ -77,9 +77,9 @@ def test_a_model_that_looks_up_is_right(tmp_path: Path) -> None:
 def test_a_trial_of_recall_is_trained(tmp_path: Path) -> None:
     where = s.settings(tmp_path)
     assert work.train_trial(TRIAL, where) == "done"
-    place = work.run_dir_of(TRIAL, where.out)
-    assert place.rows()[-1]["val_loss"] < place.rows()[0]["val_loss"]
-    assert all(0 <= row["accuracy"] < 0.5 for row in place.probes())
+    place = work.find_run_dir(TRIAL, where.out)
+    assert place.load_rows()[-1]["val_loss"] < place.load_rows()[0]["val_loss"]
+    assert all(0 <= row["accuracy"] < 0.5 for row in place.load_probes())
 
 
 def test_another_length_is_refused() -> None:

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def test_stopped_at_every_evaluation_it_finds_the_same(tmp_path: Path) -> None:
     whole = s.trained(s.TINY, tmp_path / "whole")
     where = s.settings(tmp_path, deadline=0.0)
-    for _ in s.TINY.evaluations()[:-1]:
+    for _ in s.TINY.list_evaluations()[:-1]:
         with pytest.raises(work.Stopped):
             work.train_trial(s.TINY, where)
-    assert work.run_dir_of(s.TINY, where.out).manifest()["status"] == "stopped"
+    assert work.find_run_dir(s.TINY, where.out).load_manifest()["status"] == "stopped"
     assert work.train_trial(s.TINY, where) == "done"
-    where_it_is = work.run_dir_of(s.TINY, where.out)
-    assert s.timeless(where_it_is.rows()) == whole
-    assert where_it_is.manifest()["sessions"] == len(s.TINY.evaluations())
+    where_it_is = work.find_run_dir(s.TINY, where.out)
+    assert s.timeless(where_it_is.load_rows()) == whole
+    assert where_it_is.load_manifest()["sessions"] == len(s.TINY.list_evaluations())
 
 
 @pytest.mark.slow
@@ -41,20 +41,20 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path) -> None:
     """kill -9 three times, each time a little later; then the run is finished, and is that of no kill."""
     whole = s.trained(s.TINY, tmp_path / "whole")
     s.settings(tmp_path)
-    there = work.run_dir_of(s.TINY, tmp_path / "runs")
+    there = work.find_run_dir(s.TINY, tmp_path / "runs")
     for rows_wanted in (1, 2, 3):
         process = subprocess.Popen(s.train_command(tmp_path, pause=0.3), env=ENVIRONMENT)
         end = time.monotonic() + 60
-        while len(there.rows()) < rows_wanted and time.monotonic() < end:  # always a whole table
+        while len(there.load_rows()) < rows_wanted and time.monotonic() < end:  # always a whole table
             assert process.poll() is None
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert s.timeless(there.rows()) == whole[: len(there.rows())]
+        assert s.timeless(there.load_rows()) == whole[: len(there.load_rows())]
     done = subprocess.run(s.train_command(tmp_path), env=ENVIRONMENT, capture_output=True, text=True)
     assert done.stdout.strip() == "done", done.stderr
-    assert s.timeless(there.rows()) == whole
-    assert there.manifest()["sessions"] == 4
+    assert s.timeless(there.load_rows()) == whole
+    assert there.load_manifest()["sessions"] == 4
 
 
 # --- several ranks ------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ with s.distributed() as world:
     torchrun(str(script))
     assert (tmp_path / "rank0").exists()
     assert (tmp_path / "rank1").exists()
-    rows = s.timeless(work.run_dir_of(s.TINY, where.out).rows())
+    rows = s.timeless(work.find_run_dir(s.TINY, where.out).load_rows())
     assert rows[0] == whole[0]
     for row, alone in zip(rows, whole, strict=True):
         assert row == pytest.approx(alone, rel=1e-4)
@@ -86,11 +86,11 @@ with s.distributed() as world:
 
 def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = s.settings(tmp_path)
-    monkeypatch.setattr(work, "current_world", lambda: World(0, 3))
+    monkeypatch.setattr(work, "get_current_world", lambda: World(0, 3))
     monkeypatch.setattr(World, "any", lambda self, flag: flag)
     with pytest.raises(ValueError, match="batch_size: got 4, expected a multiple of 3 ranks"):
         work.train_trial(s.TINY, where)
-    monkeypatch.setattr(work, "current_world", lambda: World(1, 2))
+    monkeypatch.setattr(work, "get_current_world", lambda: World(1, 2))
     monkeypatch.setattr(World, "any", lambda self, flag: True)
     with pytest.raises(run_dir.RunLocked, match="another process works on this trial"):
         work.train_trial(s.TINY, where)
@@ -102,7 +102,7 @@ def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.M
 def test_two_processes_cannot_lock_one_run(tmp_path: Path) -> None:
     where = s.settings(tmp_path)
     with (
-        work.run_dir_of(s.TINY, where.out).locked(),
+        work.find_run_dir(s.TINY, where.out).lock(),
         pytest.raises(run_dir.RunLocked, match="another process works on this trial"),
     ):
         work.train_trial(s.TINY, where)
@@ -146,7 +146,7 @@ def test_a_full_disk_is_named_before_and_during_a_run(
         with pytest.raises(run_dir.DiskFull, match=r"1 MB are free, a trial's checkpoints need \d+"):
             work.work([s.TINY], where)
 
-    rows = work.run_dir_of(s.TINY, where.out).rows_file
+    rows = work.find_run_dir(s.TINY, where.out).rows_file
     replace, written = os.replace, []
 
     def full(source: Any, target: Any) -> None:
@@ -160,5 +160,5 @@ def test_a_full_disk_is_named_before_and_during_a_run(
         patch.setattr(os, "replace", full)
         with pytest.raises(run_dir.DiskFull, match="what was there before is unharmed"):
             work.work([s.TINY], where)
-    assert len(work.run_dir_of(s.TINY, where.out).rows()) == 2
+    assert len(work.find_run_dir(s.TINY, where.out).load_rows()) == 2
     assert work.train_trial(s.TINY, where) == "done"

@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from linattn_ref.training.checkpoint import identity_of, save_checkpoint
-from linattn_ref.training.config import learning_rate
+from linattn_ref.training.checkpoint import identify_run, save_checkpoint
+from linattn_ref.training.config import compute_learning_rate
 from linattn_ref.training.device_trainer import EAGER_STEPS, DeviceTrainer
 from linattn_ref.training.trainer import CorpusBatches, Diverged, Trainer
 from tests.training.tiny_training import TINY, bigram, corpus
 
-RATES = [learning_rate(TINY, step) for step in range(1, TINY.steps + 1)]
+RATES = [compute_learning_rate(TINY, step) for step in range(1, TINY.steps + 1)]
 
 
 class FixedBatches(CorpusBatches):
     """Batches that follow from the number of the step alone, as those of the study do."""
 
-    def training_batch(self, step: Any) -> tuple[Tensor, Tensor]:
+    def draw_training_batch(self, step: Any) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(int(step))
         return self._draw("train", generator)
 
@@ -74,7 +74,7 @@ def test_it_goes_on_from_a_checkpoint_to_the_same_bits(
 ) -> None:
     monkeypatch.setattr(DeviceTrainer, "_capture", lambda self: Replay(self))
     whole, stopped, resumed = device_trainer(), device_trainer(), device_trainer()
-    identity = identity_of(whole.model, dataclasses.asdict(TINY), corpus().sha256)
+    identity = identify_run(whole.model, dataclasses.asdict(TINY), corpus().sha256)
     whole.advance(12)
     stopped.advance(6)
     stopped.state.rows.append({"step": 6})

@@ -42,6 +42,6 @@ def test_ranks_that_were_not_joined_are_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_batch_that_does_not_divide_by_the_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("linattn_ref.training.trainer.current_world", lambda: World(0, 3))
+    monkeypatch.setattr("linattn_ref.training.trainer.get_current_world", lambda: World(0, 3))
     with pytest.raises(ValueError, match="batch_size: got 4, expected a multiple of 3 ranks"):
         run(bigram())

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from linattn_ref.training.tasks import IGNORED, multi_query_recall, needle, recall_accuracy, with_needles
+from linattn_ref.training.tasks import (
+    IGNORED,
+    insert_needles,
+    make_needle,
+    multi_query_recall,
+    recall_accuracy,
+)
 
 TEXT = torch.frombuffer(
     bytearray(b"Some words, and a line.\nMore of it follows here. " * 60), dtype=torch.uint8
@@ -81,7 +87,7 @@ def test_recall_that_cannot_be_is_refused(options: dict[str, Any], message: str)
 @pytest.mark.parametrize("depth", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("length", [180, 1024])
 def test_a_needle_is_where_it_was_wanted_and_is_asked_for(mode: Any, depth: float, length: int) -> None:
-    prompt, answer = needle(TEXT, length, depth, torch.Generator().manual_seed(3), mode=mode)
+    prompt, answer = make_needle(TEXT, length, depth, torch.Generator().manual_seed(3), mode=mode)
     text, number = bytes(prompt.tolist()), bytes(answer.tolist())
     assert len(text) == length
     assert len(number) == 6
@@ -99,7 +105,7 @@ def test_a_needle_is_where_it_was_wanted_and_is_asked_for(mode: Any, depth: floa
 
 
 def test_a_text_with_a_needle_is_read_twice() -> None:
-    prompt, answer = needle(TEXT, 501, 0.5, torch.Generator().manual_seed(3), n_passes=2)
+    prompt, answer = make_needle(TEXT, 501, 0.5, torch.Generator().manual_seed(3), n_passes=2)
     text = bytes(prompt.tolist())
     assert len(text) in (500, 501)
     context = text[: text.rindex(b"\nWhat is")]
@@ -111,7 +117,7 @@ def test_a_text_with_a_needle_is_read_twice() -> None:
 def test_a_text_to_learn_needles_from(n: int) -> None:
     """Without its needles it is the text; each is before its question, in the same stretch."""
     text = TEXT.repeat(10)
-    found = bytes(with_needles(text, 512, torch.Generator().manual_seed(0), n).tolist())
+    found = bytes(insert_needles(text, 512, torch.Generator().manual_seed(0), n).tolist())
     sentence = rb"\n(What is the number of \w+\? )?The number of (\w+) is (\d{6})\.\n"
     assert re.sub(sentence, b"", found) == bytes(text.tolist())
     pairs: dict[bytes, list[re.Match[bytes]]] = {}
@@ -130,7 +136,7 @@ def test_a_text_to_learn_needles_from(n: int) -> None:
 
 
 def test_needles_stand_among_each_other() -> None:
-    found = bytes(with_needles(TEXT, 512, torch.Generator().manual_seed(0), 4).tolist())
+    found = bytes(insert_needles(TEXT, 512, torch.Generator().manual_seed(0), 4).tolist())
     keys = re.findall(rb"The number of (\w+) is", found)
     assert sum(a != b for a, b in itertools.pairwise(keys)) > len(keys) // 2
 
@@ -138,17 +144,17 @@ def test_needles_stand_among_each_other() -> None:
 @pytest.mark.parametrize(("every", "n"), [(10, 1), (512, 0)])
 def test_a_text_without_room_for_needles_is_refused(every: int, n: int) -> None:
     with pytest.raises(ValueError, match=f"every, n: got {every} and {n}, expected at least 64 and 1"):
-        with_needles(TEXT, every, torch.Generator(), n)
+        insert_needles(TEXT, every, torch.Generator(), n)
 
 
 def test_a_needle_that_cannot_be_is_refused() -> None:
     generator = torch.Generator().manual_seed(0)
     with pytest.raises(ValueError, match="mode: got 'hard', expected easy or standard"):
-        needle(TEXT, 500, 0.5, generator, mode="hard")  # type: ignore[arg-type]
+        make_needle(TEXT, 500, 0.5, generator, mode="hard")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"depth: got 1\.5"):
-        needle(TEXT, 500, 1.5, generator)
+        make_needle(TEXT, 500, 1.5, generator)
     with pytest.raises(ValueError, match="n_passes: got 0"):
-        needle(TEXT, 500, 0.5, generator, n_passes=0)
+        make_needle(TEXT, 500, 0.5, generator, n_passes=0)
     for text, length in ((TEXT, 50), (TEXT[:100], 500)):
         with pytest.raises(ValueError, match="length: got"):
-            needle(text, length, 0.5, generator)
+            make_needle(text, length, 0.5, generator)

@@ -15,8 +15,8 @@ from linattn_ref.training.checkpoint import TrainRow
 from linattn_ref.training.trainer import (
     TrainConfig,
     bits_per_byte,
-    learning_rate,
-    parameter_groups,
+    compute_learning_rate,
+    group_parameters,
     train,
 )
 from tests.training.tiny_training import TINY, Stop, bigram, corpus, digest, run, stop_after, timeless
@@ -39,7 +39,7 @@ def test_rows_say_what_happened() -> None:
     assert [row["step"] for row in rows] == list(range(1, 13))
     assert [row["tokens"] for row in rows] == [64 * step for step in range(1, 13)]
     assert [row["step"] for row in rows if row["val_loss"] is not None] == [4, 8, 12]
-    assert [row["lr"] for row in rows] == [learning_rate(TINY, step) for step in range(1, 13)]
+    assert [row["lr"] for row in rows] == [compute_learning_rate(TINY, step) for step in range(1, 13)]
     seconds = [row["seconds"] for row in rows]
     assert seconds == sorted(seconds)
     assert rows[0]["tokens_per_second"] == pytest.approx(64 / rows[0]["seconds"])
@@ -119,22 +119,24 @@ def test_every_setting_matters() -> None:
 
 def test_learning_rate_at_the_steps_that_matter() -> None:
     config = TrainConfig(steps=100, warmup_steps=10, lr=2.0, min_lr_fraction=0.1)
-    assert learning_rate(config, 1) == pytest.approx(0.2)
-    assert learning_rate(config, 5) == pytest.approx(1.0)
-    assert learning_rate(config, 10) == pytest.approx(2.0)  # the peak is reached, not approached
-    assert learning_rate(config, 55) == pytest.approx(1.1)  # half way down
-    assert learning_rate(config, 100) == pytest.approx(0.2)
-    rates = [learning_rate(config, step) for step in range(10, 101)]
+    assert compute_learning_rate(config, 1) == pytest.approx(0.2)
+    assert compute_learning_rate(config, 5) == pytest.approx(1.0)
+    assert compute_learning_rate(config, 10) == pytest.approx(2.0)  # the peak is reached, not approached
+    assert compute_learning_rate(config, 55) == pytest.approx(1.1)  # half way down
+    assert compute_learning_rate(config, 100) == pytest.approx(0.2)
+    rates = [compute_learning_rate(config, step) for step in range(10, 101)]
     assert rates == sorted(rates, reverse=True)
     constant = dataclasses.replace(config, schedule="constant")
-    assert {learning_rate(constant, step) for step in range(10, 101)} == {2.0}
-    assert learning_rate(dataclasses.replace(config, warmup_steps=0), 1) == pytest.approx(2.0, rel=1e-3)
-    assert learning_rate(dataclasses.replace(config, warmup_steps=100), 100) == pytest.approx(2.0)
+    assert {compute_learning_rate(constant, step) for step in range(10, 101)} == {2.0}
+    assert compute_learning_rate(dataclasses.replace(config, warmup_steps=0), 1) == pytest.approx(
+        2.0, rel=1e-3
+    )
+    assert compute_learning_rate(dataclasses.replace(config, warmup_steps=100), 100) == pytest.approx(2.0)
 
 
 def test_matrices_decay_and_vectors_do_not() -> None:
     model = bigram()
-    decayed, others = parameter_groups(model, 0.1)
+    decayed, others = group_parameters(model, 0.1)
     assert {id(p) for p in decayed["params"]} == {id(model.embedding.weight), id(model.head.weight)}
     assert {id(p) for p in others["params"]} == {
         id(model.head.bias),
@@ -143,7 +145,7 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     }
     assert (decayed["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
     model.head.weight.requires_grad_(False)
-    assert len(parameter_groups(model, 0.1)[0]["params"]) == 1
+    assert len(group_parameters(model, 0.1)[0]["params"]) == 1
 
 
 def test_bits_per_byte_of_guessing_is_eight() -> None:

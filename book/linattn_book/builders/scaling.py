@@ -72,53 +72,53 @@ def parts() -> Iterator[Part]:
     counted, pflops, off = tables.accounting()
     yield text("accounting", table=counted, pflops=f"{pflops:.3f}", off=percent(off, 2))
     yield text("rates", rates=tables.rates(), **rate_numbers())
-    yield "figures.tuning()", figures.tuning
+    yield "figures.draw_tuning()", figures.draw_tuning
     final = {"prose": tables.final_losses("novels"), "code": tables.final_losses("code")}
     yield text("loss", **final, **numbers.repeats())
-    yield "figures.loss_by_size()", figures.loss_by_size
+    yield "figures.draw_loss_by_size()", figures.draw_loss_by_size
     both = {"prose": tables.gaps("novels"), "code": tables.gaps("code")}
     yield text("gap", train=tables.train_gaps(), along=tables.along(), **both, **gap_numbers())
-    yield "figures.gaps()", figures.gaps
+    yield "figures.draw_gaps()", figures.draw_gaps
     yield text("costs", costs=tables.costs(), speeds=speeds.of_the_grid("novels"), device=origin()["device"])
     yield text("repetition", table=variants.repetition(), **beside.repetition())
     yield text("heads", table=variants.heads(), **beside.heads())
     yield text("where", strings=tables.strings("32M"), twice=tables.twice("32M"), **where_numbers())
-    yield "recall_figures.by_position()", recall_figures.by_position
+    yield "recall_figures.draw_by_position()", recall_figures.draw_by_position
     yield text("hybrid", table=variants.hybrid(), copies=variants.copies(), **beside.hybrid())
     exponents = {"loss": tables.law_table("loss"), "six": tables.six(), "swapped": variants.swapped()}
     yield text("laws", **exponents, **law_numbers(), **beside.swapped())
-    yield "figures.envelopes()", figures.envelopes
+    yield "figures.draw_envelopes()", figures.draw_envelopes
     yield text("ways", decades=decades())
-    yield 'figures.exponents("loss")', lambda: figures.exponents("loss")
+    yield 'figures.draw_exponents("loss")', lambda: figures.draw_exponents("loss")
     fitted = {law: tables.law_table(law) for law in ("parameters", "tokens", "product")}
     yield text("parameters", coverage=tables.coverage(), **fitted)
-    yield 'figures.exponents("parameters")', lambda: figures.exponents("parameters")
+    yield 'figures.draw_exponents("parameters")', lambda: figures.draw_exponents("parameters")
     yield text("surface", surfaces=tables.surfaces())
     yield text("beyond", table=tables.beyond("32M"))
-    yield "recall_figures.beyond()", recall_figures.beyond
+    yield "recall_figures.draw_beyond()", recall_figures.draw_beyond
     asked = {
         "needles": tables.needles("code", "llama", "32M"),
         "depths": tables.depths("code", "llama", "32M"),
     }
     yield text("needles", **asked, **needle_numbers())
     yield text("trained_needles", table=variants.needles(), **beside.trained_needles())
-    yield "recall_figures.trained_needles()", recall_figures.trained_needles
+    yield "recall_figures.draw_trained_needles()", recall_figures.draw_trained_needles
     yield text("needles_after", **beside.few_needles())
     yield text("pairs", **beside.pairs_trained())
-    yield "recall_figures.by_pairs()", recall_figures.by_pairs
-    yield "recall_figures.by_state()", recall_figures.by_state
-    yield "recall_figures.learning()", recall_figures.learning
+    yield "recall_figures.draw_by_pairs()", recall_figures.draw_by_pairs
+    yield "recall_figures.draw_by_state()", recall_figures.draw_by_state
+    yield "recall_figures.draw_learning()", recall_figures.draw_learning
     yield text("pairs_after", **beside.pairs_found())
     yield text("decay", table=variants.decay(), **beside.decay())
     yield text("shape", table=variants.shape(), **beside.shape())
     late, whole = variants.windows(1024, 512, (256, 1024)), variants.windows(4096, 0, (1024, 4096))
     yield text("length", table=variants.lengths(), late=late, whole=whole, **beside.length())
     yield text("speed", **speeds.training())
-    yield "speed_figures.training()", speed_figures.training
+    yield "speed_figures.draw_training()", speed_figures.draw_training
     yield text("generation", **speeds.generation())
-    yield "speed_figures.generation()", speed_figures.generation
+    yield "speed_figures.draw_generation()", speed_figures.draw_generation
     yield text("memory", **speeds.memory())
-    yield "speed_figures.memory()", speed_figures.memory
+    yield "speed_figures.draw_memory()", speed_figures.draw_memory
     yield text("claims", **claim_numbers(), **numbers.claims())
     yield text("papers") + "\n\n" + papers()
     yield text("origin", **origin(), **numbers.origin())
@@ -144,32 +144,32 @@ def sections() -> dict[str, str]:
 
 
 def gap_numbers() -> dict[str, str]:
-    clear = [size for size in SIZES if losses.gap("novels", "hgrn2", size).high < 0]
-    below = [size for size in SIZES if losses.gap("novels", "hgrn2", size).value < 0]
+    clear = [size for size in SIZES if losses.estimate_gap("novels", "hgrn2", size).high < 0]
+    below = [size for size in SIZES if losses.estimate_gap("novels", "hgrn2", size).value < 0]
     return {
         "below": str(len(below)),
         "clear": ", ".join(clear),
-        "six": percent(losses.gap("code", "hgrn2", "6M").value),
-        "last": percent(losses.gap("code", "hgrn2", "32M").value),
+        "six": percent(losses.estimate_gap("code", "hgrn2", "6M").value),
+        "last": percent(losses.estimate_gap("code", "hgrn2", "32M").value),
     }
 
 
 def rate_numbers() -> dict[str, str]:
     """What half or double the best rate costs, and what the main grid's rates cost, where they were tried."""
     beside, ours = [], []
-    for (_, arch, size), by_rate in losses.tuning().items():
+    for (_, arch, size), by_rate in losses.load_tuning().items():
         best = min(by_rate, key=by_rate.__getitem__)
         excess = {lr: 100 * (loss / by_rate[best] - 1) for lr, loss in by_rate.items()}
         beside += [excess[lr] for lr in by_rate if lr in (best / 2, 2 * best)]
-        grid = losses.select(losses.evaluations(), arch=arch, size=size)[0]["lr"]
+        grid = losses.select(losses.load_evaluations(), arch=arch, size=size)[0]["lr"]
         ours += [excess[grid]] if grid in excess else []
     return {"least": percent(min(beside)), "most": percent(max(beside)), "cost": percent(max(ours))}
 
 
 def where_numbers() -> dict[str, str]:
-    share = {c: recall.strings(c, "llama", "32M", "repeated")[1] for c in CORPORA}
+    share = {c: recall.average_strings(c, "llama", "32M", "repeated")[1] for c in CORPORA}
     of = {
-        (arch, kind): recall.strings("code", arch, "32M", kind)[0]
+        (arch, kind): recall.average_strings("code", arch, "32M", kind)[0]
         for arch in ("llama", "hgrn2")
         for kind in ("repeated", "new")
     }
@@ -190,7 +190,7 @@ def apart(way: str) -> str:
     """How far the exponents of loss of these three are from each other at most."""
     widest = 0.0
     for corpus in CORPORA:
-        found = [laws.fit(corpus, arch, way, "loss") for arch in TRIO]
+        found = [laws.find_fit(corpus, arch, way, "loss") for arch in TRIO]
         values = [one.value for one in found if one is not None]
         widest = max(widest, max(values) - min(values))
     return f"{widest:.3f}"
@@ -201,9 +201,13 @@ def apart_numbers() -> dict[str, str]:
 
 
 def law_numbers() -> dict[str, str]:
-    rows = (losses.select(losses.evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1]))
+    rows = (
+        losses.select(losses.load_evaluations(), arch="llama", size=size)[0] for size in (SIZES[0], SIZES[-1])
+    )
     small, large = (row["flops"] / (6 * row["n_params"] * row["tokens"]) for row in rows)
-    divided = [laws.paper_value(arch, "loss") / laws.paper_value(arch, "product") for arch in ARCHITECTURES]
+    divided = [
+        laws.load_paper_value(arch, "loss") / laws.load_paper_value(arch, "product") for arch in ARCHITECTURES
+    ]
     others = (f"{divided[0]:.3f}", f"{min(divided[1:]):.3f} to {max(divided[1:]):.3f}")
     names = dict(zip(("paper_llama", "paper_others"), (x.replace("-", "−") for x in others), strict=True))
     return apart_numbers() | names | {"small": f"{small:.1f}", "large": f"{large:.1f}"}
@@ -211,17 +215,17 @@ def law_numbers() -> dict[str, str]:
 
 def decades() -> str:
     """Of compute, that LLaMA's envelope spans."""
-    rows = [row for row in losses.select(losses.evaluations(), arch="llama") if row["tokens"] >= WARM_UP]
+    rows = [row for row in losses.select(losses.load_evaluations(), arch="llama") if row["tokens"] >= WARM_UP]
     flops = [row["flops"] for row in rows]
     return f"{math.log10(max(flops) / min(flops)):.1f}"
 
 
 def claim_numbers() -> dict[str, str]:
     every = (
-        laws.fit(corpus, arch, way, "parameters")
+        laws.find_fit(corpus, arch, way, "parameters")
         for corpus in CORPORA
         for arch in ARCHITECTURES
-        for way in laws.fit_methods("parameters")
+        for way in laws.list_fit_methods("parameters")
     )
     a = [one.value for one in every if one is not None]
     heads = {"apart_heads": apart("C = 6 N D, more heads")}
@@ -230,7 +234,7 @@ def claim_numbers() -> dict[str, str]:
 
 def needle_numbers() -> dict[str, str]:
     def of(arch: str, mode: str, corpus: str = "code", length: int = 1024) -> float:
-        return 100 * recall.needles(corpus, arch, "32M", mode, length).value
+        return 100 * recall.estimate_needles(corpus, arch, "32M", mode, length).value
 
     modes, linear = ("easy", "standard", "twice"), ARCHITECTURES[1:]
     found = {
@@ -239,10 +243,13 @@ def needle_numbers() -> dict[str, str]:
         "once_short": of("llama", "standard", length=256),
         "twice_short": of("llama", "twice", length=512),
         "prose": max(of(arch, mode, "novels") for arch in ARCHITECTURES for mode in modes),
-        "linear": max(of(a, mode, length=n) for a in linear for mode in modes for n in recall.haystacks()),
+        "linear": max(of(a, mode, length=n) for a in linear for mode in modes for n in recall.list_lengths()),
     }
     rows = [
-        row for a in linear for mode in modes for row in recall.probe_rows("code", a, "32M", f"needle-{mode}")
+        row
+        for a in linear
+        for mode in modes
+        for row in recall.select_probes("code", a, "32M", f"needle-{mode}")
     ]
     digit = [row["loss"] for row in losses.select(rows, length=1024)]
     costs = {"digit_low": min(digit), "digit_high": max(digit), "guess": math.log(10)}
@@ -265,7 +272,7 @@ def origin() -> dict[str, str]:
         "torch": made["versions"]["torch"],
         "triton": made["versions"]["triton"],
         "hash": made["source_hash"][:12],
-        "runs": str(len({(r["corpus"], r["arch"], r["size"], r["seed"]) for r in losses.evaluations()})),
+        "runs": str(len({(r["corpus"], r["arch"], r["size"], r["seed"]) for r in losses.load_evaluations()})),
     }
 
 

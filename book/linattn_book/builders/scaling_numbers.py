@@ -6,7 +6,7 @@ from linattn_book import results
 from linattn_study.findings import laws, losses, speed, variants
 from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings.losses import ARCHITECTURES
-from linattn_study.findings.variants import ends
+from linattn_study.findings.variants import select_ends
 from linattn_study.plan import CORPORA
 
 from .scaling_tables import cost_range, signed, within
@@ -25,7 +25,7 @@ def percent(x: float, digits: int = 1) -> str:
 
 def gains(name: str, **wanted: str) -> dict[str, str]:
     """Least and most percent of loss by which runs of a study are below the main grid's."""
-    changes = (variants.change(row) for row in ends(name, **wanted))
+    changes = (variants.estimate_change(row) for row in select_ends(name, **wanted))
     found = [-change.value for change in changes if change is not None]
     return {"least": percent(min(found)), "most": percent(max(found))}
 
@@ -33,18 +33,18 @@ def gains(name: str, **wanted: str) -> dict[str, str]:
 def opening() -> dict[str, str]:
     """HGRN2's leads on prose, and LLaMA's over all others on code."""
     three, later = ARCHITECTURES[1:], losses.SIZES[2:]
-    far = [abs(losses.gap("novels", arch, size).value) for arch in three for size in later]
-    leads = [gap for size in losses.SIZES if (gap := losses.gap("novels", "hgrn2", size)).value < 0]
+    far = [abs(losses.estimate_gap("novels", arch, size).value) for arch in three for size in later]
+    leads = [gap for size in losses.SIZES if (gap := losses.estimate_gap("novels", "hgrn2", size)).value < 0]
 
     wider = []
     for arch in three:
-        (row,) = ends("scaling_length", corpus="code", arch=arch, seq_len=4096)
-        long = variants.above_llama("scaling_length", row)
+        (row,) = select_ends("scaling_length", corpus="code", arch=arch, seq_len=4096)
+        long = variants.compare_with_llama("scaling_length", row)
         assert long is not None
-        wider.append(long.value / losses.gap("code", arch, "2M").value)
+        wider.append(long.value / losses.estimate_gap("code", arch, "2M").value)
 
     def behind(size: str) -> str:
-        gaps = [losses.gap("code", arch, size).value for arch in three]
+        gaps = [losses.estimate_gap("code", arch, size).value for arch in three]
         return f"{min(gaps):.0f} to {max(gaps):.0f} %"
 
     return {
@@ -63,13 +63,13 @@ def costs() -> dict[str, str]:
     """What HGRN2 takes for an equal loss; what TNL finds in a small state; generation's cache and speed."""
     least, _, most = cost_range("novels", "hgrn2", "seconds")
     _, code, _ = cost_range("code", "hgrn2", "seconds")
-    rows = losses.select(speed.rows(), task="generate", length=65_536)
+    rows = losses.select(speed.load_rows(), task="generate", length=65_536)
     held = {row["arch"]: row["state_bytes"] for row in rows}
     fast = {row["arch"]: row["tokens_per_second"] for row in rows}
     faster = [fast[arch] / fast["llama"] for arch in ARCHITECTURES[1:]]
     states = [held[arch] / 2**20 for arch in ARCHITECTURES[1:]]
     return {
-        "tnl_pairs": percent(100 * mqr.accuracy("tnl", mqr.Model("1.6M", 16), 64).value, 0),
+        "tnl_pairs": percent(100 * mqr.estimate_accuracy("tnl", mqr.Model("1.6M", 16), 64).value, 0),
         "time_low": f"{least:.2f}",
         "time_high": f"{most:.2f}",
         "time_code": f"{code:.1f}",
@@ -82,8 +82,8 @@ def costs() -> dict[str, str]:
 def claims() -> dict[str, str]:
     """In how many fits parameters grow faster than tokens."""
     faster: dict[str, list[bool]] = {}
-    for corpus, arch, way in product(CORPORA, ARCHITECTURES, laws.fit_methods("parameters")):
-        a, b = (laws.fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
+    for corpus, arch, way in product(CORPORA, ARCHITECTURES, laws.list_fit_methods("parameters")):
+        a, b = (laws.find_fit(corpus, arch, way, law) for law in ("parameters", "tokens"))
         if a is not None:  # a surface has a + b = 1
             faster.setdefault(way, []).append(a.value > (1 - a.value if b is None else b.value))
     every, one = [x for found in faster.values() for x in found], faster["isoFLOP"]
@@ -95,23 +95,24 @@ def without_decay() -> dict[str, str]:
     """cosFormer2's loss at 2M above TNL's, by the length of windows, in percent."""
     found = {}
     for corpus, text in (("novels", "prose"), ("code", "code")):
-        found[f"cos_{text}_1024"] = within(losses.gap(corpus, "cosformer2", "2M", base="tnl"), 1)
+        found[f"cos_{text}_1024"] = within(losses.estimate_gap(corpus, "cosformer2", "2M", base="tnl"), 1)
         for T in (256, 4096):
             (row,), (tnl,) = (
-                ends("scaling_length", corpus=corpus, arch=arch, seq_len=T) for arch in ("cosformer2", "tnl")
+                select_ends("scaling_length", corpus=corpus, arch=arch, seq_len=T)
+                for arch in ("cosformer2", "tnl")
             )
-            found[f"cos_{text}_{T}"] = within(variants.above(row, [tnl["val_loss"]]), 1)
+            found[f"cos_{text}_{T}"] = within(variants.compare_losses(row, [tnl["val_loss"]]), 1)
     return found
 
 
 def repeats() -> dict[str, str]:
     """How far final losses at 2M are off, in percent: with the same seed, and between seeds."""
-    found = {"repeats": str(sum(len(ends(name)) for name in REPEATS))}
+    found = {"repeats": str(sum(len(select_ends(name)) for name in REPEATS))}
     for corpus, text in (("novels", "prose"), ("code", "code")):
-        found[f"same_{text}"] = percent(100 * variants.repeated(corpus, "2M").sd, 2)
-        found[f"seeds_{text}"] = percent(100 * losses.noise(corpus, "2M", "hgrn2").sd, 2)
-    found["same_prose_small"] = percent(100 * variants.repeated("novels", "0.8M").sd, 2)
-    found["seeds_prose_small"] = percent(100 * losses.noise("novels", "0.8M", "hgrn2").sd, 2)
+        found[f"same_{text}"] = percent(100 * variants.estimate_repeat_noise(corpus, "2M").sd, 2)
+        found[f"seeds_{text}"] = percent(100 * losses.estimate_noise(corpus, "2M", "hgrn2").sd, 2)
+    found["same_prose_small"] = percent(100 * variants.estimate_repeat_noise("novels", "0.8M").sd, 2)
+    found["seeds_prose_small"] = percent(100 * losses.estimate_noise("novels", "0.8M", "hgrn2").sd, 2)
     return found
 
 
@@ -122,10 +123,10 @@ def data_decay() -> dict[str, str]:
 def origin() -> dict[str, str]:
     """What was trained beside the main grid."""
     made = {name: results.provenance(name)["source_hash"][:12] for name in BESIDE}
-    tuning = sum(len(ends(name)) for name in ("scaling_lr", "scaling_lr_edges"))
+    tuning = sum(len(select_ends(name)) for name in ("scaling_lr", "scaling_lr_edges"))
     return {
         "tuning": str(tuning),
-        "others": str(sum(len(ends(name)) for name in BESIDE)),
+        "others": str(sum(len(select_ends(name)) for name in BESIDE)),
         "other_hash": "`, `".join(sorted(set(made.values()))),
         "names": ", ".join(f"`{name}`" for name in BESIDE),
         "repeats": ", ".join(f"`{name}`" for name in REPEATS),

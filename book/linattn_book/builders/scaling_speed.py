@@ -19,9 +19,9 @@ COMPILED = "scaling_length"  # has speeds of compiled models of 2M, in other win
 
 def training() -> dict[str, str]:
     """Where linear models overtake LLaMA, and how speeds fall with length."""
-    curves = {arch: speed.curve("train", arch) for arch in ARCHITECTURES}
+    curves = {arch: speed.select_curve("train", arch) for arch in ARCHITECTURES}
     left = {arch: 100 * found[LAST] / found[FIRST] for arch, found in curves.items()}
-    crossings = {arch: speed.crossover("train", arch) for arch in ("hgrn2", "cosformer2")}
+    crossings = {arch: speed.find_crossover("train", arch) for arch in ("hgrn2", "cosformer2")}
     return {
         "speeds": by_length("train", "tokens_per_second"),
         "compiled": compiled("novels", "2M"),
@@ -34,13 +34,15 @@ def training() -> dict[str, str]:
 def generation() -> dict[str, str]:
     """Bytes a second, milliseconds of a step, and how fast LLaMA's cache is read."""
     steps, launched = milliseconds("generate"), milliseconds("launched")
-    cache = speed.curve("generate", "llama", "state_bytes")[LAST]
+    cache = speed.select_curve("generate", "llama", "state_bytes")[LAST]
     least = 1e3 * cache / PEAK
     times = [steps["llama", LAST] / steps[arch, LAST] for arch in LINEAR]
     settled = {
         arch: [step for (name, n), step in steps.items() if name == arch and n > FIRST] for arch in LINEAR
     }
-    ahead = [launched["cosformer2", n] < launched["llama", n] for n in speed.curve("launched", "llama")]
+    ahead = [
+        launched["cosformer2", n] < launched["llama", n] for n in speed.select_curve("launched", "llama")
+    ]
     return {
         "speeds": by_length("generate", "tokens_per_second"),
         "first": f"{steps['llama', 2 * FIRST]:.1f}",
@@ -56,7 +58,7 @@ def generation() -> dict[str, str]:
         "times_low": f"{min(times):.0f}",
         "times_high": f"{max(times):.0f}",
         "changes": str(sum(before != after for before, after in pairwise(ahead))),
-        "noise": _short(speed.crossover("launched", "cosformer2") or 0, 2),
+        "noise": _short(speed.find_crossover("launched", "cosformer2") or 0, 2),
         "launched_low": f"{min(launched.values()):.0f}",
         "launched_high": f"{max(launched.values()):.0f}",
     }
@@ -64,10 +66,11 @@ def generation() -> dict[str, str]:
 
 def memory() -> dict[str, str]:
     """Peaks of memory, and what they are made of."""
-    held = {arch: speed.curve("generate", arch, "state_bytes") for arch in ARCHITECTURES}
+    held = {arch: speed.select_curve("generate", arch, "state_bytes") for arch in ARCHITECTURES}
     fixed = [x / 2**20 for arch in LINEAR for x in held[arch].values()]
     peaks = {
-        task: speed.curve(task, "llama", "peak_bytes")[LAST] / 2**30 for task in ("generate", "launched")
+        task: speed.select_curve(task, "llama", "peak_bytes")[LAST] / 2**30
+        for task in ("generate", "launched")
     }
     return {
         "memory": "\n\n".join(by_length(task, "peak_bytes") for task in ("train", "generate")),
@@ -81,12 +84,12 @@ def memory() -> dict[str, str]:
 
 def _compiled(arch: str) -> float:
     """Bytes a second of 2M in the main grid."""
-    return losses.bytes_per_second("novels", arch, "2M")
+    return losses.compute_bytes_per_second("novels", arch, "2M")
 
 
 def milliseconds(task: str) -> dict[tuple[str, int], float]:
     """(architecture, length) -> time of a step of generation."""
-    rows = losses.select(speed.rows(), task=task)
+    rows = losses.select(speed.load_rows(), task=task)
     return {(row["arch"], row["length"]): 1e3 * row["batch_size"] / row["tokens_per_second"] for row in rows}
 
 
@@ -95,7 +98,7 @@ def compiled(corpus: str, size: str) -> str:
     lines = []
     for n in (256, 1024, 4096):
         other: dict[str, Any] = {} if n == 1024 else {"table": COMPILED, "seq_len": n}
-        found = (losses.bytes_per_second(corpus, arch, size, **other) / 1e3 for arch in ARCHITECTURES)
+        found = (losses.compute_bytes_per_second(corpus, arch, size, **other) / 1e3 for arch in ARCHITECTURES)
         lines.append([f"{n:,}", *map(_short, found)])
     return render_table([f"compiled, {size}, length", *ARCHS], lines)
 
@@ -104,14 +107,14 @@ def of_the_grid(corpus: str) -> str:
     """Thousand bytes a second in the main grid."""
     lines = []
     for size in losses.SIZES:
-        found = (losses.bytes_per_second(corpus, arch, size) / 1e3 for arch in ARCHITECTURES)
+        found = (losses.compute_bytes_per_second(corpus, arch, size) / 1e3 for arch in ARCHITECTURES)
         lines.append([size, *(f"{x:,.0f}" for x in found)])
     return render_table(["size", *ARCHS], lines)
 
 
 def by_length(task: str, column: str) -> str:
     """Of all four, at some lengths; a dash where memory was not enough."""
-    curves = [speed.curve(task, arch, column) for arch in ARCHITECTURES]
+    curves = [speed.select_curve(task, arch, column) for arch in ARCHITECTURES]
     lines = [
         [f"{n:,}", *(_short(curve[n] / UNITS[column]) if n in curve else "–" for curve in curves)]
         for n in LENGTHS

@@ -7,7 +7,7 @@ from linattn_ref.config import paper_config
 from linattn_ref.costs.accounting import flops_per_token, n_parameters
 from linattn_study.findings import laws, losses, recall
 from linattn_study.findings.figures import NAMES, TEXTS
-from linattn_study.findings.losses import ARCHITECTURES, SIZES, evaluations, select
+from linattn_study.findings.losses import ARCHITECTURES, SIZES, load_evaluations, select
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
 
@@ -41,7 +41,7 @@ def sizes() -> str:
     """What was trained: millions of parameters."""
     lines = []
     for size in SIZES:
-        rows = [select(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES]
+        rows = [select(load_evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES]
         layers, width = rows[0]["n_layers"], rows[0]["d_model"]
         millions = (f"{row['n_params'] / 1e6:.2f}" for row in rows)
         lines.append([size, f"{layers} × {width}", max(1, width // 64), *millions])
@@ -52,7 +52,7 @@ def flops() -> str:
     """Million FLOPs a byte."""
     lines = []
     for size in SIZES:
-        rows = (select(evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
+        rows = (select(load_evaluations(), arch=arch, size=size)[0] for arch in ARCHITECTURES)
         lines.append([size, *(f"{row['flops'] / row['tokens'] / 1e6:.1f}" for row in rows)])
     return render_table(["size", *ARCHS], lines)
 
@@ -61,20 +61,24 @@ def rates() -> str:
     """Learning rates of the main grid."""
     lines = []
     for arch in ARCHITECTURES:
-        found = [select(evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
+        found = [select(load_evaluations(), arch=arch, size=size)[0]["lr"] for size in SIZES]
         lines.append([NAMES[arch], *(f"{1e3 * lr:.2g}" for lr in found)])
     return render_table(["architecture", *SIZES], lines)
 
 
 def final_losses(corpus: str) -> str:
     """At the end of every run."""
-    lines = [[size, *(about(losses.loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES]
+    lines = [
+        [size, *(about(losses.estimate_loss(corpus, arch, size)) for arch in ARCHITECTURES)] for size in SIZES
+    ]
     return render_table([f"{TEXTS[corpus]}: size", *ARCHS], lines)
 
 
 def gaps(corpus: str) -> str:
     """Against LLaMA, in percent."""
-    lines = [[size, *(within(losses.gap(corpus, arch, size), 1) for arch in LINEAR)] for size in SIZES]
+    lines = [
+        [size, *(within(losses.estimate_gap(corpus, arch, size), 1) for arch in LINEAR)] for size in SIZES
+    ]
     return render_table([f"{TEXTS[corpus]}: size", *ARCHS[1:]], lines)
 
 
@@ -83,7 +87,7 @@ def train_gaps() -> str:
     lines = []
     for corpus in CORPORA:
         for size in SIZES[-3:]:
-            found = (losses.gap(corpus, arch, size, "train_loss") for arch in LINEAR)
+            found = (losses.estimate_gap(corpus, arch, size, "train_loss") for arch in LINEAR)
             lines.append([f"{TEXTS[corpus]}, {size}", *(within(one, 1) for one in found)])
     return render_table(["text, size", *ARCHS[1:]], lines)
 
@@ -94,7 +98,7 @@ def along() -> str:
     lines = []
     for corpus in CORPORA:
         for arch in LINEAR:
-            found = (losses.gap_at(corpus, arch, "32M", tokens) for tokens in after)
+            found = (losses.interpolate_gap(corpus, arch, "32M", tokens) for tokens in after)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *(f"{x:.1f}".replace("-", "−") for x in found)])
     return render_table(["text, model", *(f"{tokens / 1e6:.0f} MB" for tokens in after)], lines)
 
@@ -111,7 +115,7 @@ def costs() -> str:
             for count in COUNTS:
                 least, middle, most = cost_range(corpus, arch, count)
                 line.append(f"{middle:.2f}, {least:.2f} to {most:.2f}")
-            lines.append([*line, within(losses.cost(corpus, arch, 1.05), 2)])
+            lines.append([*line, within(losses.estimate_cost(corpus, arch, 1.05), 2)])
     return render_table(["text, model", *COUNTS.values(), "5 % above lowest"], lines)
 
 
@@ -120,7 +124,7 @@ COUNTS: dict[losses.Count, str] = {"all": "FLOPs", "causal": "causal FLOPs", "se
 
 def cost_range(corpus: str, arch: str, count: losses.Count) -> tuple[float, float, float]:
     """FLOPs or time over LLaMA's for equal losses: the least, the median and the most."""
-    found = sorted(losses.cost(corpus, arch, above, count).value for above in LEVELS)
+    found = sorted(losses.estimate_cost(corpus, arch, above, count).value for above in LEVELS)
     return found[0], found[len(found) // 2], found[-1]
 
 
@@ -129,7 +133,7 @@ def strings(size: str) -> str:
     lines = []
     for corpus in CORPORA:
         for kind in ("repeated", "new"):
-            found = [recall.strings(corpus, arch, size, kind) for arch in ARCHITECTURES]
+            found = [recall.average_strings(corpus, arch, size, kind) for arch in ARCHITECTURES]
             share = f"{100 * found[0][1]:.1f} %"
             lines.append([f"{TEXTS[corpus]}, {kind}", share, *(f"{loss:.3f}" for loss, _ in found)])
     return render_table(["bytes", "share", *ARCHS], lines)
@@ -140,7 +144,7 @@ def twice(size: str) -> str:
     lines = []
     for corpus in CORPORA:
         for which, first in (("first", 256), ("second", 768)):
-            found = [recall.by_position(corpus, arch, size, 1024, "twice") for arch in ARCHITECTURES]
+            found = [recall.average_by_position(corpus, arch, size, 1024, "twice") for arch in ARCHITECTURES]
             of_range = (next(loss for start, _, loss in rows if start == first) for rows in found)
             lines.append([f"{TEXTS[corpus]}, {which} reading", *(f"{loss:.3f}" for loss in of_range)])
     return render_table(["text", *ARCHS], lines)
@@ -150,8 +154,8 @@ def law_table(law: str) -> str:
     """Exponents: the paper's, and ours found in its way."""
     lines = []
     for arch in ARCHITECTURES:
-        ours = (within(laws.fit(corpus, arch, "paper's", law)) for corpus in CORPORA)
-        theirs = f"{laws.paper_value(arch, law):.4f}".replace("-", "−")
+        ours = (within(laws.find_fit(corpus, arch, "paper's", law)) for corpus in CORPORA)
+        theirs = f"{laws.load_paper_value(arch, law):.4f}".replace("-", "−")
         lines.append([NAMES[arch], theirs, *ours])
     name = {"loss": "γ", "parameters": "a", "tokens": "b", "product": "a + b"}[law]
     return render_table([name, "the paper's", "ours, prose", "ours, code"], lines)
@@ -160,7 +164,7 @@ def law_table(law: str) -> str:
 def six() -> str:
     """Exponents of loss where compute is 6 N D."""
     lines = [
-        [NAMES[arch], *(within(laws.fit(corpus, arch, "C = 6 N D", "loss")) for corpus in CORPORA)]
+        [NAMES[arch], *(within(laws.find_fit(corpus, arch, "C = 6 N D", "loss")) for corpus in CORPORA)]
         for arch in ARCHITECTURES
     ]
     return render_table(["γ, C = 6ND", "ours, prose", "ours, code"], lines)
@@ -190,7 +194,7 @@ def surfaces() -> str:
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
             parts = [
-                laws.fit(corpus, arch, way, law, "value")
+                laws.find_fit(corpus, arch, way, law, "value")
                 for way in ("parametric, validation loss", "parametric, after one pass")
                 for law in ("irreducible", "beta")
             ]
@@ -209,16 +213,16 @@ def beyond(size: str) -> str:
     lines = []
     for corpus in CORPORA:
         for words, place in (("512 to 1,023", -3), ("2,048 to 4,095", -1)):
-            found = (recall.by_position(corpus, arch, size, 4096)[place][2] for arch in ARCHITECTURES)
+            found = (recall.average_by_position(corpus, arch, size, 4096)[place][2] for arch in ARCHITECTURES)
             lines.append([f"{TEXTS[corpus]}, {words}", *(f"{loss:.2f}" for loss in found)])
     return render_table(["text, positions", *ARCHS], lines)
 
 
 def needles(corpus: str, arch: str, size: str) -> str:
     """Zero-shot, by length of the text, over depths."""
-    lengths = recall.haystacks()
+    lengths = recall.list_lengths()
     lines = [
-        [mode, *(_percent(recall.needles(corpus, arch, size, mode, length)) for length in lengths)]
+        [mode, *(_percent(recall.estimate_needles(corpus, arch, size, mode, length)) for length in lengths)]
         for mode in ("easy", "standard", "twice")
     ]
     return render_table(["mode", *(f"{length:,} bytes" for length in lengths)], lines)
@@ -228,7 +232,7 @@ def depths(corpus: str, arch: str, size: str, length: int = 1024) -> str:
     """The same by depth, at one length."""
     lines = []
     for mode in ("easy", "standard", "twice"):
-        rows = select(recall.probe_rows(corpus, arch, size, f"needle-{mode}"), length=length)
+        rows = select(recall.select_probes(corpus, arch, size, f"needle-{mode}"), length=length)
         found = sorted((row["depth"], row["accuracy"]) for row in rows)
         lines.append([mode, *(f"{100 * share:.0f} %" for _, share in found)])
     return render_table(["mode", *(f"{depth:g}" for depth, _ in found)], lines)

@@ -9,7 +9,7 @@ from linattn_study.findings import laws, losses, recall, variants
 from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings.figures import NAMES, TEXTS
 from linattn_study.findings.losses import ARCHITECTURES
-from linattn_study.findings.variants import ends
+from linattn_study.findings.variants import select_ends
 from linattn_study.plan import CORPORA
 from linattn_study.scaling import Interval
 from linattn_study.trial import SIZES
@@ -22,16 +22,16 @@ Row = Mapping[str, Any]
 
 def sizes_of(name: str) -> list[str]:
     """In the order of its runs."""
-    return list(dict.fromkeys(row["size"] for row in ends(name)))
+    return list(dict.fromkeys(row["size"] for row in select_ends(name)))
 
 
 def repetition() -> str:
     """Percent above LLaMA on code: four passes through 58 MB, one through four times as much."""
     lines = []
     for size in reversed(sizes_of("scaling_control")):
-        four = [losses.gap("code", arch, size) for arch in LINEAR]
-        (row,) = zip(*(ends("scaling_control", size=size, arch=arch) for arch in LINEAR), strict=True)
-        one = [variants.above_llama("scaling_control", mine) for mine in row]
+        four = [losses.estimate_gap("code", arch, size) for arch in LINEAR]
+        (row,) = zip(*(select_ends("scaling_control", size=size, arch=arch) for arch in LINEAR), strict=True)
+        one = [variants.compare_with_llama("scaling_control", mine) for mine in row]
         lines.append([f"{size}, four passes", *(within(found, 1) for found in four)])
         lines.append([f"{size}, one", *(within(found, 1) for found in one)])
     return render_table(["size, passes", *ARCHS[1:]], lines)
@@ -42,15 +42,15 @@ def heads() -> str:
     lines = []
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_heads")):
-            for row in ends("scaling_heads", corpus=corpus, size=size):
+            for row in select_ends("scaling_heads", corpus=corpus, size=size):
                 lines.append(
                     [
                         f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}",
                         f"{row['val_loss']:.3f}",
-                        within(variants.change(row), 1),
+                        within(variants.estimate_change(row), 1),
                         ""
                         if row["arch"] == "llama"
-                        else within(variants.above_llama("scaling_heads", row), 1),
+                        else within(variants.compare_with_llama("scaling_heads", row), 1),
                     ]
                 )
     return render_table(["text, size, model", "loss", "change, %", "above LLaMA, %"], lines)
@@ -61,10 +61,10 @@ def hybrid() -> str:
     lines = []
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_hybrid")):
-            for row in ends("scaling_hybrid", corpus=corpus, size=size):
+            for row in select_ends("scaling_hybrid", corpus=corpus, size=size):
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}"]
-                line.append(within(losses.gap(corpus, row["arch"], size), 1))
-                lines.append([*line, within(variants.above_llama("scaling_hybrid", row), 1)])
+                line.append(within(losses.estimate_gap(corpus, row["arch"], size), 1))
+                lines.append([*line, within(variants.compare_with_llama("scaling_hybrid", row), 1)])
     return render_table(["text, size, model", "without", "with softmax layers"], lines)
 
 
@@ -74,9 +74,9 @@ def copies() -> str:
     for size in reversed(sizes_of("scaling_hybrid")):
         read, found = second("code", "llama", size), by_seed("code", "llama", size, 256)
         lines.append([f"{size}, LLaMA", read, "", found, ""])
-        for row in ends("scaling_hybrid", corpus="code", size=size):
+        for row in select_ends("scaling_hybrid", corpus="code", size=size):
             arch = row["arch"]
-            with_softmax = variants.found_needles("scaling_hybrid", row, "easy", 256)
+            with_softmax = variants.estimate_needles("scaling_hybrid", row, "easy", 256)
             reads = [second("code", arch, size), again("scaling_hybrid", row)]
             found = by_seed("code", arch, size, 256)
             lines.append([f"{size}, {NAMES[arch]}", *reads, found, percent(with_softmax)])
@@ -85,23 +85,23 @@ def copies() -> str:
 
 def by_seed(corpus: str, arch: str, size: str, length: int) -> str:
     """Percent of needles found by the models of the main grid, each seed's; with an interval if it is one."""
-    rows = losses.select(recall.probe_rows(corpus, arch, size, "needle-easy"), length=length)
+    rows = losses.select(recall.select_probes(corpus, arch, size, "needle-easy"), length=length)
     seeds = sorted({row["seed"] for row in rows})
     if len(seeds) == 1:
-        return percent(recall.needles(corpus, arch, size, "easy", length))
+        return percent(recall.estimate_needles(corpus, arch, size, "easy", length))
     found = (fmean(row["accuracy"] for row in losses.select(rows, seed=seed)) for seed in seeds)
     return ", ".join(f"{100 * share:.0f}" for share in found)
 
 
 def second(corpus: str, arch: str, size: str) -> str:
     """Loss at the second reading, of a model of the main grid."""
-    rows = recall.by_position(corpus, arch, size, 1024, "twice")
+    rows = recall.average_by_position(corpus, arch, size, 1024, "twice")
     return f"{next(loss for start, _, loss in rows if start == 768):.3f}"
 
 
 def again(name: str, row: Row) -> str:
     """The same of another study's."""
-    loss = variants.second_reading(name, row)
+    loss = variants.find_second_reading(name, row)
     return "–" if loss is None else f"{loss:.3f}"
 
 
@@ -110,11 +110,11 @@ def decay() -> str:
     lines = []
     for corpus in CORPORA:
         for size in reversed(sizes_of("scaling_decay")):
-            line = [f"{TEXTS[corpus]}, {size}", about(losses.loss(corpus, "tnl", size))]
+            line = [f"{TEXTS[corpus]}, {size}", about(losses.estimate_loss(corpus, "tnl", size))]
             for kind in ("none", "data"):
-                (row,) = ends("scaling_decay", corpus=corpus, size=size, tnl_decay=kind)
-                line.append(within(variants.change(row), 1))
-            ours = losses.gap(corpus, "hgrn2", size, base="tnl")
+                (row,) = select_ends("scaling_decay", corpus=corpus, size=size, tnl_decay=kind)
+                line.append(within(variants.estimate_change(row), 1))
+            ours = losses.estimate_gap(corpus, "hgrn2", size, base="tnl")
             lines.append([*line, within(ours, 1)])
     return render_table(["text, size", "fixed: loss", "none, %", "from the data, %", "HGRN2, %"], lines)
 
@@ -135,12 +135,12 @@ def shape() -> str:
 def _shape(corpus: str, arch: str, size: str) -> list[str]:
     """Loss, and of code the second reading and the needles that are found."""
     if size == "6M":
-        loss, read = losses.loss(corpus, arch, size), second(corpus, arch, size)
+        loss, read = losses.estimate_loss(corpus, arch, size), second(corpus, arch, size)
         found = by_seed(corpus, arch, size, 512)
     else:
-        (row,) = ends("scaling_shape", corpus=corpus, arch=arch, size=size)
-        loss, read = variants.loss(row), again("scaling_shape", row)
-        found = percent(variants.found_needles("scaling_shape", row, "easy", 512))
+        (row,) = select_ends("scaling_shape", corpus=corpus, arch=arch, size=size)
+        loss, read = variants.estimate_loss(row), again("scaling_shape", row)
+        found = percent(variants.estimate_needles("scaling_shape", row, "easy", 512))
     return [about(loss), read, found] if corpus == "code" else [about(loss)]
 
 
@@ -155,7 +155,7 @@ def swapped() -> str:
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
             ways = ("paper's", "more heads", "C = 6 N D, more heads")
-            found = (laws.fit(corpus, arch, way, "loss") for way in ways)
+            found = (laws.find_fit(corpus, arch, way, "loss") for way in ways)
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *map(within, found)])
     return render_table(["γ", "main grid", "more heads", "more heads, C = 6ND"], lines)
 
@@ -165,11 +165,11 @@ def needles() -> str:
     name, lines = "scaling_many_needles", []
     for corpus in CORPORA:
         for size in sizes_of(name):
-            for row in ends(name, corpus=f"{corpus}-many-needles", size=size):
-                modes = (variants.found_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
+            for row in select_ends(name, corpus=f"{corpus}-many-needles", size=size):
+                modes = (variants.estimate_needles(name, row, mode, 1024) for mode in ("easy", "standard"))
                 digit = fmean(
                     one["loss"]
-                    for one in variants.probe_rows(name, row, "needle-standard")
+                    for one in variants.select_probes(name, row, "needle-standard")
                     if one["length"] == 1024
                 )
                 line = [f"{TEXTS[corpus]}, {size}, {NAMES[row['arch']]}", *map(percent, modes)]
@@ -181,18 +181,18 @@ def pair_table() -> str:
     """Values found in multi-query recall at the better rate, of most pairs at both, and the state."""
 
     def cell(arch: str, model: mqr.Model, n_pairs: int, lr: float) -> str:
-        return ", ".join(f"{100 * share:.0f}" for share in mqr.accuracies(arch, model, n_pairs, lr))
+        return ", ".join(f"{100 * share:.0f}" for share in mqr.select_accuracies(arch, model, n_pairs, lr))
 
     lines = []
     for size, shape in mqr.SHAPES.items():
         for arch in ARCHITECTURES:
-            for model in (one for one in mqr.models(arch) if one.size == size):
-                best = mqr.best_rate(arch, model)
+            for model in (one for one in mqr.list_models(arch) if one.size == size):
+                best = mqr.find_best_rate(arch, model)
                 (other,) = mqr.has_learned(arch, model).keys() - {best}
                 lines.append(
                     [
-                        f"{shape}, {mqr.head_width(arch, model)}, {NAMES[arch]}",
-                        f"{mqr.state_size(arch, model) / 1024:,.0f}",
+                        f"{shape}, {mqr.describe_heads(arch, model)}, {NAMES[arch]}",
+                        f"{mqr.compute_state_size(arch, model) / 1024:,.0f}",
                         cell(arch, model, PAIRS[0], best),
                         cell(arch, model, PAIRS[-1], best),
                         f"{best:g}",
@@ -221,9 +221,9 @@ def lengths() -> str:
 
 def _of_length(corpus: str, arch: str, T: int) -> Interval | None:
     if T == variants.GRID_LENGTH:
-        return losses.gap(corpus, arch, "2M")
-    (row,) = ends("scaling_length", corpus=corpus, arch=arch, seq_len=T)
-    return variants.above_llama("scaling_length", row)
+        return losses.estimate_gap(corpus, arch, "2M")
+    (row,) = select_ends("scaling_length", corpus=corpus, arch=arch, seq_len=T)
+    return variants.compare_with_llama("scaling_length", row)
 
 
 def windows(length: int, first: int, trained: Sequence[int]) -> str:
@@ -231,6 +231,8 @@ def windows(length: int, first: int, trained: Sequence[int]) -> str:
     lines = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            found = (f"{variants.by_training_length(corpus, arch, T, length, first):.3f}" for T in trained)
+            found = (
+                f"{variants.average_by_training_length(corpus, arch, T, length, first):.3f}" for T in trained
+            )
             lines.append([f"{TEXTS[corpus]}, {NAMES[arch]}", *found])
     return render_table(["text, model", *(f"trained on {T:,}" for T in trained)], lines)

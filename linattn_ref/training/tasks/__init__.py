@@ -5,10 +5,10 @@ from linattn_ref.training.tasks.recall import (
     IGNORED,
     Needle,
     Recall,
+    insert_needles,
+    make_needle,
     multi_query_recall,
-    needle,
     recall_accuracy,
-    with_needles,
 )
 
 __all__ = [
@@ -17,8 +17,8 @@ __all__ = [
     "ByteCorpus",
     "Needle",
     "Recall",
+    "insert_needles",
+    "make_needle",
     "multi_query_recall",
-    "needle",
     "recall_accuracy",
-    "with_needles",
 ]

@@ -96,7 +96,7 @@ class ByteCorpus:
             ValueError: fewer than two distinct documents, or an argument out of range.
         """
         _check_arguments(max_bytes, validation_fraction)
-        kept = docs.without_copies(documents)
+        kept = docs.drop_copies(documents)
         if max_bytes is not None:
             kept = docs.spread(kept, max_bytes)
         if len(kept) < 2:
@@ -199,7 +199,7 @@ class ByteCorpus:
         """
         _check_arguments(max_bytes, validation_fraction)
         try:
-            rows = docs.hugging_face_rows(name, subset, split, streaming=max_bytes is not None)
+            rows = docs.fetch_hugging_face_rows(name, subset, split, streaming=max_bytes is not None)
             documents = docs.read_rows(rows, split, column, math.inf if max_bytes is None else max_bytes)
         except OSError as error:
             hint = "offline? python_stdlib() and from_path() need no network"
@@ -298,7 +298,7 @@ def _assemble(name: str, train: Mapping[str, bytes], validation: Mapping[str, by
         name=name,
         train=torch.frombuffer(data, dtype=torch.uint8),
         validation=torch.frombuffer(held_out, dtype=torch.uint8),
-        sha256=docs.content_hash({"train": train, "validation": validation}),
+        sha256=docs.hash_content({"train": train, "validation": validation}),
         train_files=tuple(train),
         validation_files=tuple(validation),
     )

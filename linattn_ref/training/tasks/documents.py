@@ -46,7 +46,7 @@ def is_library_source(relative: Path) -> bool:
     return not machine and not folders & (_NOT_LIBRARY | _TEST_FOLDERS)
 
 
-def hugging_face_rows(name: str, subset: str | None, split: str, *, streaming: bool) -> Iterable[Any]:
+def fetch_hugging_face_rows(name: str, subset: str | None, split: str, *, streaming: bool) -> Iterable[Any]:
     """Return the rows of a hub dataset, each a mapping column -> value.
 
     Raises:
@@ -85,11 +85,11 @@ def read_rows(rows: Iterable[Any], split: str, column: str, max_bytes: float) ->
     return documents
 
 
-def without_copies(documents: Mapping[str, bytes]) -> Documents:
+def drop_copies(documents: Mapping[str, bytes]) -> Documents:
     """Drop empty documents, and all but the first of those with equal content; sort by name.
 
     Example:
-        >>> without_copies({"b": b"same", "a": b"same", "c": b""})
+        >>> drop_copies({"b": b"same", "a": b"same", "c": b""})
         {'a': b'same'}
     """
     first_of: dict[bytes, str] = {}
@@ -114,7 +114,7 @@ def spread(documents: Mapping[str, bytes], max_bytes: int) -> Documents:
     cap = max(1, max_bytes // 20, bisect_left(range(max_bytes), max_bytes, key=filled))
     chosen: Documents = {}
     left = max_bytes
-    for name in sorted(documents, key=lambda name: unit_hash("spread", name)):
+    for name in sorted(documents, key=lambda name: hash_to_unit("spread", name)):
         chosen[name] = documents[name][: min(cap, left)]
         left -= len(chosen[name])
         if left == 0:
@@ -127,8 +127,8 @@ def split_by_name(documents: Mapping[str, bytes], validation_fraction: float) ->
 
     No side is left empty.
     """
-    ranked = sorted(documents, key=lambda name: unit_hash("split", name))
-    below = sum(unit_hash("split", name) < validation_fraction for name in ranked)
+    ranked = sorted(documents, key=lambda name: hash_to_unit("split", name))
+    below = sum(hash_to_unit("split", name) < validation_fraction for name in ranked)
     validation = set(ranked[: min(max(below, 1), len(ranked) - 1)])
     train = {name: data for name, data in documents.items() if name not in validation}
     return train, {name: data for name, data in documents.items() if name in validation}
@@ -143,18 +143,19 @@ def split_by_position(data: bytes, validation_fraction: float) -> tuple[bytes, b
     return data[:cut], data[cut:]
 
 
-def unit_hash(label: str, name: str) -> float:
+def hash_to_unit(label: str, name: str) -> float:
     """Return a number in [0, 1) made of the name alone; another label gives an unrelated number.
 
     Example:
-        >>> 0 <= unit_hash("split", "a.txt") < 1, unit_hash("split", "a.txt") == unit_hash("spread", "a.txt")
+        >>> split, spread = hash_to_unit("split", "a.txt"), hash_to_unit("spread", "a.txt")
+        >>> 0 <= split < 1, split == spread
         (True, False)
     """
     digest = hashlib.sha256(f"{label}\0{name}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def content_hash(parts: Mapping[str, Mapping[str, bytes]]) -> str:
+def hash_content(parts: Mapping[str, Mapping[str, bytes]]) -> str:
     """Return the sha256 over parts (train and validation), names, lengths and bytes, in the order given."""
     total = hashlib.sha256()
     for part, documents in parts.items():

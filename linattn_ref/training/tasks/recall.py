@@ -85,10 +85,10 @@ def multi_query_recall(
             f"vocab_size: got {vocab_size}, expected {2 * n_pairs + 2} at least for {n_pairs} pairs"
         )
     half = vocab_size // 2
-    keys = 1 + _distinct(batch_size, n_pairs, torch.ones(half - 1), generator)  # [B, N]
-    values = half + _distinct(batch_size, n_pairs, torch.ones(vocab_size - half), generator)  # [B, N]
+    keys = 1 + _draw_distinct(batch_size, n_pairs, torch.ones(half - 1), generator)  # [B, N]
+    values = half + _draw_distinct(batch_size, n_pairs, torch.ones(vocab_size - half), generator)  # [B, N]
     weights = torch.arange(1, n_places + 1, dtype=torch.float64) ** (power - 1)
-    places = context + 2 * _distinct(batch_size, n_pairs, weights, generator)  # [B, N]
+    places = context + 2 * _draw_distinct(batch_size, n_pairs, weights, generator)  # [B, N]
 
     inputs = torch.zeros(batch_size, seq_len, dtype=torch.int64)
     if random_fillers:
@@ -99,7 +99,7 @@ def multi_query_recall(
     return Recall(inputs, targets)
 
 
-def _distinct(batch_size: int, n: int, weights: Tensor, generator: torch.Generator) -> Tensor:
+def _draw_distinct(batch_size: int, n: int, weights: Tensor, generator: torch.Generator) -> Tensor:
     """Draw different numbers from 0, one after the other with these weights: int64 [B, n]."""
     return torch.multinomial(weights.expand(batch_size, -1), n, generator=generator)
 
@@ -135,7 +135,7 @@ class Needle(NamedTuple):
     answer: Tensor
 
 
-def needle(
+def make_needle(
     text: Tensor,
     length: int,
     depth: float,
@@ -167,7 +167,7 @@ def needle(
 
     Example:
         >>> text = torch.frombuffer(bytearray(b"hay " * 50), dtype=torch.uint8)
-        >>> prompt, answer = needle(text, 120, 0.5, torch.Generator().manual_seed(0))
+        >>> prompt, answer = make_needle(text, 120, 0.5, torch.Generator().manual_seed(0))
         >>> len(prompt), len(answer), bytes(answer.tolist()) in bytes(prompt.tolist())
         (120, 6, True)
     """
@@ -177,7 +177,7 @@ def needle(
         raise ValueError(f"depth: got {depth}, expected a number from 0 to 1")
     if n_passes < 1:
         raise ValueError(f"n_passes: got {n_passes}, expected at least 1")
-    planted, question, answer = _words(mode, generator)
+    planted, question, answer = _draw_words(mode, generator)
     n_hay = (length - len(question)) // n_passes - len(planted)
     if n_hay < 0 or len(text) < n_hay:
         raise ValueError(
@@ -189,12 +189,12 @@ def needle(
     hay = bytes(text[start : start + n_hay].tolist())
     at = round(depth * n_hay)
     if at < n_hay:
-        at = _word_end(hay, 0, at)
+        at = _find_word_end(hay, 0, at)
     prompt = n_passes * (hay[:at] + planted + hay[at:]) + question
     return Needle(*(torch.frombuffer(bytearray(x), dtype=torch.uint8) for x in (prompt, answer)))
 
 
-def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 1) -> Tensor:
+def insert_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 1) -> Tensor:
     """Mix needles into a text to learn from: their questions are asked, and answered.
 
     Half of the needles are easy ones. Between a needle and its question is any share of the stretch; other
@@ -214,7 +214,7 @@ def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 
 
     Example:
         >>> text = torch.frombuffer(bytearray(b"hay " * 50), dtype=torch.uint8)
-        >>> mixed = with_needles(text, 100, torch.Generator().manual_seed(0))
+        >>> mixed = insert_needles(text, 100, torch.Generator().manual_seed(0))
         >>> bytes(mixed.tolist()).count(b"What is the number of") >= 2
         True
     """
@@ -228,16 +228,16 @@ def with_needles(text: Tensor, every: int, generator: torch.Generator, n: int = 
     for i in range(n_stretches):
         found: list[tuple[float, bytes]] = []  # place in the stretch, and what stands there
         for (first, second), is_easy in zip(pairs[i], easy[i], strict=True):
-            planted, question, answer = _words("easy" if is_easy else "standard", generator)
+            planted, question, answer = _draw_words("easy" if is_easy else "standard", generator)
             found += [(first, planted), (second, question + answer + b".\n")]
         for place, words in sorted(found, key=lambda one: one[0]):
-            at = _word_end(data, i * every, i * every + int(place * every))
+            at = _find_word_end(data, i * every, i * every + int(place * every))
             pieces += [data[end:at], words]
             end = at
     return torch.frombuffer(bytearray(b"".join([*pieces, data[end:]])), dtype=torch.uint8)
 
 
-def _words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]:
+def _draw_words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]:
     """Draw the words of a needle: what is hidden, the question for it, and the answer."""
     key = "".join(chr(97 + i) for i in torch.randint(26, (KEY_LENGTH,), generator=generator).tolist())
     answer = "".join(map(str, torch.randint(10, (ANSWER_LENGTH,), generator=generator).tolist()))
@@ -246,6 +246,6 @@ def _words(mode: Mode, generator: torch.Generator) -> tuple[bytes, bytes, bytes]
     return planted.encode(), question.encode(), answer.encode()
 
 
-def _word_end(text: bytes, start: int, end: int) -> int:
+def _find_word_end(text: bytes, start: int, end: int) -> int:
     """Return the place behind the last space between two places; the first of them if there is none."""
     return max(text.rfind(b" ", start, end), text.rfind(b"\n", start, end), start - 1) + 1

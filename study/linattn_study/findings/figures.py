@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 from linattn_book import plots
 from linattn_book.plots import Series
 from linattn_study.findings import laws, losses
-from linattn_study.findings.losses import ARCHITECTURES, SIZES, evaluations, select
+from linattn_study.findings.losses import ARCHITECTURES, SIZES, load_evaluations, select
 from linattn_study.plan import CORPORA
-from linattn_study.scaling import PFLOPS_DAY, Interval, lower_envelope, runs_of
+from linattn_study.scaling import PFLOPS_DAY, Interval, find_lower_envelope, group_runs
 from linattn_study.scaling.fits import WARM_UP
 
 NAMES = {"llama": "LLaMA", "tnl": "TNL", "hgrn2": "HGRN2", "cosformer2": "cosFormer2"}
@@ -21,12 +21,12 @@ LINEAR = ARCHITECTURES[1:]
 MILLIONS = {1e6: "1M", 3e6: "3M", 1e7: "10M", 3e7: "30M"}
 
 
-def n_params(arch: str, size: str) -> int:
+def load_n_params(arch: str, size: str) -> int:
     """Return the parameters of a model, without embeddings."""
-    return int(select(evaluations(), arch=arch, size=size)[0]["n_params"])
+    return int(select(load_evaluations(), arch=arch, size=size)[0]["n_params"])
 
 
-def series_of(arch: str, x: list[float], y: list[Interval] | list[float]) -> Series:
+def make_series(arch: str, x: list[float], y: list[Interval] | list[float]) -> Series:
     """Return the line of an architecture, with a band if y has intervals."""
     if isinstance(y[0], Interval):
         values, low, high = (list(column) for column in zip(*y, strict=True))  # type: ignore[call-overload]
@@ -34,24 +34,28 @@ def series_of(arch: str, x: list[float], y: list[Interval] | list[float]) -> Ser
     return Series(NAMES[arch], x, y, LOOKS[arch])
 
 
-def by_text(make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA, **options: Any) -> go.Figure:
+def draw_by_text(
+    make: Callable[[str], list[Series]], order: Sequence[str] = CORPORA, **options: Any
+) -> go.Figure:
     """Draw the lines of each text, with a slider between the two; options as for ``plots.line_frames``."""
     frames = [(TEXTS[corpus], make(corpus)) for corpus in order]
     return plots.line_frames(frames, slider="text", **options)
 
 
-def loss_by_size() -> go.Figure:
+def draw_loss_by_size() -> go.Figure:
     """Draw validation loss at the end, over parameters; prose and code."""
 
-    def lines_of(corpus: str) -> list[Series]:
+    def make_lines(corpus: str) -> list[Series]:
         """Return the lines of a text."""
         return [
-            series_of(a, [n_params(a, s) for s in SIZES], [losses.loss(corpus, a, s) for s in SIZES])
+            make_series(
+                a, [load_n_params(a, s) for s in SIZES], [losses.estimate_loss(corpus, a, s) for s in SIZES]
+            )
             for a in ARCHITECTURES
         ]
 
-    return by_text(
-        lines_of,
+    return draw_by_text(
+        make_lines,
         title="HGRN2 meets LLaMA on prose and trails it on code",
         x="parameters without embeddings",
         y="validation loss (nats per byte)",
@@ -66,20 +70,22 @@ def loss_by_size() -> go.Figure:
     )
 
 
-def gaps() -> go.Figure:
+def draw_gaps() -> go.Figure:
     """Draw loss relative to LLaMA's of the same size; prose and code."""
     sizes = SIZES[1:]
 
-    def lines_of(corpus: str) -> list[Series]:
+    def make_lines(corpus: str) -> list[Series]:
         """Return the lines of a text."""
         lines = [
-            series_of(a, [n_params(a, s) for s in sizes], [losses.gap(corpus, a, s) for s in sizes])
+            make_series(
+                a, [load_n_params(a, s) for s in sizes], [losses.estimate_gap(corpus, a, s) for s in sizes]
+            )
             for a in LINEAR
         ]
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
-    return by_text(
-        lines_of,
+    return draw_by_text(
+        make_lines,
         title="Loss above LLaMA's: a few percent on prose, a tenth and more on code",
         x="parameters without embeddings",
         y="loss above LLaMA's (%)",
@@ -93,20 +99,22 @@ def gaps() -> go.Figure:
     )
 
 
-def envelopes() -> go.Figure:
+def draw_envelopes() -> go.Figure:
     """Draw training loss against compute: six sizes, the lowest of them and the law fitted to it."""
     frames = []
     for corpus in CORPORA:
         for arch in ARCHITECTURES:
-            rows = [r for r in select(evaluations(), corpus=corpus, arch=arch) if r["tokens"] >= WARM_UP]
-            lowest = lower_envelope(runs_of(rows), n_budgets=40, at_least=1)
-            k, a = (laws.fit(corpus, arch, "paper's", "loss", part) for part in ("coefficient", "exponent"))
+            rows = [r for r in select(load_evaluations(), corpus=corpus, arch=arch) if r["tokens"] >= WARM_UP]
+            lowest = find_lower_envelope(group_runs(rows), n_budgets=40, at_least=1)
+            k, a = (
+                laws.find_fit(corpus, arch, "paper's", "loss", part) for part in ("coefficient", "exponent")
+            )
             assert k is not None
             assert a is not None
             C = np.geomspace(1e-7, 5e-4, 12)
             y = k.value * C**a.value
             group = [
-                Series("each size", *_joined(select(rows, seed=0)), kind="reference"),
+                Series("each size", *_join_curves(select(rows, seed=0)), kind="reference"),
                 Series("lowest of all", lowest.flops / PFLOPS_DAY, lowest.loss),
                 Series("law fitted to it", C, y, kind="theory"),
             ]
@@ -127,7 +135,7 @@ def envelopes() -> go.Figure:
     )
 
 
-def _joined(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+def _join_curves(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
     """Return the curves of all sizes as one line with gaps."""
     x, y = [], []
     for size in SIZES:
@@ -137,17 +145,17 @@ def _joined(rows: list[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
     return x, y
 
 
-def tuning() -> go.Figure:
+def draw_tuning() -> go.Figure:
     """Draw loss against learning rate, at two sizes and on both texts."""
     frames = []
     for size in ("0.8M", "6M"):
         for corpus in CORPORA:
             group = []
             for arch in ARCHITECTURES:
-                by_rate = losses.tuning()[corpus, arch, size]
+                by_rate = losses.load_tuning()[corpus, arch, size]
                 best = min(by_rate.values())
                 excess = [100 * (loss / best - 1) for loss in by_rate.values()]
-                group.append(series_of(arch, list(by_rate), excess))
+                group.append(make_series(arch, list(by_rate), excess))
             frames.append((f"{size}, {TEXTS[corpus]}", group))
     return plots.line_frames(
         frames,
@@ -163,20 +171,22 @@ def tuning() -> go.Figure:
     )
 
 
-def exponents(law: str) -> go.Figure:
+def draw_exponents(law: str) -> go.Figure:
     """Draw the exponents of a law, by way to fit; the paper's are the first row.
 
     Args:
         law: "loss", "parameters" or "tokens".
     """
-    ways = laws.fit_methods(law)
+    ways = laws.list_fit_methods(law)
     frames = []
     for corpus in CORPORA:
         group = []
         for arch in ARCHITECTURES:
-            fits = [laws.fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
-            value = laws.paper_value(arch, law)
-            group.append(series_of(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *fits]))
+            fits = [laws.find_fit(corpus, arch, way, law) or Interval(*[float("nan")] * 3) for way in ways]
+            value = laws.load_paper_value(arch, law)
+            group.append(
+                make_series(arch, list(range(len(ways) + 1)), [Interval(value, value, value), *fits])
+            )
         frames.append((TEXTS[corpus], group))
     what = {"loss": "loss", "parameters": "best number of parameters", "tokens": "best number of bytes"}[law]
     return plots.range_frames(

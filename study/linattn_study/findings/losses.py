@@ -15,7 +15,7 @@ import numpy as np
 
 from linattn_book import results
 from linattn_study.scaling import Interval
-from linattn_study.scaling.noise import Noise, noise_of, pooled, student_t
+from linattn_study.scaling.noise import Noise, pool_noise, select_pooled, student_t
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
 SIZES = tuple(MAIN_SIZES)
@@ -23,7 +23,7 @@ NEAREST = ("2M", "6M")
 
 
 @functools.cache
-def evaluations(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
+def load_evaluations(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
     """Return the evaluations of a study, as its table has them."""
     return tuple(results.load(table))
 
@@ -33,58 +33,62 @@ def select(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def final_losses(
+def select_final_losses(
     corpus: str, arch: str, size: str, table: str = "scaling", column: str = "val_loss"
 ) -> list[float]:
     """Return the loss of every seed at its last evaluation, in nats per byte."""
-    rows = select(evaluations(table), corpus=corpus, arch=arch, size=size)
+    rows = select(load_evaluations(table), corpus=corpus, arch=arch, size=size)
     end = max(row["tokens"] for row in rows)
     return [row[column] for row in rows if row["tokens"] == end]
 
 
-def noise(corpus: str, size: str, *archs: str, column: str = "val_loss") -> Noise:
+def estimate_noise(corpus: str, size: str, *archs: str, column: str = "val_loss") -> Noise:
     """Return the noise between seeds of a size, for a statement about ``archs``."""
-    alone = all(len(final_losses(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
-    spread = noise_of(
-        np.log(final_losses(corpus, arch, name, column=column)).tolist()
+    alone = all(len(select_final_losses(corpus, arch, size)) < 2 for arch in ARCHITECTURES)
+    spread = pool_noise(
+        np.log(select_final_losses(corpus, arch, name, column=column)).tolist()
         for name in (NEAREST if alone else (size,))
-        for arch in pooled(ARCHITECTURES, *archs)
+        for arch in select_pooled(ARCHITECTURES, *archs)
     )
     assert spread is not None
     return spread
 
 
-def loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interval:
+def estimate_loss(corpus: str, arch: str, size: str, column: str = "val_loss") -> Interval:
     """Return the loss at the end of the runs, the mean of logarithms over seeds, with its interval."""
-    logs = np.log(final_losses(corpus, arch, size, column=column))
-    return _interval(float(logs.mean()), noise(corpus, size, arch, column=column), 1 / len(logs))
+    logs = np.log(select_final_losses(corpus, arch, size, column=column))
+    return _make_interval(
+        float(logs.mean()), estimate_noise(corpus, size, arch, column=column), 1 / len(logs)
+    )
 
 
-def gap(corpus: str, arch: str, size: str, column: str = "val_loss", base: str = "llama") -> Interval:
+def estimate_gap(
+    corpus: str, arch: str, size: str, column: str = "val_loss", base: str = "llama"
+) -> Interval:
     """Return by how many percent a loss is above that of LLaMA, of the same size and text."""
-    mine, theirs = (np.log(final_losses(corpus, name, size, column=column)) for name in (arch, base))
-    share, spread = 1 / len(mine) + 1 / len(theirs), noise(corpus, size, arch, base, column=column)
-    ratio = _interval(float(mine.mean() - theirs.mean()), spread, share)
+    mine, theirs = (np.log(select_final_losses(corpus, name, size, column=column)) for name in (arch, base))
+    share, spread = 1 / len(mine) + 1 / len(theirs), estimate_noise(corpus, size, arch, base, column=column)
+    ratio = _make_interval(float(mine.mean() - theirs.mean()), spread, share)
     return Interval(*(100 * (x - 1) for x in ratio))
 
 
-def gap_at(corpus: str, arch: str, size: str, tokens: float, column: str = "val_loss") -> float:
+def interpolate_gap(corpus: str, arch: str, size: str, tokens: float, column: str = "val_loss") -> float:
     """Return by how many percent a loss is above LLaMA's after so many bytes, for seed 0.
 
     Between evaluations a line is drawn in logarithms.
     """
     at = {}
     for name in (arch, "llama"):
-        rows = select(evaluations(), corpus=corpus, arch=name, size=size, seed=0)
+        rows = select(load_evaluations(), corpus=corpus, arch=name, size=size, seed=0)
         x, y = (np.log([row[part] for row in rows]) for part in ("tokens", column))
         at[name] = float(np.interp(math.log(tokens), x, y))
     return 100 * (math.exp(at[arch] - at["llama"]) - 1)
 
 
 @functools.cache
-def tuning() -> Mapping[tuple[str, str, str], Mapping[float, float]]:
+def load_tuning() -> Mapping[tuple[str, str, str], Mapping[float, float]]:
     """Return (corpus, arch, size) -> learning rate -> validation loss after one pass."""
-    rows = [*evaluations("scaling_lr"), *evaluations("scaling_lr_edges")]
+    rows = [*load_evaluations("scaling_lr"), *load_evaluations("scaling_lr_edges")]
     end = max(row["tokens"] for row in rows)
     by_model: dict[tuple[str, str, str], dict[float, float]] = {}
     for row in sorted(select(rows, tokens=end), key=lambda row: row["lr"]):
@@ -92,7 +96,7 @@ def tuning() -> Mapping[tuple[str, str, str], Mapping[float, float]]:
     return by_model
 
 
-def _interval(log: float, spread: Noise, share: float) -> Interval:
+def _make_interval(log: float, spread: Noise, share: float) -> Interval:
     """Return exp(log) with its interval; ``share`` is its variance in units of that of one run."""
     half = student_t(spread.freedom) * spread.sd * math.sqrt(share)
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
@@ -101,56 +105,61 @@ def _interval(log: float, spread: Noise, share: float) -> Interval:
 Count = Literal["all", "causal", "seconds"]
 
 
-def cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
+def estimate_cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
     """Return what a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
 
     The loss is ``above`` times the lowest that both reach in validation. Of LLaMA's attention ``"causal"``
     counts only the half that is not masked. The interval is that of all losses of ``arch`` moved
     together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
-    curves = {name: _curves(corpus, name, count) for name in (arch, "llama")}
+    curves = {name: _make_curves(corpus, name, count) for name in (arch, "llama")}
     at = above * max(min(loss.min() for _, loss in curve) for curve in curves.values())
-    spread = noise(corpus, SIZES[-1], arch)
+    spread = estimate_noise(corpus, SIZES[-1], arch)
     off = math.exp(student_t(spread.freedom) * spread.sd * math.sqrt(2))
     value, *ends = (
-        _cheapest(curves[arch], at * move) / _cheapest(curves["llama"], at) for move in (1, off, 1 / off)
+        _find_cheapest(curves[arch], at * move) / _find_cheapest(curves["llama"], at)
+        for move in (1, off, 1 / off)
     )
     return Interval(value, float(np.min(ends)), float(np.max(ends)))
 
 
-def bytes_per_second(corpus: str, arch: str, size: str, table: str = "scaling", **wanted: Any) -> float:
+def compute_bytes_per_second(
+    corpus: str, arch: str, size: str, table: str = "scaling", **wanted: Any
+) -> float:
     """Return the speed of training: the median between evaluations after 16 MB, over all seeds."""
     speeds = []
-    rows = [row for row in evaluations(table) if row["tokens"] > 2 * Trial.warmup_tokens]
+    rows = [row for row in load_evaluations(table) if row["tokens"] > 2 * Trial.warmup_tokens]
     for before, after in pairwise(select(rows, corpus=corpus, arch=arch, size=size, **wanted)):
         if before["seed"] == after["seed"]:
             speeds.append((after["tokens"] - before["tokens"]) / (after["seconds"] - before["seconds"]))
     return median(speeds)
 
 
-def _curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
+def _make_curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
     """Return (FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
     curves = []
     for size in SIZES:
-        rows = select(evaluations(), corpus=corpus, arch=arch, size=size)
+        rows = select(load_evaluations(), corpus=corpus, arch=arch, size=size)
         tokens = sorted({row["tokens"] for row in rows})
         at = [select(rows, tokens=n) for n in tokens]
         if count == "seconds":
-            spent = np.array(tokens) / bytes_per_second(corpus, arch, size)
+            spent = np.array(tokens) / compute_bytes_per_second(corpus, arch, size)
         else:
-            share = _causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
+            share = (
+                _compute_causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
+            )
             spent = np.array([same[0]["flops"] * share for same in at])
         losses = [math.exp(np.log([row["val_loss"] for row in same]).mean()) for same in at]
         curves.append((spent, np.array(losses)))
     return curves
 
 
-def _causal_share(d: int, n: int = 1024) -> float:
+def _compute_causal_share(d: int, n: int = 1024) -> float:
     """Return the share of LLaMA's FLOPs that is left if the term n / (6 d) of attention is halved."""
     return (1 + n / (12 * d) + 5 / (18 * d)) / (1 + n / (6 * d) + 5 / (18 * d))
 
 
-def _cheapest(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
+def _find_cheapest(curves: Sequence[tuple[Any, Any]], loss: float) -> float:
     """Return the least that any size spends to reach a loss; between evaluations a line in logarithms."""
     fewest = math.inf
     for spent, losses in curves:

@@ -18,23 +18,23 @@ Z = 1.96
 
 
 @functools.cache
-def probes(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
+def load_probes(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
     """Return the probes of a study, as their table has them."""
     return tuple(results.load(f"{table}_probes"))
 
 
-def probe_rows(
+def select_probes(
     corpus: str, arch: str, size: str, probe: str, table: str = "scaling"
 ) -> list[Mapping[str, Any]]:
     """Return the rows of one probe, all seeds."""
-    return select(probes(table), corpus=corpus, arch=arch, size=size, probe=probe)
+    return select(load_probes(table), corpus=corpus, arch=arch, size=size, probe=probe)
 
 
-def by_position(
+def average_by_position(
     corpus: str, arch: str, size: str, length: int, probe: str = "text"
 ) -> list[tuple[int, int, float]]:
     """Return (first position, last position, loss) of ranges that double; nats per byte."""
-    rows = select(probe_rows(corpus, arch, size, probe), length=length)
+    rows = select(select_probes(corpus, arch, size, probe), length=length)
     places = sorted({(row["first"], row["last"]) for row in rows})
     return [
         (first, last, mean(row["loss"] for row in select(rows, first=first, last=last)))
@@ -42,32 +42,34 @@ def by_position(
     ]
 
 
-def strings(corpus: str, arch: str, size: str, kind: str, length: int = 1024) -> tuple[float, float]:
+def average_strings(corpus: str, arch: str, size: str, kind: str, length: int = 1024) -> tuple[float, float]:
     """Return (loss, share of all bytes) of bytes that end a "repeated" string of nine, or of "new" ones."""
-    rows = select(probe_rows(corpus, arch, size, kind), length=length)
+    rows = select(select_probes(corpus, arch, size, kind), length=length)
     return mean(row["loss"] for row in rows), mean(row["share"] for row in rows)
 
 
-def needles(corpus: str, arch: str, size: str, mode: str, length: int, table: str = "scaling") -> Interval:
+def estimate_needles(
+    corpus: str, arch: str, size: str, mode: str, length: int, table: str = "scaling"
+) -> Interval:
     """Return the share of needles whose digits are all right, over depths and seeds, with its interval."""
-    rows = select(probe_rows(corpus, arch, size, f"needle-{mode}", table), length=length)
-    return wilson(mean(row["accuracy"] for row in rows), PROMPTS * len(rows))
+    rows = select(select_probes(corpus, arch, size, f"needle-{mode}", table), length=length)
+    return compute_wilson_interval(mean(row["accuracy"] for row in rows), PROMPTS * len(rows))
 
 
-def by_depth(corpus: str, arch: str, size: str, mode: str, table: str) -> NDArray[np.float64]:
+def average_by_depth(corpus: str, arch: str, size: str, mode: str, table: str) -> NDArray[np.float64]:
     """Return the share of needles found, [depths, lengths], mean over seeds."""
-    rows = probe_rows(corpus, arch, size, f"needle-{mode}", table)
+    rows = select_probes(corpus, arch, size, f"needle-{mode}", table)
     lengths, depths = (sorted({row[name] for row in rows}) for name in ("length", "depth"))
     return np.array(
         [[mean(row["accuracy"] for row in select(rows, length=n, depth=d)) for n in lengths] for d in depths]
     )
 
 
-def wilson(share: float, n: int) -> Interval:
+def compute_wilson_interval(share: float, n: int) -> Interval:
     """Return Wilson's 95 % interval of a share of n trials.
 
     Example:
-        >>> [round(x, 3) for x in wilson(0.5, 100)]
+        >>> [round(x, 3) for x in compute_wilson_interval(0.5, 100)]
         [0.5, 0.404, 0.596]
     """
     middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
@@ -75,6 +77,6 @@ def wilson(share: float, n: int) -> Interval:
     return Interval(share, min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half)))
 
 
-def haystacks(table: str = "scaling") -> list[int]:
+def list_lengths(table: str = "scaling") -> list[int]:
     """Return the lengths at which there are needles."""
-    return sorted({row["length"] for row in probes(table) if row["probe"] == "needle-easy"})
+    return sorted({row["length"] for row in load_probes(table) if row["probe"] == "needle-easy"})

@@ -12,7 +12,7 @@ from linattn_book.plots import Series
 from linattn_study.corpora import PAIRS
 from linattn_study.findings import multi_query_recall as mqr
 from linattn_study.findings import recall
-from linattn_study.findings.figures import LINEAR, NAMES, by_text, series_of
+from linattn_study.findings.figures import LINEAR, NAMES, draw_by_text, make_series
 from linattn_study.findings.losses import ARCHITECTURES
 from linattn_study.findings.multi_query_recall import Model
 from linattn_study.plan import CORPORA
@@ -20,22 +20,22 @@ from linattn_study.probes import DEPTHS
 from linattn_study.scaling import Interval
 
 
-def by_position() -> go.Figure:
+def draw_by_position() -> go.Figure:
     """Draw loss above LLaMA's by position, 32 million parameters."""
 
-    def lines_of(corpus: str) -> list[Series]:
+    def make_lines(corpus: str) -> list[Series]:
         """Return the lines of a text."""
-        base = recall.by_position(corpus, "llama", "32M", 1024)
+        base = recall.average_by_position(corpus, "llama", "32M", 1024)
         x = [1 + (first + last) / 2 for first, last, _ in base]
         lines = []
         for arch in LINEAR:
-            mine = recall.by_position(corpus, arch, "32M", 1024)
+            mine = recall.average_by_position(corpus, arch, "32M", 1024)
             y = [own[2] - theirs[2] for own, theirs in zip(mine, base, strict=True)]
-            lines.append(series_of(arch, x, y))
+            lines.append(make_series(arch, x, y))
         return [*lines, Series("LLaMA", y=[0.0], kind="reference")]
 
-    return by_text(
-        lines_of,
+    return draw_by_text(
+        make_lines,
         CORPORA[::-1],
         title="On code LLaMA's lead grows along the window",
         x="position in the window (bytes)",
@@ -49,19 +49,19 @@ def by_position() -> go.Figure:
     )
 
 
-def beyond() -> go.Figure:
+def draw_beyond() -> go.Figure:
     """Draw loss by position up to four times the length trained on, 32 million parameters."""
 
-    def lines_of(corpus: str) -> list[Series]:
+    def make_lines(corpus: str) -> list[Series]:
         """Return the lines of a text."""
         lines = []
         for arch in ARCHITECTURES:
-            ranges = [one for one in recall.by_position(corpus, arch, "32M", 4096) if one[0] >= 16]
-            lines.append(series_of(arch, [1 + (a + b) / 2 for a, b, _ in ranges], [y for *_, y in ranges]))
+            ranges = [one for one in recall.average_by_position(corpus, arch, "32M", 4096) if one[0] >= 16]
+            lines.append(make_series(arch, [1 + (a + b) / 2 for a, b, _ in ranges], [y for *_, y in ranges]))
         return [*lines, Series("length trained on", x=[1024.0], kind="reference")]
 
-    return by_text(
-        lines_of,
+    return draw_by_text(
+        make_lines,
         title="Beyond 1,024 bytes TNL and HGRN2 hold, LLaMA and cosFormer2 do not",
         x="position (bytes)",
         y="loss (nats per byte)",
@@ -71,11 +71,11 @@ def beyond() -> go.Figure:
     )
 
 
-def by_pairs() -> go.Figure:
+def draw_by_pairs() -> go.Figure:
     """Draw the share of values found against the number of pairs, at the best rate; a slider of models."""
     x = [float(n) for n in PAIRS]
     return plots.line_frames(
-        _frames(lambda arch, model: series_of(arch, x, _percent_found(arch, model, PAIRS))),
+        _make_frames(lambda arch, model: make_series(arch, x, _compute_percent_found(arch, model, PAIRS))),
         slider="shape, heads",
         title="Multi-query recall: who finds depends on the heads and on the shape",
         x="pairs of key and value",
@@ -92,15 +92,17 @@ def by_pairs() -> go.Figure:
     )
 
 
-def by_state() -> go.Figure:
+def draw_by_state() -> go.Figure:
     """Draw the share found of the most pairs against the bytes that a model keeps of a sequence."""
     frames = []
     for size, shape in mqr.SHAPES.items():
         group = []
         for arch in ARCHITECTURES:
-            models = [model for model in mqr.models(arch) if model.size == size]
-            x = [mqr.state_size(arch, model) / 1024 for model in models]
-            group.append(series_of(arch, x, [_percent_found(arch, model, PAIRS[-1:])[0] for model in models]))
+            models = [model for model in mqr.list_models(arch) if model.size == size]
+            x = [mqr.compute_state_size(arch, model) / 1024 for model in models]
+            group.append(
+                make_series(arch, x, [_compute_percent_found(arch, model, PAIRS[-1:])[0] for model in models])
+            )
         frames.append((shape, group))
     return plots.line_frames(
         frames,
@@ -118,20 +120,20 @@ def by_state() -> go.Figure:
     )
 
 
-def learning() -> go.Figure:
+def draw_learning() -> go.Figure:
     """Draw loss in multi-query recall while models learn, at the rate that ends best, both seeds."""
 
-    def curve(arch: str, model: Model) -> Series:
+    def make_curve(arch: str, model: Model) -> Series:
         """Return the mean of the seeds, with a band between them."""
-        runs = mqr.curves(arch, model, mqr.best_rate(arch, model)).values()
+        runs = mqr.collect_curves(arch, model, mqr.find_best_rate(arch, model)).values()
         at = [[loss for _, loss in same] for same in zip(*runs, strict=True)]
         tokens = [float(n) for n, _ in next(iter(runs))]
-        return series_of(arch, tokens, [Interval(mean(same), min(same), max(same)) for same in at])
+        return make_series(arch, tokens, [Interval(mean(same), min(same), max(same)) for same in at])
 
     levels = {"guess": mqr.GUESS, "any pair": mqr.ANY_PAIR}
     references = [Series(name, y=[level], kind="reference") for name, level in levels.items()]
     return plots.line_frames(
-        [(name, [*group, *references]) for name, group in _frames(curve)],
+        [(name, [*group, *references]) for name, group in _make_frames(make_curve)],
         slider="shape, heads",
         title="Seven of 14 models learn to look up, an eighth with one of two seeds",
         x="tokens read",
@@ -149,31 +151,33 @@ def learning() -> go.Figure:
     )
 
 
-def _frames(line: Callable[[str, Model], Series]) -> list[tuple[str, list[Series]]]:
+def _make_frames(line: Callable[[str, Model], Series]) -> list[tuple[str, list[Series]]]:
     """Return a frame for each shape and width of heads, with a line of each architecture.
 
     LLaMA's cache does not depend on its heads, so it has one model of each shape.
     """
     frames = []
     for size, shape in mqr.SHAPES.items():
-        for model in (one for one in mqr.models("tnl") if one.size == size):
+        for model in (one for one in mqr.list_models("tnl") if one.size == size):
             group = [line(arch, model if arch in LINEAR else Model(size)) for arch in ARCHITECTURES]
-            frames.append((f"{shape}, {mqr.head_width('tnl', model)}", group))
+            frames.append((f"{shape}, {mqr.describe_heads('tnl', model)}", group))
     return frames
 
 
-def _percent_found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
+def _compute_percent_found(arch: str, model: Model, numbers: Sequence[int]) -> list[Interval]:
     """Return the percent of values found of each number of pairs."""
-    return [Interval(*(100 * x for x in mqr.accuracy(arch, model, n))) for n in numbers]
+    return [Interval(*(100 * x for x in mqr.estimate_accuracy(arch, model, n))) for n in numbers]
 
 
 MODES = ("easy", "standard")
 
 
-def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go.Figure:
+def draw_trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go.Figure:
     """Draw needles found by models of code: depth against length, both modes, with and without training."""
-    frames = [(NAMES[arch], _both("code-many-needles", arch, size, table)) for arch in ARCHITECTURES]
-    frames.append(("zero-shot", _both("code", "llama", "32M", "scaling")))
+    frames = [
+        (NAMES[arch], _average_both_modes("code-many-needles", arch, size, table)) for arch in ARCHITECTURES
+    ]
+    frames.append(("zero-shot", _average_both_modes("code", "llama", "32M", "scaling")))
     return plots.heatmap_frames(
         frames,
         panels=MODES,
@@ -188,13 +192,13 @@ def trained_needles(table: str = "scaling_many_needles", size: str = "6M") -> go
         "Without needles in training LLaMA finds half to three quarters of easy ones up to 512 bytes "
         "and a third to a half of the others, at 1,024 none at the beginning and two thirds at the "
         "end, and none beyond.",
-        x_labels=[f"{n // 1024}k" if n >= 1024 else str(n) for n in recall.haystacks(table)],
+        x_labels=[f"{n // 1024}k" if n >= 1024 else str(n) for n in recall.list_lengths(table)],
         y_labels=[f"{depth:g}" for depth in DEPTHS],
         zmin=0,
         zmax=100,
     )
 
 
-def _both(corpus: str, arch: str, size: str, table: str) -> list[NDArray[np.float64]]:
+def _average_both_modes(corpus: str, arch: str, size: str, table: str) -> list[NDArray[np.float64]]:
     """Return the percent of needles found by depth and length, for both modes."""
-    return [100 * recall.by_depth(corpus, arch, size, mode, table) for mode in MODES]
+    return [100 * recall.average_by_depth(corpus, arch, size, mode, table) for mode in MODES]

@@ -11,23 +11,23 @@ from linattn_study.findings.losses import select
 
 
 @functools.cache
-def rows() -> tuple[Mapping[str, Any], ...]:
+def load_rows() -> tuple[Mapping[str, Any], ...]:
     """Return all measurements, as their table has them."""
     return tuple(results.load("speed"))
 
 
-def curve(task: str, arch: str, column: str = "tokens_per_second") -> dict[int, float]:
+def select_curve(task: str, arch: str, column: str = "tokens_per_second") -> dict[int, float]:
     """Return length -> bytes a second, or another column; lengths without enough memory are left out."""
-    measured = select(rows(), task=task, arch=arch)
+    measured = select(load_rows(), task=task, arch=arch)
     return {row["length"]: row[column] for row in measured if row[column] is not None}
 
 
-def crossover(task: str, arch: str) -> float | None:
+def find_crossover(task: str, arch: str) -> float | None:
     """Return the length from which ``arch`` stays faster than LLaMA; a line between lengths, in logarithms.
 
     0 where it always is, None where it is not at the longest that both were measured at.
     """
-    mine, theirs = curve(task, arch), curve(task, "llama")
+    mine, theirs = select_curve(task, arch), select_curve(task, "llama")
     ahead = [(n, math.log(mine[n] / theirs[n])) for n in sorted(set(mine) & set(theirs))]
     if ahead[-1][1] <= 0:
         return None

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from linattn_book import plots
 from linattn_book.plots import Series
 from linattn_study.findings import speed
-from linattn_study.findings.figures import series_of
+from linattn_study.findings.figures import make_series
 from linattn_study.findings.losses import ARCHITECTURES
 
 TASKS = {"generate": "generation", "train": "training"}
@@ -16,10 +16,10 @@ LENGTHS = {256: "256", 1024: "1k", 4096: "4k", 16384: "16k", 65536: "64k"}
 AXIS: dict[str, Any] = {"x": "length (bytes)", "log_x": True, "x_ticks": LENGTHS}
 
 
-def training() -> go.Figure:
+def draw_training() -> go.Figure:
     """Draw bytes a second in training against length."""
     return plots.lines(
-        _by_length("train", "tokens_per_second", 1e-3),
+        _make_lines("train", "tokens_per_second", 1e-3),
         title="Uncompiled, cosFormer2 overtakes LLaMA near 1,500 bytes, HGRN2 near 3,600",
         y="thousand bytes a second",
         alt="Thousand bytes a second in training against length from 256 to 65,536, 32 million parameters. "
@@ -29,10 +29,10 @@ def training() -> go.Figure:
     )
 
 
-def generation() -> go.Figure:
+def draw_generation() -> go.Figure:
     """Draw bytes a second in generation against the length read before, with a graph and without."""
     return plots.line_frames(
-        [(words, _by_length(task, "tokens_per_second", 1e-3)) for task, words in STEPS.items()],
+        [(words, _make_lines(task, "tokens_per_second", 1e-3)) for task, words in STEPS.items()],
         slider="a step is",
         title="As one graph, LLaMA generates more slowly than TNL and HGRN2 at every length",
         y="thousand bytes a second",
@@ -46,10 +46,10 @@ def generation() -> go.Figure:
     )
 
 
-def memory() -> go.Figure:
+def draw_memory() -> go.Figure:
     """Draw the peak of memory against length, of generation and of training."""
     return plots.line_frames(
-        [(name, _by_length(task, "peak_bytes", 2.0**-30)) for task, name in TASKS.items()],
+        [(name, _make_lines(task, "peak_bytes", 2.0**-30)) for task, name in TASKS.items()],
         slider="task",
         title="In generation LLaMA's memory grows with the length, the others' does not",
         y="peak of memory (GiB)",
@@ -62,10 +62,12 @@ def memory() -> go.Figure:
     )
 
 
-def _by_length(task: str, column: str, unit: float) -> list[Series]:
+def _make_lines(task: str, column: str, unit: float) -> list[Series]:
     """Return a line of each architecture."""
     lines = []
     for arch in ARCHITECTURES:
-        values = speed.curve(task, arch, column)
-        lines.append(series_of(arch, [float(n) for n in values], [unit * value for value in values.values()]))
+        values = speed.select_curve(task, arch, column)
+        lines.append(
+            make_series(arch, [float(n) for n in values], [unit * value for value in values.values()])
+        )
     return lines

@@ -4,9 +4,15 @@
 parameters and tokens to all evaluations.
 """
 
-from linattn_study.scaling.envelopes import Envelope, crossings, fit_laws, iso_flop, lower_envelope
+from linattn_study.scaling.envelopes import (
+    Envelope,
+    find_crossings,
+    find_iso_flop_minima,
+    find_lower_envelope,
+    fit_laws,
+)
 from linattn_study.scaling.parametric import Parametric, Surface, fit_parametric, fit_surface
-from linattn_study.scaling.runs import PFLOPS_DAY, Interval, Law, PowerLaw, Run, fit_power_law, runs_of
+from linattn_study.scaling.runs import PFLOPS_DAY, Interval, Law, PowerLaw, Run, fit_power_law, group_runs
 
 __all__ = [
     "PFLOPS_DAY",
@@ -17,12 +23,12 @@ __all__ = [
     "PowerLaw",
     "Run",
     "Surface",
-    "crossings",
+    "find_crossings",
+    "find_iso_flop_minima",
+    "find_lower_envelope",
     "fit_laws",
     "fit_parametric",
     "fit_power_law",
     "fit_surface",
-    "iso_flop",
-    "lower_envelope",
-    "runs_of",
+    "group_runs",
 ]

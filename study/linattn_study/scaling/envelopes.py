@@ -7,8 +7,9 @@ section 4 (approach 1 of Hoffmann et al. 2022, arXiv 2203.15556), which has no i
 intervals.
 
 Our choices where it is silent: curves are interpolated in logarithms, seeds of a size are averaged, budgets
-are spaced evenly in log C. Beside all points of the envelope, laws are fitted to its corners, ``crossings``,
-and to the minima of parabolas, ``iso_flop``: both find exponents that are known, where all points do not.
+are spaced evenly in log C. Beside all points of the envelope, laws are fitted to its corners
+(``find_crossings``) and to the minima of parabolas (``find_iso_flop_minima``): both find exponents that are
+known, where all points do not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ class _Curves(NamedTuple):
     freedom: int  # degrees of it
 
 
-def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
+def _collect_curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
     """Bring runs to common budgets, the mean over the seeds of each size."""
     sizes = sorted({run.n_params for run in runs})
     if len(sizes) < 3:
@@ -55,11 +56,13 @@ def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
     n_seeds, squares, freedom = np.zeros(len(sizes)), 0.0, 0
     for s, size in enumerate(sizes):
         same = [run for run in runs if run.n_params == size]
-        logs = np.stack([_at(flops, run.flops, np.log(run.loss)) for run in same])  # [seeds, G]
+        logs = np.stack([_interpolate(flops, run.flops, np.log(run.loss)) for run in same])  # [seeds, G]
         mean = logs.mean(0)
         inside = np.isfinite(mean)
         loss[s, inside] = mean[inside]
-        tokens[s] = np.exp(np.stack([_at(flops, run.flops, np.log(run.tokens)) for run in same]).mean(0))
+        tokens[s] = np.exp(
+            np.stack([_interpolate(flops, run.flops, np.log(run.tokens)) for run in same]).mean(0)
+        )
         n_seeds[s] = len(same)
         if len(same) > 1 and inside.any():
             offsets = (logs - mean)[:, inside].mean(1)  # of a seed's whole curve
@@ -68,12 +71,12 @@ def _curves(runs: Sequence[Run], n_budgets: int) -> _Curves:
     return _Curves(flops, loss, tokens, np.array(sizes), n_seeds, float(spread), freedom)
 
 
-def _at(flops: Array, x: Array, y: Array) -> Array:
+def _interpolate(flops: Array, x: Array, y: Array) -> Array:
     """Interpolate y at budgets, linearly in log compute; NaN outside of the run."""
     return np.interp(np.log(flops), np.log(x), y, left=np.nan, right=np.nan)
 
 
-def lower_envelope(runs: Sequence[Run], n_budgets: int = 200, at_least: int = 2) -> Envelope:
+def find_lower_envelope(runs: Sequence[Run], n_budgets: int = 200, at_least: int = 2) -> Envelope:
     """Return the lowest curve at each budget; its parameters go up in steps.
 
     Args:
@@ -81,18 +84,18 @@ def lower_envelope(runs: Sequence[Run], n_budgets: int = 200, at_least: int = 2)
         n_budgets: spaced evenly in log compute; default 200.
         at_least: sizes that must reach a budget for it to count; default 2.
     """
-    curves = _curves(runs, n_budgets)
-    return _steps(curves, curves.log_loss, at_least)
+    curves = _collect_curves(runs, n_budgets)
+    return _find_steps(curves, curves.log_loss, at_least)
 
 
-def _steps(curves: _Curves, log_loss: Array, at_least: int = 2) -> Envelope:
+def _find_steps(curves: _Curves, log_loss: Array, at_least: int = 2) -> Envelope:
     """Return the lowest curve at each budget that ``at_least`` sizes reach."""
     g = np.flatnonzero(np.isfinite(log_loss).sum(0) >= at_least)
     s = log_loss[:, g].argmin(0)
     return Envelope(curves.flops[g], np.exp(log_loss[s, g]), curves.n_params[s], curves.tokens[s, g])
 
 
-def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
+def find_crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
     """Return the corners of the lower envelope: budgets at which a size and the next have the same loss.
 
     There the best size, if all sizes were there, lies between the two: their geometric mean, up to the third
@@ -102,11 +105,11 @@ def crossings(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
     Raises:
         ValueError: fewer than three sizes, or curves that cross at fewer than two budgets.
     """
-    curves = _curves(runs, n_budgets)
-    return _corners(curves, curves.log_loss)
+    curves = _collect_curves(runs, n_budgets)
+    return _find_corners(curves, curves.log_loss)
 
 
-def _corners(curves: _Curves, log_loss: Array) -> Envelope:
+def _find_corners(curves: _Curves, log_loss: Array) -> Envelope:
     """Return where the curves of neighbouring sizes cross."""
     corners = []
     log_flops = np.log(curves.flops)
@@ -130,7 +133,7 @@ def _corners(curves: _Curves, log_loss: Array) -> Envelope:
     return Envelope(*np.exp(np.array(corners)).T)
 
 
-def iso_flop(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
+def find_iso_flop_minima(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
     """Return, at each budget, the minimum of a parabola of log loss over log N.
 
     The parabola goes through the best size and its two neighbours.
@@ -140,11 +143,11 @@ def iso_flop(runs: Sequence[Run], n_budgets: int = 200) -> Envelope:
     Raises:
         ValueError: fewer than three sizes, or than two budgets at which a size between two others is best.
     """
-    curves = _curves(runs, n_budgets)
-    return _minima(curves, curves.log_loss)
+    curves = _collect_curves(runs, n_budgets)
+    return _find_minima(curves, curves.log_loss)
 
 
-def _minima(curves: _Curves, log_loss: Array) -> Envelope:
+def _find_minima(curves: _Curves, log_loss: Array) -> Envelope:
     """Return the minima of parabolas through the best size and its neighbours."""
     x, best = np.log(curves.n_params), log_loss.argmin(0)
     inner = np.flatnonzero(
@@ -171,10 +174,10 @@ def _minima(curves: _Curves, log_loss: Array) -> Envelope:
 
 LAWS = ("loss", "parameters", "tokens", "product")
 METHODS: dict[str, Callable[[_Curves, Array], Envelope]] = {
-    "envelope": _steps,
-    "whole_envelope": partial(_steps, at_least=1),
-    "corners": _corners,
-    "iso_flop": _minima,
+    "envelope": _find_steps,
+    "whole_envelope": partial(_find_steps, at_least=1),
+    "corners": _find_corners,
+    "iso_flop": _find_minima,
 }
 
 
@@ -213,12 +216,12 @@ def fit_laws(
     """
     if method not in METHODS:
         raise ValueError(f"method: got {method!r}, expected one of {list(METHODS)}")
-    curves = _curves(runs, n_budgets)
+    curves = _collect_curves(runs, n_budgets)
     if noise is None and curves.freedom == 0:
         raise ValueError("runs: got one seed of each size, expected a size with two at least, for intervals")
     alike = Noise(curves.spread, curves.freedom)
     noises = [alike if noise is None else noise[size] for size in curves.n_params]
-    fitted = _laws(METHODS[method](curves, curves.log_loss))
+    fitted = _fit_envelope(METHODS[method](curves, curves.log_loss))
     generator = np.random.default_rng(seed)
     resampled = []
     for _ in range(n_resamples):
@@ -229,7 +232,7 @@ def fit_laws(
         spread = np.array([drawn[one] for one in noises])
         offsets = generator.normal(size=len(noises)) * spread / np.sqrt(curves.n_seeds)
         try:
-            resampled.append(_laws(METHODS[method](curves, curves.log_loss + offsets[:, None])))
+            resampled.append(_fit_envelope(METHODS[method](curves, curves.log_loss + offsets[:, None])))
         except ValueError:
             continue  # so far off that they do not cross
     failed = n_resamples - len(resampled)
@@ -246,7 +249,7 @@ def fit_laws(
     return laws
 
 
-def _laws(envelope: Envelope) -> list[PowerLaw]:
+def _fit_envelope(envelope: Envelope) -> list[PowerLaw]:
     """Fit the laws of ``LAWS`` to an envelope."""
     product = envelope.n_params * envelope.tokens
     C = envelope.flops / PFLOPS_DAY

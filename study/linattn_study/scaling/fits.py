@@ -13,9 +13,9 @@ from typing import Any
 from linattn_book import results
 from linattn_book.provenance import code_hash
 from linattn_study.scaling.envelopes import fit_laws
-from linattn_study.scaling.noise import Noise, by_size
+from linattn_study.scaling.noise import Noise, pool_noise_by_size
 from linattn_study.scaling.parametric import fit_parametric
-from linattn_study.scaling.runs import Interval, Run, runs_of
+from linattn_study.scaling.runs import Interval, Run, group_runs
 
 TableRow = Mapping[str, Any]
 WARM_UP, ONE_PASS = 8_000_000, 58_000_000  # bytes
@@ -96,10 +96,10 @@ def fit_rows(
             about = {"corpus": corpus, "arch": arch, "way": method.name}
             others = _select((tables or {}).get(method.replacements, ()), corpus, arch)
             try:
-                used = _in_range(_replace_sizes(own, others, method), method)
-                noise = by_size(_in_range(same_text, method), arch, method.loss)
+                used = _select_range(_replace_sizes(own, others, method), method)
+                noise = pool_noise_by_size(_select_range(same_text, method), arch, method.loss)
                 sizes = {row["n_params"]: noise[row["size"]] for row in used}
-                laws = list(_fit(_runs(used, method), method.method, sizes))
+                laws = list(_fit(_select_runs(used, method), method.method, sizes))
             except ValueError as error:
                 yield about | dict.fromkeys(list(COLUMNS)[3:]) | {"failure": str(error)}
                 continue
@@ -120,15 +120,15 @@ def _replace_sizes(rows: list[TableRow], others: list[TableRow], method: FitMeth
     return [row for row in rows if row["size"] not in sizes] + others
 
 
-def _in_range(rows: Sequence[TableRow], method: FitMethod) -> list[TableRow]:
+def _select_range(rows: Sequence[TableRow], method: FitMethod) -> list[TableRow]:
     """Return the evaluations that a fit takes."""
     low, high = method.first, method.last
     return [row for row in rows if low <= row["tokens"] <= high and row["n_params"] >= method.smallest]
 
 
-def _runs(rows: Sequence[TableRow], method: FitMethod) -> list[Run]:
+def _select_runs(rows: Sequence[TableRow], method: FitMethod) -> list[Run]:
     """Return rows as runs, with the compute that a fit counts."""
-    runs = runs_of(rows, method.loss)
+    runs = group_runs(rows, method.loss)
     return [run._replace(flops=6 * run.n_params * run.tokens) for run in runs] if method.flops_6nd else runs
 
 

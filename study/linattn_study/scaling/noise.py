@@ -38,12 +38,12 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
-def pooled(archs: Iterable[str], *about: str) -> list[str]:
+def select_pooled(archs: Iterable[str], *about: str) -> list[str]:
     """Return the architectures whose seeds tell of the noise in a statement about some of them."""
     return [arch for arch in archs if arch != APART or arch in about]
 
 
-def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
+def pool_noise(groups: Iterable[Sequence[float]]) -> Noise | None:
     """Return the noise in log losses [seeds] of several models; None if none of them has two."""
     squares, freedom = 0.0, 0
     for logs in groups:
@@ -52,7 +52,7 @@ def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
     return Noise(math.sqrt(squares / freedom), freedom) if freedom else None
 
 
-def by_size(rows: Sequence[Mapping[str, Any]], arch: str, loss: str) -> dict[str, Noise]:
+def pool_noise_by_size(rows: Sequence[Mapping[str, Any]], arch: str, loss: str) -> dict[str, Noise]:
     """Return size -> noise of a whole curve: of the mean of log loss over all evaluations of a run.
 
     Args:
@@ -65,14 +65,14 @@ def by_size(rows: Sequence[Mapping[str, Any]], arch: str, loss: str) -> dict[str
     """
     curves: dict[str, dict[str, dict[int, list[float]]]] = {}  # size -> architecture -> seed -> log losses
     for row in sorted(rows, key=lambda row: row["n_params"]):
-        if row["arch"] in pooled([row["arch"]], arch) and row[loss] is not None:
+        if row["arch"] in select_pooled([row["arch"]], arch) and row[loss] is not None:
             by_seed = curves.setdefault(row["size"], {}).setdefault(row["arch"], {})
             by_seed.setdefault(row["seed"], []).append(math.log(row[loss]))
     means = {size: [[fmean(logs) for logs in seeds.values()] for seeds in models.values()]
              for size, models in curves.items()}  # fmt: skip
-    noises = {size: noise for size, groups in means.items() if (noise := noise_of(groups)) is not None}
+    noises = {size: noise for size, groups in means.items() if (noise := pool_noise(groups)) is not None}
     if not noises:
         raise ValueError("rows: got one seed of each size, expected a size with two at least")
-    nearest = noise_of(group for size in list(noises)[-2:] for group in means[size])
+    nearest = pool_noise(group for size in list(noises)[-2:] for group in means[size])
     assert nearest is not None
     return {size: noises.get(size, nearest) for size in means}

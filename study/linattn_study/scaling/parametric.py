@@ -67,11 +67,11 @@ def fit_surface(n_params: Array, tokens: Array, loss: Array) -> Surface:
     n, d = np.log(n_params / centre), np.log(tokens / scale)
     low, high = np.log(SPAN)
     alpha, beta = _search(n, d, loss, (low + high) / 2, (low + high) / 2, (high - low) / 2, grid=21, zooms=9)
-    _, linear = _inner(n, d, loss, np.exp([alpha]), np.exp([beta]))
-    return _surface(linear[0, 0], np.exp(alpha), np.exp(beta), centre, scale)
+    _, linear = _solve_coefficients(n, d, loss, np.exp([alpha]), np.exp([beta]))
+    return _make_surface(linear[0, 0], np.exp(alpha), np.exp(beta), centre, scale)
 
 
-def _surface(linear: Array, alpha: float, beta: float, centre: float, scale: float) -> Surface:
+def _make_surface(linear: Array, alpha: float, beta: float, centre: float, scale: float) -> Surface:
     """Return a surface from coefficients for n_params / centre and tokens / scale."""
     E, A, B = linear
     return Surface(float(E), float(A * centre**alpha), float(B * scale**beta), float(alpha), float(beta))
@@ -84,14 +84,14 @@ def _search(
     low, high = np.log(SPAN)
     for _ in range(zooms):
         alphas, betas = (np.linspace(x - half, x + half, grid).clip(low, high) for x in (alpha, beta))
-        errors, _ = _inner(n, d, loss, np.exp(alphas), np.exp(betas))
+        errors, _ = _solve_coefficients(n, d, loss, np.exp(alphas), np.exp(betas))
         i, j = np.unravel_index(errors.argmin(), errors.shape)
         alpha, beta = float(alphas[i]), float(betas[j])
         half *= 4 / (grid - 1)  # two steps: the minimum may lie beside a cell's neighbours
     return alpha, beta
 
 
-def _inner(n: Array, d: Array, loss: Array, alphas: Array, betas: Array) -> tuple[Array, Array]:
+def _solve_coefficients(n: Array, d: Array, loss: Array, alphas: Array, betas: Array) -> tuple[Array, Array]:
     """Return the squares left [a, b] and the best (E, A, B) [a, b, 3] for all pairs of exponents."""
     ones = 1 / loss  # [P]: everything is divided by the loss
     ns, ds = np.exp(-alphas[:, None] * n) / loss, np.exp(-betas[:, None] * d) / loss  # [a, P], [b, P]
@@ -144,7 +144,7 @@ def fit_parametric(
     Raises:
         ValueError: no size has two seeds; or see ``fit_surface``.
     """
-    noises, freedom = _noises(runs)
+    noises, freedom = _estimate_noises(runs)
     points = [(run, run.tokens >= from_tokens) for run in runs]
     n_params = np.concatenate([np.full(keep.sum(), run.n_params) for run, keep in points])
     tokens = np.concatenate([run.tokens[keep] for run, keep in points])
@@ -156,13 +156,13 @@ def fit_parametric(
         weights = generator.normal(size=(len(runs), len(noises))) / np.sqrt(len(noises))
         moved = np.concatenate(
             [
-                run.loss[keep] * np.exp(_mixed(noises, w, np.log(run.tokens[keep])))
+                run.loss[keep] * np.exp(_mix_noises(noises, w, np.log(run.tokens[keep])))
                 for (run, keep), w in zip(points, weights, strict=True)
             ]
         )
         start = np.log(surface.alpha), np.log(surface.beta)
         alpha, beta = np.exp(_search(n, d, moved, *start, half=0.6, grid=9, zooms=11))
-        linear = _inner(n, d, moved, np.array([alpha]), np.array([beta]))[1][0, 0]
+        linear = _solve_coefficients(n, d, moved, np.array([alpha]), np.array([beta]))[1][0, 0]
         resampled.append((linear[0], alpha, beta, beta / (alpha + beta)))
     estimates = surface.irreducible, surface.alpha, surface.beta, surface.parameters
     widths = student_t(freedom, confidence) * np.std(resampled, axis=0)
@@ -171,13 +171,13 @@ def fit_parametric(
     )
 
 
-def _mixed(noises: Sequence[tuple[Array, Array]], weights: Array, x: Array) -> Array:
+def _mix_noises(noises: Sequence[tuple[Array, Array]], weights: Array, x: Array) -> Array:
     """Return the weighted sum of noises at log tokens x."""
     mixed: Array = weights @ np.stack([np.interp(x, *noise) for noise in noises])
     return mixed
 
 
-def _noises(runs: Sequence[Run]) -> tuple[list[tuple[Array, Array]], int]:
+def _estimate_noises(runs: Sequence[Run]) -> tuple[list[tuple[Array, Array]], int]:
     """Return how seeds differ from the mean of their size in log loss, by log tokens; degrees of freedom.
 
     They are stretched to what a single run differs by from the mean of very many.

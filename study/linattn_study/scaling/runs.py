@@ -48,7 +48,7 @@ class Law(NamedTuple):
     exponent: Interval
 
 
-def runs_of(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list[Run]:
+def group_runs(rows: Sequence[Mapping[str, Any]], loss: str = "train_loss") -> list[Run]:
     """Group evaluations into runs, by ``n_params`` and ``seed``.
 
     Args:

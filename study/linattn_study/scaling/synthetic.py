@@ -14,13 +14,13 @@ PURE = Surface(irreducible=0.0, A=400.0, B=410.0, alpha=0.34, beta=0.28)  # so L
 RAISED = Surface(irreducible=0.5, A=20.0, B=30.0, alpha=0.34, beta=0.28)
 
 
-def exponents(surface: Surface) -> dict[str, float]:
+def compute_exponents(surface: Surface) -> dict[str, float]:
     """Return the exponents of compute C = 6 N D at the best N: of parameters, tokens, and loss above E."""
     a = surface.parameters
     return {"loss": -surface.alpha * a, "parameters": a, "tokens": 1 - a}
 
 
-def synthetic_runs(
+def make_synthetic_runs(
     surface: Surface,
     noise: float = NOISE,
     seed: int = 0,
