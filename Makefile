@@ -40,7 +40,7 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/ruff check $(SOURCES) && $(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m linattn_book.builders.repository --check && $(BIN)/python -m linattn_book.builders.status --check
-	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check
+	$(BIN)/python -m linattn_book.builders.models --check && $(BIN)/python -m linattn_book.builders.index --check && $(BIN)/python -m linattn_book.builders.social --check && $(BIN)/python -m linattn_book.builders.disagreements --check && $(BIN)/python -m linattn_book.builders.kernels --check
 	$(BIN)/python -m linattn_book.builders.exercises --check
 
 test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser

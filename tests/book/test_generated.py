@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from linattn_book import results
-from linattn_book.builders import disagreements, kernels, models, status
+from linattn_book.builders import disagreements, index, kernels, models, status
 from linattn_book.builders.generated import run
 from linattn_ref.mixers import MIXERS
 
@@ -16,6 +16,7 @@ PAGES = {
     "models": models.render_page,
     "disagreements": disagreements.render_page,
     "kernels": kernels.render_page,
+    "index": index.render_page,
 }
 
 

@@ -1,0 +1,129 @@
+"""Write the front page: ``python -m linattn_book.builders.index``; ``--check`` compares it.
+
+Its words are in index.md beside this file. Its numbers and pictures come from saved measurements, and
+from the figure of capacity that chapter 2 has stored, which every test run computes again.
+"""
+
+import re
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from linattn_book import results
+from linattn_ref.training.trainer import bits_per_byte
+from linattn_study.findings import losses
+
+from .generated import run
+from .notebooks import read_notebook
+from .pictures import Axis, Line, draw_panel, draw_state
+from .repository import make_colab_link, read_address
+
+HEADLINE = "Attention re-reads. Linear attention remembers."
+CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
+CHAPTER_1, CHAPTER_2 = Path("chapters/01_softmax_attention.ipynb"), Path("chapters/02_linear_attention.ipynb")
+LENGTH = 4096
+H200_BYTES_PER_SECOND = 4.8e12  # from its data sheet, as in chapter 2
+
+
+class Recall(NamedTuple):
+    """Hold shares of signs recalled of ``pairs`` numbers of pairs."""
+
+    pairs: list[float]
+    softmax: list[float]
+    linear: list[float]
+
+
+def render_page(root: Path) -> str:
+    """Return the front page."""
+    text = Path(__file__).with_suffix(".md").read_text("utf-8")
+    recall = read_recall(root / CHAPTER_2)
+    parts = find_numbers() | {
+        "headline": HEADLINE,
+        "colab": make_colab_link(read_address(root), CHAPTER_1.name),
+        "time": draw_time(), "recall": draw_recall(recall), "state": draw_state(ALT_STATE),
+    }  # fmt: skip
+    return re.sub(r"\[\[(\w+)\]\]", lambda match: parts[match[1]], text)
+
+
+def read_recall(chapter: Path) -> Recall:
+    """Return what chapter 2's figure of capacity shows.
+
+    Raises:
+        ValueError: the chapter has no such figure.
+    """
+    for cell in read_notebook(chapter)["cells"]:
+        for output in cell.get("outputs", []):
+            figure = output.get("data", {}).get("application/vnd.plotly.v1+json")
+            if figure and figure["layout"]["title"]["text"].replace("<br>", " ") == CAPACITY:
+                by_name = {trace["name"].split(",")[0]: trace for trace in figure["data"]}
+                return Recall(by_name["measured"]["x"], by_name["softmax"]["y"], by_name["measured"]["y"])
+    raise ValueError(f"chapter: {chapter} has no stored figure {CAPACITY!r}, expected one")
+
+
+ALT_STATE = (
+    "A table of numbers, the state. A key on its left and a value above it say what is written: the row at "
+    "which the key is large takes the value. A query on its right reads: the output below is that row again, "
+    "with a little of the others."
+)
+
+
+def draw_time() -> str:
+    """Return the picture of milliseconds for a token against the tokens already read."""
+    rows = results.load("decode_cost")
+    x = [row["context"] for row in losses.select(rows, mixer="linear")]
+    lines = []
+    for mixer in ("softmax", "linear"):
+        y = [row["ms_per_step"] for row in losses.select(rows, mixer=mixer)]
+        lines.append(
+            Line(
+                mixer, mixer, y, f"{y[0]:.0f} to {y[-1]:.0f} ms" if mixer == "softmax" else f"{y[-1]:.0f} ms"
+            )
+        )
+    return draw_panel(
+        "Time for the next token",
+        "Milliseconds for a token against tokens already read, 256 to 131,072. Softmax attention is level at "
+        "8 up to 2,048 tokens and then doubles with the length, to 268. Linear attention stays at 8.",
+        x, lines,
+        Axis("tokens already read", x[0], x[-1], {256: "256", 4096: "4k", 32768: "32k", 131072: "131k"}),
+        Axis("ms", 0, 280, {0: "0", 100: "100", 200: "200"}),
+    )  # fmt: skip
+
+
+def draw_recall(recall: Recall) -> str:
+    """Return the picture of recall against the number of pairs that were stored."""
+    lines = [
+        Line("softmax", "softmax", recall.softmax, f"{recall.softmax[-1]:.2f}"),
+        Line("linear", "linear", recall.linear, f"{recall.linear[-1]:.2f}"),
+    ]
+    return draw_panel(
+        "What comes back",
+        "Share of signs recalled against pairs stored, 2 to 1,280. Softmax attention recalls all. A linear "
+        "state of 64 by 64 falls from 1 through 0.84 at 64 pairs to 0.59, where guessing gives 0.5.",
+        recall.pairs, lines,
+        Axis("pairs stored, keys of width 64", recall.pairs[0], recall.pairs[-1],
+             {2: "2", 16: "16", 128: "128", 1280: "1,280"}),
+        Axis("share recalled", 0.45, 1.03, {0.5: "guess", 0.75: "0.75", 1.0: "1"}),
+    )  # fmt: skip
+
+
+def find_numbers() -> dict[str, str]:
+    """Return the numbers in the words of the page."""
+    (row,) = losses.select(results.load("bracket_cost"), T=LENGTH)
+    rows = results.load("language_models")
+    end = losses.select(rows)[-1]["step"]
+    good, ruined = (
+        bits_per_byte(fmean(row["val_loss"] for row in losses.select(rows, model=model, step=end)))
+        for model in ("linear", "linear, elu(x) + 1")
+    )
+    softmax, linear = (losses.select(results.load("decode_cost"), mixer=m)[-1] for m in ("softmax", "linear"))
+    kernel = 1e3 * softmax["state_bytes"] / H200_BYTES_PER_SECOND + linear["ms_per_step"]
+    code = losses.estimate_gap("code", "hgrn2", "32M").value
+    return {
+        "operations": f"{LENGTH // row['K']}", "faster": f"{row['left_ms'] / row['right_ms']:.0f}",
+        "good": f"{good:.1f}", "ruined": f"{ruined:.1f}",
+        "code": f"{code:.0f}", "slow": f"{softmax['ms_per_step']:.0f}", "kernel": f"{kernel:.0f}",
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    run(render_page, "index")
