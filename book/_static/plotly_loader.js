@@ -4,7 +4,7 @@
 // is shown is a pure function of (figure, step, theme, width), see plotly_view.js, so a new theme or width never
 // loses the reader's step.
 // Plotly's own slider and buttons cannot be used from a keyboard; they are replaced by a native range input and a
-// button.
+// button, or, if there are two steps, by two radio buttons.
 (() => {
   "use strict";
 
@@ -50,7 +50,8 @@
       this.prefix = slider?.currentvalue?.prefix ?? "";
       this.suffix = slider?.currentvalue?.suffix ?? "";
       this.drawn = false;
-      if (this.steps.length > 1) this.addControls();
+      if (this.steps.length === 2) this.addToggle();
+      else if (this.steps.length > 1) this.addControls();
     }
 
     async draw() {
@@ -102,7 +103,32 @@
       this.describe();
     }
 
+    /** Two steps are two names to choose from: there is nothing between them to slide through. */
+    addToggle() {
+      const name = `plotly-step-${figures.length + 1}`;
+      const box = document.createElement("fieldset");
+      box.className = "plotly-controls plotly-toggle";
+      box.innerHTML = "<legend><span></span><span class=\"visually-hidden\"></span></legend>";
+      box.querySelector("span").textContent = this.prefix.trim() || "Show";
+      box.querySelector(".visually-hidden").textContent = `, ${this.name}`;
+      this.choices = this.steps.map((step, i) => {
+        const label = document.createElement("label");
+        label.innerHTML = `<input type="radio" name="${name}"><span></span>`;
+        label.querySelector("span").textContent = step.label + this.suffix;
+        const input = label.querySelector("input");
+        input.addEventListener("change", () => this.show(i));
+        box.append(label);
+        return input;
+      });
+      this.plot.before(box);
+      this.describe();
+    }
+
     describe() {
+      if (this.choices) {
+        this.choices[this.step].checked = true;
+        return;
+      }
       const text = this.steps[this.step].label + this.suffix;
       this.range.value = this.step;
       this.range.setAttribute("aria-valuetext", `${this.prefix}${text}`);

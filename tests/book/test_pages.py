@@ -133,11 +133,12 @@ def check_figures(page: Page) -> None:
         assert size is not None
         assert size["width"] > 200, name
         assert size["height"] > 100, name
-        slider = figure.locator("input[type=range]")
-        if slider.count():
+        if figure.locator("input[type=range]").count():
             check_slider(figure)
+        if figure.locator("input[type=radio]").count():
+            check_toggle(figure)
     labels = page.eval_on_selector_all(
-        ".plotly-controls input", "all => all.map((e) => e.labels[0].textContent)"
+        ".plotly-controls input[type=range]", "all => all.map((e) => e.labels[0].textContent)"
     )
     assert len(set(labels)) == len(labels), "two sliders of one name"
 
@@ -155,6 +156,16 @@ def check_slider(figure) -> None:  # type: ignore[no-untyped-def]
     after = figure.evaluate(DRAWING), output.text_content(), slider.get_attribute("aria-valuetext")
     assert all(a != b for a, b in zip(before, after, strict=True))
     assert figure.evaluate("(e) => document.activeElement === e.querySelector('input')")
+
+
+def check_toggle(figure) -> None:  # type: ignore[no-untyped-def]
+    """The arrow key chooses the other of two steps, and the drawing changes."""
+    step, before = figure.get_attribute("data-step"), figure.evaluate(DRAWING)
+    chosen = figure.locator("input[type=radio]:checked")
+    assert chosen.count() == 1
+    chosen.press("ArrowRight")
+    figure.page.wait_for_function("([e, n]) => e.dataset.step !== n", arg=[figure.element_handle(), step])
+    assert figure.evaluate(DRAWING) != before
 
 
 @pytest.fixture

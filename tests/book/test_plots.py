@@ -272,3 +272,21 @@ def test_a_narrow_log_axis_given_by_hand_has_ticks() -> None:
         log_x=True, x_range=[2.5, 3.5],
     )  # fmt: skip
     assert len(fig.layout.xaxis.tickvals) >= 2
+
+
+def test_a_slider_begins_at_the_frame_that_is_asked_for() -> None:
+    frames = [
+        (n, [Series("line", [0, 1], [0, n]), Series("seen", [0.5], [1], kind="points")]) for n in (1, 2, 3)
+    ]
+    words = {
+        "slider": "n",
+        "title": "A line",
+        "x": "x",
+        "y": "y",
+        "alt": "A line that rises as n grows, and a point.",
+    }
+    fig = plots.line_frames(frames, start=2, **words)
+    assert (fig.layout.sliders[0].active, list(fig.data[0].y)) == (2, [0, 3])
+    assert fig.data[1].mode == "markers"
+    with pytest.raises(ValueError, match=r"start: got 3, expected the number of a frame, 0 to 2"):
+        plots.line_frames(frames, start=3, **words)

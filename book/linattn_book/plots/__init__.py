@@ -70,9 +70,12 @@ def line_frames(
     x: str,
     y: str,
     alt: str,
+    start: int = 0,
     **options: Any,
 ) -> go.Figure:
     """Draw lines that change with a slider: ``frames`` holds (label, series), options are as in ``lines``.
+
+    ``start`` is the frame that is shown first.
 
     Every frame draws the same series, in the same order. The axes hold all frames and never move, so whatever
     moves is the data.
@@ -83,7 +86,7 @@ def line_frames(
         raise ValueError("frames: the series differ, expected the same names and kinds in every frame")
     options = {"height": 420, "moving": True} | options
     fig, traces = draw_chart([list(group) for _, group in frames], title, x, y, alt, **options)
-    return _add_slider(fig, labels, traces, slider)
+    return _add_slider(fig, labels, traces, slider, start)
 
 
 def bars(
@@ -279,9 +282,13 @@ def _list_labels(frames: Sequence[tuple[Any, Any]]) -> list[str]:
     return labels
 
 
-def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], slider: str) -> go.Figure:
+def _add_slider(
+    fig: go.Figure, labels: list[str], drawn: list[list[Trace]], slider: str, start: int = 0
+) -> go.Figure:
     """Add frames that redraw whatever changes, and a slider that steps through them by name."""
     check_words(slider=slider)
+    if not 0 <= start < len(labels):
+        raise ValueError(f"start: got {start}, expected the number of a frame, 0 to {len(labels) - 1}")
     if any(len(group) != len(drawn[0]) for group in drawn):
         raise ValueError("frames: they differ in what they draw, expected intervals in all frames or in none")
     moving = [i for i, first in enumerate(drawn[0]) if any(group[i] != first for group in drawn)]
@@ -292,9 +299,11 @@ def _add_slider(fig: go.Figure, labels: list[str], drawn: list[list[Trace]], sli
         )
         for name, group in zip(labels, drawn, strict=True)
     ]
+    for i in moving:
+        fig.data[i].update({k: drawn[start][i][k] for k in keep if k in drawn[start][i]})
     how = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     steps = [{"label": name, "method": "animate", "args": [[name], how]} for name in labels]
     value = {"prefix": f"{slider}: ", "font": {"size": 13}}
     place = {"x": 0, "len": 1, "pad": {"t": 52, "b": 4, "l": 8, "r": 8}, "font": {"size": 12}}
-    fig.update_layout(sliders=[place | {"active": 0, "currentvalue": value, "steps": steps}])
+    fig.update_layout(sliders=[place | {"active": start, "currentvalue": value, "steps": steps}])
     return fig

@@ -36,22 +36,25 @@ class Series:
     """Hold one line: ``x`` and ``y`` of equal length, with an optional interval ``low`` to ``high``.
 
     A NaN in ``y`` is a gap. A reference may leave out ``x`` (a level across the plot) or ``y`` (a vertical
-    line). The architecture, a key of ``STYLES``, gives colour, marker and dash.
+    line). Points are single observations, with no line between them. The architecture, a key of ``STYLES``,
+    gives colour, marker and dash.
     """
 
     name: str
     x: ArrayLike | None = None
     y: ArrayLike | None = None
     architecture: str | None = None
-    kind: Literal["measured", "theory", "reference"] = "measured"
+    kind: Literal["measured", "theory", "reference", "points"] = "measured"
     low: ArrayLike | None = None
     high: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.strip()):
             raise ValueError(f"name: got {self.name!r}, expected the words that stand beside the line")
-        if self.kind not in ("measured", "theory", "reference"):
-            raise ValueError(f"kind: got {self.kind!r}, expected 'measured', 'theory' or 'reference'")
+        if self.kind not in ("measured", "theory", "reference", "points"):
+            raise ValueError(
+                f"kind: got {self.kind!r}, expected 'measured', 'theory', 'reference' or 'points'"
+            )
         if self.architecture is not None and self.architecture not in STYLES:
             raise ValueError(f"architecture: got {self.architecture!r}, expected one of {', '.join(STYLES)}")
         if (self.x is None or self.y is None) and (self.kind != "reference" or self.x is self.y):
@@ -82,7 +85,7 @@ class Series:
 
 
 def choose_styles(series: Sequence[Series]) -> list[Style]:
-    """Return a style for each series: its architecture's, grey for theory and reference, else a free one."""
+    """Return a style for each series: its architecture's, a free one if measured, else grey."""
     taken = {s.architecture for s in series}
     free = [style for name, style in STYLES.items() if name not in taken] * len(series)
     dashes = [style.dash for style in STYLES.values()] * len(series)
@@ -110,13 +113,15 @@ def find_points(s: Series, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_line(s: Series, style: Style, ends: Ends) -> Trace:
-    """Return the line of a series: markers if measured, the style's dash if theory, dots if a reference."""
+    """Return the line of a series: markers if measured, dashed if theory, dots if a reference; or points."""
     x, y = find_points(s, ends)
     trace: Trace = {"type": "scatter", "name": s.name, "x": to_plain_numbers(x), "y": to_plain_numbers(y)}
     trace["hovertemplate"] = f"%{{x}}, %{{y}}<extra>{s.name}</extra>"
     if s.kind == "measured":
         marker = {"symbol": style.symbol, "size": 9, "maxdisplayed": 14, "color": style.colour}
         drawn = {"mode": "lines+markers", "marker": marker, "line": {"color": style.colour, "width": 2.5}}
+    elif s.kind == "points":
+        drawn = {"mode": "markers", "marker": {"symbol": "circle", "size": 6, "color": style.colour}}
     else:
         pen = {"color": style.colour, "width": 2 if s.kind == "theory" else 1.75}
         drawn = {"mode": "lines", "line": pen | {"dash": style.dash if s.kind == "theory" else "dot"}}

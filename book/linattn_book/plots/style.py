@@ -39,7 +39,8 @@ STYLES: dict[str, Style] = {
     "rwkv6": Style("#5c7f8a", "cross", "5px,2px"),
 }
 ARCHITECTURES: dict[str, str] = {name: style.colour for name, style in STYLES.items()}
-NEUTRAL: dict[str, str] = {"theory": "#757b85", "reference": "#868c96", "outline": "#e0482f"}
+GREY = "#868c96"
+NEUTRAL: dict[str, str] = {"theory": "#757b85", "reference": GREY, "points": GREY, "outline": "#e0482f"}
 SEQUENTIAL = [[0.0, "#f3e9c6"], [0.25, "#a9d3ae"], [0.5, "#4fb0b3"], [0.75, "#3277b5"], [1.0, "#4b2f8f"]]
 DIVERGING = [[0.0, "#0b4f9e"], [0.25, "#6ba3d6"], [0.5, "#eeece8"], [0.75, "#e58a4e"], [1.0, "#a83208"]]
 
