@@ -1,0 +1,106 @@
+"""Measure how fast the built pages are for a slow reader: ``python -m linattn_book.builders.weigh``.
+
+The reader has 4 Mbit/s, a delay of 100 ms and a processor four times slower than this one. Files come gzipped,
+as hosts send them, and nothing is cached. Printed for each page: seconds until something is seen, seconds
+from the start until a figure that is scrolled to at once is drawn, and what was sent until then.
+"""
+
+import argparse
+import gzip
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+from .generated import render_table
+from .notebooks import find_root
+
+PAGES = ("book/index.html", "chapters/01_softmax_attention.html", "chapters/02_linear_attention.html")
+SLOW = {"offline": False, "latency": 100, "downloadThroughput": 4e6 / 8, "uploadThroughput": 4e6 / 8}
+SLOWER_CPU = 4
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+SENT = "performance.getEntries().reduce((n, e) => n + (e.transferSize || 0), 0)"
+FIGURE = "document.querySelector('.plotly-fig')"
+
+
+class Weight(NamedTuple):
+    """Hold what a page costs: seconds to the first paint and the first figure, bytes sent until then."""
+
+    paint: float
+    figure: float | None
+    n_bytes: int
+
+
+class _Zipped(SimpleHTTPRequestHandler):
+    """Serve files gzipped."""
+
+    def do_GET(self) -> None:
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        content = gzip.compress(file.read_bytes())
+        self.send_response(200)
+        for name, value in (
+            ("Content-Type", self.guess_type(str(file))),
+            ("Content-Encoding", "gzip"),
+            ("Content-Length", str(len(content))),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def weigh_page(browser, address: str) -> Weight:  # type: ignore[no-untyped-def]
+    """Return what a page costs a slow reader who has nothing of the book yet."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    session = context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", SLOW)
+    session.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER_CPU})
+    page.goto(address, wait_until="commit")
+    page.wait_for_function(PAINTED)
+    figure = None
+    page.wait_for_load_state("domcontentloaded")
+    if page.evaluate(f"{FIGURE} !== null"):
+        page.evaluate(f"{FIGURE}.scrollIntoView()")
+        page.wait_for_function(f"{FIGURE}.dataset.drawn", timeout=60_000)
+        figure = page.evaluate("performance.now()") / 1e3
+    else:
+        page.wait_for_load_state("load")
+    weight = Weight(page.evaluate(PAINTED) / 1e3, figure, page.evaluate(SENT))
+    context.close()
+    return weight
+
+
+def main() -> None:
+    """Run the command."""
+    from playwright.sync_api import sync_playwright  # only tests and this command have it
+
+    parser = argparse.ArgumentParser(prog="python -m linattn_book.builders.weigh")
+    parser.add_argument("pages", nargs="*", default=PAGES, metavar="PAGE", help="below _build/html")
+    pages = parser.parse_args().pages
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Zipped, directory=str(find_root() / "_build" / "html"))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    installed = shutil.which("chromium") or shutil.which("google-chrome")  # None: playwright's own
+    rows = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+        for name in pages:
+            weight = weigh_page(browser, f"http://127.0.0.1:{server.server_port}/{name}")
+            figure = "none" if weight.figure is None else f"{weight.figure:.1f}"
+            rows.append((name, f"{weight.paint:.1f}", figure, f"{weight.n_bytes / 1e6:.2f}"))
+        browser.close()
+    print(render_table(("page", "first paint (s)", "first figure (s)", "MB gzipped until then"), rows))
+
+
+if __name__ == "__main__":
+    main()
