@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "eb1808fb85b8"
+VERSION = "6781d6a87e96"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse
 
 import pytest
+
+from linattn_book.builders.metadata import find_site
 
 if TYPE_CHECKING:
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import Browser, Page
 
+BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
+SITE = find_site(BUILT.parents[1])
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 WCAG = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, "preload": False}
@@ -32,6 +40,44 @@ REDRAWN = """async (dark) => {
 WIDER_THAN_WINDOW = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
     .slice(0, 5).map((e) => `${e.tagName.toLowerCase()}.${e.className}`)"""
+UNFOLD = """async () => {
+  await window.MathJax?.startup?.promise;
+  document.querySelectorAll('.bd-article details').forEach((e) => { e.open = true; });
+  document.querySelectorAll('.toggle-hidden > .admonition-title .toggle-button').forEach((e) => e.click());
+  await new Promise((r) => setTimeout(r, 500));
+}"""
+# What is wider than its box, and what is drawn at the box's edges before and after it is scrolled to its end.
+EDGES = """async () => {
+  const drawn = (e, side, part) => {
+    const style = getComputedStyle(e, part);
+    const seen = style.content !== 'none' && style.display !== 'none' && style.visibility === 'visible' &&
+      style.position === 'absolute' && parseFloat(style.opacity) > 0.9 && parseFloat(style.width) >= 16 &&
+      parseFloat(style.height) >= 12 && style.backgroundImage.includes('svg') &&
+      parseFloat(style[`border-${side}-width`]) >= 1;
+    return seen ? [side] : [];
+  };
+  const edges = (box) => {
+    const frame = box.parentElement;
+    const [a, b] = [box, frame].map((e) => e.getBoundingClientRect());
+    if (Math.abs(a.right - b.right) > 1 || Math.abs(a.height - b.height) > 1) return ['elsewhere'];
+    return [...drawn(frame, 'left', '::before'), ...drawn(frame, 'right', '::after')];
+  };
+  const cut = [...document.querySelectorAll('.bd-article *')].filter((e) =>
+    e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible' &&
+    !e.closest('svg, .plotly-plot, mjx-container *'));
+  const settled = async (side) => {
+    const done = () => cut.every((e) => edges(e).join() === side);
+    for (let i = 0; i < 40 && !done(); i++) await new Promise((r) => setTimeout(r, 50));
+  };
+  await settled('right');
+  const found = cut.map((e) => ({
+    box: `${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.trim().slice(0, 40)}`,
+    name: e.getAttribute('aria-label') || '', focus: e.tabIndex, start: edges(e),
+  }));
+  cut.forEach((e) => { e.scrollLeft = e.scrollWidth; });
+  await settled('left');
+  return found.map((look, i) => ({ ...look, end: edges(cut[i]) }));
+}"""
 TEXT_WITHOUT_CODE = """() => {
   const main = document.querySelector('#main-content').cloneNode(true);
   main.querySelectorAll('pre, code, script, mjx-container, .plotly-plot').forEach((e) => e.remove());
@@ -111,6 +157,44 @@ def test_page(opened: Opened, axe: Axe) -> None:
     assert page.evaluate(WIDER_THAN_WINDOW) == [], "wider than 390 px"
     assert violations(axe, page) == [], "dark theme, 390 px"
     assert opened.problems == []
+
+
+@pytest.fixture(scope="module")
+def phone(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport=PHONE, color_scheme="light")  # type: ignore[arg-type]
+    yield page
+    page.close()
+
+
+def test_what_is_wider_than_a_phone_shows_an_edge(phone: Page, site: str, page_name: str) -> None:
+    """Every box with something out of sight says so at that side, until its end is reached."""
+    phone.goto(site + page_name, wait_until="load")
+    phone.evaluate(UNFOLD)
+    boxes = phone.evaluate(EDGES)
+    assert [b for b in boxes if b["start"] != ["right"]] == [], "cut without an edge"
+    assert [b for b in boxes if b["end"] != ["left"]] == [], "an edge at the end, or none at the start"
+    assert [b for b in boxes if b["focus"] != 0 or "scrolls sideways" not in b["name"]] == [], "out of reach"
+    if page_name.startswith("chapters/"):
+        assert len(boxes) > 10, "code of a chapter is wider than a phone"
+
+
+def test_no_edges_where_everything_fits_nor_in_print(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=PHONE)  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}chapters/01_softmax_attention.html", wait_until="load")
+        page.wait_for_selector(".book-frame[data-more]", state="attached")
+        edges = "() => [...document.querySelectorAll('.book-frame')].filter((e) => EDGE).length"
+        drawn = edges.replace("EDGE", "getComputedStyle(e, '::after').content !== 'none'")
+        assert page.evaluate(drawn) > 10
+        page.emulate_media(media="print")
+        assert page.evaluate(drawn) == 0
+        page.emulate_media(media="screen")
+        page.set_viewport_size({"width": 1900, "height": 900})
+        equations = "[...document.querySelectorAll('mjx-container[display]')]"
+        page.wait_for_function(f"{equations}.every((e) => !e.closest('.book-frame')?.dataset.more)")
+        assert page.evaluate(f"{equations}.every((e) => !e.hasAttribute('tabindex'))")
+    finally:
+        page.close()
 
 
 def check_maths(page: Page) -> None:
@@ -204,6 +288,45 @@ def test_figures_follow_the_theme_and_keep_the_step(slider_page: Page) -> None:
     slider_page.evaluate(REDRAWN, True)
     assert figure.evaluate(ink) != light
     assert figure.get_attribute("data-step") == step
+
+
+def test_every_page_says_what_it_is(page_names: list[str]) -> None:
+    said: dict[str, list[str]] = {"title": [], "description": []}
+    for name in page_names:
+        head = (BUILT / name).read_text("utf-8").partition("</head>")[0]
+        if name == "404.html":
+            assert 'content="noindex"' in head
+            continue
+        (title,) = re.findall(r"<title>(.*?)</title>", head)
+        assert title.count("The Linear Attention Book") == 1
+        said["title"].append(title)
+        (canonical,) = re.findall(r'<link rel="canonical" href="([^"]*)"', head)
+        tags = dict(re.findall(r'<meta (?:name|property)="([^"]*)" content="([^"]*)"', head))
+        assert canonical == tags["og:url"] == SITE + name
+        assert tags["og:image"] == SITE + "_static/social.png"
+        assert (BUILT / "_static" / "social.png").is_file()
+        if name.startswith(("book/", "chapters/")):
+            description = tags["description"]
+            assert description == tags["og:description"]
+            assert 40 <= len(html.unescape(description)) <= 160, name
+            assert not set(description) & set("$\\{}"), name
+            said["description"].append(description)
+    for texts in said.values():
+        assert len(set(texts)) == len(texts)
+
+
+def test_the_root_leads_to_the_front_page_and_a_lost_reader_there_too(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=DESK)  # type: ignore[arg-type]
+    try:
+        page.goto(site)
+        page.wait_for_url(f"{site}book/index.html")
+        lost = (BUILT / "404.html").read_text("utf-8")
+        links = re.findall(r'<a href="([^"]*)"', lost)
+        assert links
+        top = urlparse(SITE).path
+        assert all(link.startswith(top) and (BUILT / link.removeprefix(top)).is_file() for link in links)
+    finally:
+        page.close()
 
 
 def test_search_finds_a_word_of_chapter_two(browser: Browser, site: str) -> None:

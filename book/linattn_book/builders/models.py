@@ -24,7 +24,7 @@ INTRODUCTION = """\
 Every model of the book writes a state and reads it:
 
 $$
-S_t = G_t \\odot S_{t-1} + W_t, \\qquad o_t = \\mathrm{read}(q_t, S_t).
+\\begin{aligned} S_t &= G_t \\odot S_{t-1} + W_t, \\\\ o_t &= \\mathrm{read}(q_t, S_t). \\end{aligned}
 $$
 
 A model is its choice of gate $G_t$, of what it writes, and of how it reads. The tables are generated from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 import subprocess
 import tarfile
@@ -14,6 +15,8 @@ from typing import Any
 import plotly
 from sphinx.application import Sphinx
 from sphinx.util import logging
+
+from . import metadata
 
 logger = logging.getLogger(__name__)
 # What a page can ask MathJax for; the package ships ten times as much.
@@ -28,11 +31,16 @@ _CHECKED = 'checked="checked"'
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("config-inited", _set_address)
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
     app.connect("html-page-context", _adjust_page_context, priority=900)
     app.connect("build-finished", _write_assets, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _set_address(app: Sphinx, config: Any) -> None:
+    config.html_baseurl = metadata.find_site(Path(app.srcdir))
 
 
 def _adjust_page_context(
@@ -46,6 +54,12 @@ def _adjust_page_context(
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]
     context["body"] = make_accessible(_THEBE_CONFIG.sub("", body))
+    site, title = app.config.html_baseurl, re.sub("<.*?>", "", html.unescape(context.get("title", "")))
+    description = metadata.describe(doctree) if doctree is not None else ""
+    address = site + app.builder.get_target_uri(pagename)
+    context["metatags"] = context.get("metatags", "") + metadata.render_tags(
+        title, description, address, site
+    )
 
 
 def make_accessible(body: str) -> str:
@@ -68,6 +82,16 @@ def _write_assets(app: Sphinx, exception: Exception | None) -> None:
     write_plotly(static / "plotly.min.js")
     _prune(static / "mathjax")
     _drop_icon_script(Path(app.outdir))
+    write_entries(Path(app.outdir), app.config.html_baseurl)
+
+
+def write_entries(site: Path, address: str) -> None:
+    """Write the pages at the site's root: the way to the front page, and the one for what is not there."""
+    home = (site / metadata.HOME).read_text("utf-8")
+    found = re.search(r'<meta name="description" content="([^"]*)"', home)
+    description = html.unescape(found[1]) if found else ""
+    (site / "index.html").write_text(metadata.render_root(description, address), "utf-8")
+    (site / "404.html").write_text(metadata.render_not_found(address), "utf-8")
 
 
 def write_plotly(file: Path) -> None:

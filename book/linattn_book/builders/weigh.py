@@ -1,6 +1,6 @@
 """Measure how fast the built pages are for a slow reader: ``python -m linattn_book.builders.weigh``.
 
-The reader has 4 Mbit/s, a delay of 100 ms and a processor four times slower than this one. Files come gzipped,
+The reader has 4 Mbit/s, a delay of 100 ms and a processor four times slower than this one. Files come zipped,
 as hosts send them, and nothing is cached. Printed for each page: seconds until something is seen, seconds
 from the start until a figure that is scrolled to at once is drawn, and what was sent until then.
 """

@@ -6,8 +6,10 @@
 # and with a vector $w \in \mathbb R^K$ (their $u$), the step is
 #
 # $$
-# o_t = q_t\bigl(S_{t-1} + (w \odot k_t)^\top v_t\bigr), \qquad S_t = \alpha_t S_{t-1} + k_t^\top v_t ,
-# \qquad S_0 = 0 .
+# \begin{aligned}
+# o_t &= q_t\bigl(S_{t-1} + (w \odot k_t)^\top v_t\bigr), \\
+# S_t &= \alpha_t S_{t-1} + k_t^\top v_t , \qquad S_0 = 0 .
+# \end{aligned}
 # $$
 #
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
