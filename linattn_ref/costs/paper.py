@@ -125,7 +125,7 @@ def flops_per_token(architecture: str, n: Any, l: Any, d: Any, h: Any) -> Any:
         HGRN2       72 l d^2 (1 + 1 / (3 h) + 29 / (72 d))
         cosFormer2  72 l d^2 (1 + 3 / (4 h) + 23 / (72 d)) + 12 d^2 / h
 
-    This is as printed, and equals ``pieces`` with ``Sizes.of_paper`` but for three: LLaMA's softmax,
+    This is as printed, and equals ``count_pieces`` with ``Sizes.of_paper`` but for three: LLaMA's softmax,
     n h / (8 d^2) in the bracket, is in the appendix alone; HGRN2's bounds, 12 d l a step, belong to no token;
     and cosFormer2's 23 / (72 d) leaves out the cosines that its appendix lists, with which it is 35 / (72 d).
 

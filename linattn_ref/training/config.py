@@ -22,7 +22,7 @@ class TrainConfig:
         batch_size: sequences per step, B, over all ranks together; default 16.
         seq_len: bytes per sequence, T; default 256.
         lr: peak learning rate of AdamW; default 3e-3.
-        schedule: "cosine" (default) or "constant", after the warm-up; see ``learning_rate``.
+        schedule: "cosine" (default) or "constant", after the warm-up; see ``compute_learning_rate``.
         warmup_steps: steps of linear warm-up, the last of which has the peak rate; default 20.
         min_lr_fraction: share of the peak that the cosine ends at, at the last step; default 0.1.
         weight_decay: decoupled, on weight matrices only; default 0.1.

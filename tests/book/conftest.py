@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from linattn_book.builders.browser import open_browser
 from tests.support.server import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 def built_pages() -> list[str]:
@@ -55,22 +45,7 @@ def site() -> Iterator[str]:
         yield f"{address}/"
 
 
-def chromium() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    path = chromium()
-    if path is None:
-        message = "NO BROWSER: the pages were not tested; install Chromium or set CHROMIUM=/path/to/it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        started = play.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+    with open_browser() as started:
         yield started
-        started.close()

@@ -6,19 +6,18 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pytest
 
 from linattn_book.builders.metadata import find_site
+from tests.book.conftest import BUILT
 
 if TYPE_CHECKING:
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import Browser, Page
 
-BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 SITE = find_site(BUILT.parents[1])
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -318,8 +317,8 @@ def test_every_page_says_what_it_is(page_names: list[str]) -> None:
 def test_the_root_leads_to_the_front_page_and_a_lost_reader_there_too(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport=DESK)  # type: ignore[arg-type]
     try:
-        page.goto(site)
-        page.wait_for_url(f"{site}book/index.html")
+        page.goto(f"{site}#contents")
+        page.wait_for_url(f"{site}book/index.html#contents")
         lost = (BUILT / "404.html").read_text("utf-8")
         links = re.findall(r'<a href="([^"]*)"', lost)
         assert links

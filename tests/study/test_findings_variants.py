@@ -79,7 +79,7 @@ def test_beyond_is_by_position() -> None:
 
 
 def changed(row: Mapping[str, Any]) -> Interval:
-    """Return ``variants.change`` of a row, which must be there."""
+    """Return ``variants.estimate_change`` of a row, which must be there."""
     found = variants.estimate_change(row)
     assert found is not None
     return found

@@ -14,8 +14,8 @@ from linattn_ref.training.trainer import bits_per_byte
 from linattn_study.findings import losses
 
 from .generated import run
-from .notebooks import read_notebook
-from .pictures import Axis, Line, draw_panel, draw_state
+from .notebooks import PLOTLY, join_prose, read_notebook
+from .pictures import KEPT, Axis, Line, draw_panel, draw_state
 from .repository import make_colab_link, read_address
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
@@ -38,11 +38,20 @@ def render_page(root: Path) -> str:
     text = Path(__file__).with_suffix(".md").read_text("utf-8")
     recall = read_recall(root / CHAPTER_2)
     parts = find_numbers() | {
-        "headline": HEADLINE,
+        "headline": HEADLINE, "kept": f"{KEPT}",
+        "minutes_1": read_minutes(root / CHAPTER_1), "minutes_2": read_minutes(root / CHAPTER_2),
         "colab": make_colab_link(read_address(root), CHAPTER_1.name),
         "time": draw_time(), "recall": draw_recall(recall), "state": draw_state(ALT_STATE),
     }  # fmt: skip
     return re.sub(r"\[\[(\w+)\]\]", lambda match: parts[match[1]], text)
+
+
+def read_minutes(chapter: Path) -> str:
+    """Return how many minutes a chapter says that it takes to read."""
+    found = re.search(r"\*\*Time\.\*\* (\d+) minutes to read", join_prose(read_notebook(chapter)))
+    if found is None:
+        raise ValueError(f"chapter: {chapter} does not say its time, expected '**Time.** N minutes to read'")
+    return found[1]
 
 
 def read_recall(chapter: Path) -> Recall:
@@ -53,7 +62,7 @@ def read_recall(chapter: Path) -> Recall:
     """
     for cell in read_notebook(chapter)["cells"]:
         for output in cell.get("outputs", []):
-            figure = output.get("data", {}).get("application/vnd.plotly.v1+json")
+            figure = output.get("data", {}).get(PLOTLY)
             if figure and figure["layout"]["title"]["text"].replace("<br>", " ") == CAPACITY:
                 by_name = {trace["name"].split(",")[0]: trace for trace in figure["data"]}
                 return Recall(by_name["measured"]["x"], by_name["softmax"]["y"], by_name["measured"]["y"])
@@ -74,15 +83,13 @@ def draw_time() -> str:
     lines = []
     for mixer in ("softmax", "linear"):
         y = [row["ms_per_step"] for row in losses.select(rows, mixer=mixer)]
-        lines.append(
-            Line(
-                mixer, mixer, y, f"{y[0]:.0f} to {y[-1]:.0f} ms" if mixer == "softmax" else f"{y[-1]:.0f} ms"
-            )
-        )
+        lines.append(Line(mixer, mixer, y, f"{y[-1]:.0f} ms"))
+    softmax, linear = (line.y for line in lines)
     return draw_panel(
         "Time for the next token",
-        "Milliseconds for a token against tokens already read, 256 to 131,072. Softmax attention is level at "
-        "8 up to 2,048 tokens and then doubles with the length, to 268. Linear attention stays at 8.",
+        f"Milliseconds for a token against tokens already read, {x[0]:,} to {x[-1]:,}. Softmax attention "
+        f"begins level, at {softmax[0]:.0f}, and then doubles with the length, to {softmax[-1]:.0f}. Linear "
+        f"attention stays at {linear[-1]:.0f}.",
         x, lines,
         Axis("tokens already read", x[0], x[-1], {256: "256", 4096: "4k", 32768: "32k", 131072: "131k"}),
         Axis("ms", 0, 280, {0: "0", 100: "100", 200: "200"}),
@@ -97,8 +104,9 @@ def draw_recall(recall: Recall) -> str:
     ]
     return draw_panel(
         "What comes back",
-        "Share of signs recalled against pairs stored, 2 to 1,280. Softmax attention recalls all. A linear "
-        "state of 64 by 64 falls from 1 through 0.84 at 64 pairs to 0.59, where guessing gives 0.5.",
+        f"Share of signs recalled against pairs stored, {recall.pairs[0]} to {recall.pairs[-1]:,}. "
+        f"At the end softmax attention has {recall.softmax[-1]:.2f}, and a linear state of 64 by 64, "
+        f"which falls all the way, {recall.linear[-1]:.2f}, where guessing gives 0.5.",
         recall.pairs, lines,
         Axis("pairs stored, keys of width 64", recall.pairs[0], recall.pairs[-1],
              {2: "2", 16: "16", 128: "128", 1280: "1,280"}),
@@ -117,11 +125,12 @@ def find_numbers() -> dict[str, str]:
     )
     softmax, linear = (losses.select(results.load("decode_cost"), mixer=m)[-1] for m in ("softmax", "linear"))
     kernel = 1e3 * softmax["state_bytes"] / H200_BYTES_PER_SECOND + linear["ms_per_step"]
-    code = losses.estimate_gap("code", "hgrn2", "32M").value
+    code = losses.estimate_gap("code", "hgrn2", "32M")
     return {
         "operations": f"{LENGTH // row['K']}", "faster": f"{row['left_ms'] / row['right_ms']:.0f}",
         "good": f"{good:.1f}", "ruined": f"{ruined:.1f}",
-        "code": f"{code:.0f}", "slow": f"{softmax['ms_per_step']:.0f}", "kernel": f"{kernel:.0f}",
+        "code": f"{code.value:.0f}", "code_low": f"{code.low:.0f}", "code_high": f"{code.high:.0f}",
+        "slow": f"{softmax['ms_per_step']:.0f}", "kernel": f"{kernel:.0f}",
     }  # fmt: skip
 
 

@@ -77,8 +77,8 @@ def render_root(description: str, site: str) -> str:
 <meta charset="utf-8">
 <title>{BOOK}</title>
 <link rel="canonical" href="{site}{HOME}">
-{tags}<script>location.replace("{HOME}" + location.hash);</script>
-<meta http-equiv="refresh" content="0; url={HOME}">
+{tags}<script>location.replace("{HOME}" + location.search + location.hash);</script>
+<noscript><meta http-equiv="refresh" content="0; url={HOME}"></noscript>
 </head>
 <body><p><a href="{HOME}">{BOOK}</a></p></body>
 </html>

@@ -16,6 +16,7 @@ from linattn_book.plots import ARCHITECTURES
 WIDTH, HEIGHT = 380, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 100, 34, 226  # the plot's edges; the lines' names stand to its right
 CELL = 30
+KEPT = 0.6  # what the gate of the drawn state multiplies by
 
 
 class Line(NamedTuple):
@@ -71,7 +72,7 @@ def draw_state(alt: str) -> str:
     generator = np.random.default_rng(3)
     past, k, v = generator.uniform(0, 0.7, (5, 6)), np.array([0, 0.2, 1, 0.1, 0]), generator.uniform(0, 1, 6)
     q = np.array([0, 0.1, 0.9, 0, 0.2])
-    S = 0.6 * past + np.outer(k, v)
+    S = KEPT * past + np.outer(k, v)
     left, top, bottom = 92, 74, 74 + 5 * CELL
     right = left + 6 * CELL
     parts = _draw_cells(S / S.max(), left, top, "linear")
@@ -84,7 +85,7 @@ def draw_state(alt: str) -> str:
         _write(left - CELL - 20, top + 2.5 * CELL, "key k", "bold", "end"),
         _write(right + CELL + 20, top + 2.5 * CELL, "query q", "bold"),
         _write(left + 3 * CELL, bottom + CELL + 30, "output o = q S", "bold", "middle"),
-        _write(left + 3 * CELL, bottom + CELL + 50, "state S = 0.6 · past S + kᵀ v", "", "middle"),
+        _write(left + 3 * CELL, bottom + CELL + 50, f"state S = {KEPT} · past S + kᵀ v", "", "middle"),
     ]
     return _frame(parts, alt, WIDTH, bottom + CELL + 60)
 

@@ -6,7 +6,6 @@ which drawing it was made from, because browsers draw letters differently.
 
 import argparse
 import hashlib
-import shutil
 import struct
 import sys
 import zlib
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from linattn_ref.training.files import write_atomically
 
+from .browser import open_browser
 from .index import CHAPTER_2, HEADLINE, draw_recall, draw_time, read_recall
 from .notebooks import find_root
 
@@ -38,15 +38,10 @@ def render_html(root: Path) -> str:
 
 def draw_picture(page: str) -> bytes:
     """Return a page as PNG, with the page's hash in it."""
-    from playwright.sync_api import sync_playwright  # only tests and this command have it
-
-    with sync_playwright() as playwright:
-        installed = shutil.which("chromium") or shutil.which("google-chrome")  # None: playwright's own
-        browser = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+    with open_browser() as browser:
         view = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
         view.set_content(page)
         picture = view.screenshot()
-        browser.close()
     return add_source(picture, page)
 
 

@@ -7,13 +7,13 @@ from the start until a figure that is scrolled to at once is drawn, and what was
 
 import argparse
 import gzip
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+from .browser import open_browser
 from .generated import render_table
 from .notebooks import find_root
 
@@ -81,8 +81,6 @@ def weigh_page(browser, address: str) -> Weight:  # type: ignore[no-untyped-def]
 
 def main() -> None:
     """Run the command."""
-    from playwright.sync_api import sync_playwright  # only tests and this command have it
-
     parser = argparse.ArgumentParser(prog="python -m linattn_book.builders.weigh")
     parser.add_argument("pages", nargs="*", default=PAGES, metavar="PAGE", help="below _build/html")
     pages = parser.parse_args().pages
@@ -90,15 +88,12 @@ def main() -> None:
         ("127.0.0.1", 0), partial(_Zipped, directory=str(find_root() / "_build" / "html"))
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    installed = shutil.which("chromium") or shutil.which("google-chrome")  # None: playwright's own
     rows = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+    with open_browser() as browser:
         for name in pages:
             weight = weigh_page(browser, f"http://127.0.0.1:{server.server_port}/{name}")
             figure = "none" if weight.figure is None else f"{weight.figure:.1f}"
             rows.append((name, f"{weight.paint:.1f}", figure, f"{weight.n_bytes / 1e6:.2f}"))
-        browser.close()
     print(render_table(("page", "first paint (s)", "first figure (s)", "MB gzipped until then"), rows))
 
 

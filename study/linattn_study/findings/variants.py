@@ -161,7 +161,7 @@ def average_by_training_length(corpus: str, arch: str, trained: int, length: int
 
 
 def estimate_needles(table: str, row: Mapping[str, Any], mode: str, length: int) -> Interval:
-    """Return the share of needles found, over depths; see ``recall.needles``."""
+    """Return the share of needles found, over depths; see ``recall.estimate_needles``."""
     rows = [one for one in select_probes(table, row, f"needle-{mode}") if one["length"] == length]
     share = sum(one["accuracy"] for one in rows) / len(rows)
     return recall.compute_wilson_interval(share, PROMPTS * len(rows))
