@@ -142,8 +142,9 @@
   };
   addEventListener("hashchange", openTarget);
   addEventListener("load", async () => {
-    await window.MathJax?.startup?.promise;
     openTarget();
+    mark();
+    await window.MathJax?.startup?.promise; // formulas come last
     mark();
     resized.observe(document.body);
     document.addEventListener("click", soon);

@@ -34,6 +34,17 @@
     return plotly;
   }
 
+  /** Fetch it while the page is being read, and run it when there is time. */
+  function fetchAhead() {
+    const link = Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: plotlyUrl });
+    document.head.append(link);
+    const atRest = window.requestIdleCallback ?? ((call) => setTimeout(call, 500));
+    addEventListener("load", async () => {
+      await window.MathJax?.startup?.promise;
+      atRest(() => loadPlotly());
+    });
+  }
+
   // ---- one figure ------------------------------------------------------------------------------------------------
 
   class Figure {
@@ -69,6 +80,7 @@
         responsive: true,
         showTips: false,
       });
+      if (!this.element.dataset.drawn) performance.mark("book-figure-drawn");
       this.element.dataset.drawn = "true";
       this.element.dataset.step = String(this.step);
     }
@@ -192,6 +204,7 @@
       for (const { isIntersecting, target } of entries) {
         if (!isIntersecting) continue;
         near.unobserve(target);
+        target.dataset.near = "true";
         figures.find((figure) => figure.element === target).draw();
       }
     }, { rootMargin: "400px" });
@@ -207,8 +220,7 @@
     }).observe(document.body);
     addEventListener("beforeprint", beforePrint);
     addEventListener("afterprint", afterPrint);
-    const atRest = window.requestIdleCallback ?? ((call) => setTimeout(call, 500));
-    if (figures.length) addEventListener("load", () => atRest(() => loadPlotly()));
+    if (figures.length) fetchAhead();
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
+import numpy as np
+import pypdfium2
 import pytest
 
+from linattn_book.builders import weigh
 from linattn_book.builders.metadata import find_site
 from tests.book.conftest import BUILT
 
@@ -383,6 +386,24 @@ def test_a_link_to_a_folded_exercise_opens_it(browser: Browser, site: str) -> No
         page.close()
 
 
+def find_blank_figures(pdf: bytes, titles: list[str]) -> list[str]:
+    """Return the titles below which a print has no mark of a figure's size in one strong colour."""
+    blank = []
+    with pypdfium2.PdfDocument(pdf) as document:
+        for title in titles:
+            for page in document:
+                found = page.get_textpage().search(title).get_next()
+                if found:
+                    break
+            below = int(page.get_height() - page.get_textpage().get_charbox(found[0])[1])
+            strip = page.render(scale=1).to_numpy()[below : below + 260].reshape(-1, 3)  # points: 260 of 792
+            strong = strip[np.ptp(strip.astype(int), axis=1) > 60]
+            _, counts = np.unique(strong, axis=0, return_counts=True)
+            if max(counts, default=0) < 250:  # highlighted code has fewer pixels of one colour
+                blank.append(title)
+    return blank
+
+
 def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport=DESK, color_scheme="dark")  # type: ignore[arg-type]
     try:
@@ -390,7 +411,8 @@ def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Br
         page.wait_for_function("window.Plotly")  # fetched at rest: nobody has scrolled
         on_screen = page.evaluate(LOOK)
         page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = ({LOOK})(); }})")
-        page.pdf()
+        titles = page.locator(".plotly-title").all_text_contents()
+        assert find_blank_figures(page.pdf(), titles) == []
         printed = page.evaluate("window.printed")
         assert printed["theme"] == "light"
         assert printed["drawn"] == printed["figures"] > on_screen["drawn"]
@@ -405,3 +427,12 @@ def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Br
         assert set(page.eval_on_selector_all(".solution", look)) == {"hidden"}
     finally:
         page.close()
+
+
+def test_the_first_figure_of_a_chapter_weighs_what_a_phone_can_bear(browser: Browser) -> None:
+    if (BUILT / "_static" / "plotly.min.js").stat().st_size > 2e6:
+        pytest.skip("plotly.js is whole: npm did not give the part that the book draws with")
+    with weigh.serve_zipped(BUILT) as address:
+        weight = weigh.weigh_page(browser, f"{address}chapters/01_softmax_attention.html")
+    assert weight.figure is not None
+    assert weight.n_bytes < 1.6e6

@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from . import metadata
+from .icons import trim_icons
 
 logger = logging.getLogger(__name__)
 # What a page can ask MathJax for; the package ships ten times as much.
@@ -34,6 +35,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", _set_address)
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
+    app.add_js_file("typeset.js", loading_method="defer", priority=400)
     app.connect("html-page-context", _adjust_page_context, priority=900)
     app.connect("build-finished", _write_assets, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
@@ -49,8 +51,8 @@ def _adjust_page_context(
     body = context.get("body", "")
     if "plotly-fig" in body:
         url: dict[str, Any] = {"data-plotly": f"plotly.min.js?v={version('plotly')}"}
-        app.add_js_file("plotly_view.js", loading_method="defer")
-        app.add_js_file("plotly_loader.js", loading_method="defer", **url)
+        app.add_js_file("plotly_view.js", loading_method="defer", priority=400)
+        app.add_js_file("plotly_loader.js", loading_method="defer", priority=400, **url)
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]
     context["body"] = make_accessible(_THEBE_CONFIG.sub("", body))
@@ -82,6 +84,7 @@ def _write_assets(app: Sphinx, exception: Exception | None) -> None:
     write_plotly(static / "plotly.min.js")
     _prune(static / "mathjax")
     _drop_icon_script(Path(app.outdir))
+    trim_icons(Path(app.outdir))
     write_entries(Path(app.outdir), app.config.html_baseurl)
 
 

@@ -1,13 +1,15 @@
 """Measure how fast the built pages are for a slow reader: ``python -m linattn_book.builders.weigh``.
 
 The reader has 4 Mbit/s, a delay of 100 ms and a processor four times slower than this one. Files come zipped,
-as hosts send them, and nothing is cached. Printed for each page: seconds until something is seen, seconds
-from the start until a figure that is scrolled to at once is drawn, and what was sent until then.
+as hosts send them, and nothing is cached. Printed for each page: seconds until something is seen; seconds
+from then until its first figure is drawn, if the reader scrolls to it at once; and what was sent until then.
 """
 
 import argparse
 import gzip
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,10 +25,17 @@ SLOWER_CPU = 4
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 SENT = "performance.getEntries().reduce((n, e) => n + (e.transferSize || 0), 0)"
 FIGURE = "document.querySelector('.plotly-fig')"
+DRAWN = "performance.getEntriesByName('book-figure-drawn')[0]?.startTime"
+SCROLL = f"""
+new PerformanceObserver(() => {{
+  const scroll = () => {FIGURE} ? {FIGURE}.scrollIntoView() : requestAnimationFrame(scroll);
+  scroll();
+}}).observe({{ type: "paint", buffered: true }});
+"""
 
 
 class Weight(NamedTuple):
-    """Hold what a page costs: seconds to the first paint and the first figure, bytes sent until then."""
+    """Hold what a page costs: seconds to the first paint, from then to the first figure, bytes until then."""
 
     paint: float
     figure: float | None
@@ -64,19 +73,27 @@ def weigh_page(browser, address: str) -> Weight:  # type: ignore[no-untyped-def]
     session.send("Network.enable")
     session.send("Network.emulateNetworkConditions", SLOW)
     session.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER_CPU})
+    page.add_init_script(SCROLL)
     page.goto(address, wait_until="commit")
-    page.wait_for_function(PAINTED)
-    figure = None
     page.wait_for_load_state("domcontentloaded")
+    paint, figure = page.wait_for_function(PAINTED).json_value() / 1e3, None
     if page.evaluate(f"{FIGURE} !== null"):
-        page.evaluate(f"{FIGURE}.scrollIntoView()")
-        page.wait_for_function(f"{FIGURE}.dataset.drawn", timeout=60_000)
-        figure = page.evaluate("performance.now()") / 1e3
+        figure = page.wait_for_function(DRAWN, timeout=60_000).json_value() / 1e3 - paint
     else:
         page.wait_for_load_state("load")
-    weight = Weight(page.evaluate(PAINTED) / 1e3, figure, page.evaluate(SENT))
+    weight = Weight(paint, figure, page.evaluate(SENT))
     context.close()
     return weight
+
+
+@contextmanager
+def serve_zipped(folder: Path) -> Iterator[str]:
+    """Serve a folder as hosts do; yield its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Zipped, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
 
 
 def main() -> None:
@@ -84,17 +101,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m linattn_book.builders.weigh")
     parser.add_argument("pages", nargs="*", default=PAGES, metavar="PAGE", help="below _build/html")
     pages = parser.parse_args().pages
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(_Zipped, directory=str(find_root() / "_build" / "html"))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     rows = []
-    with open_browser() as browser:
+    with open_browser() as browser, serve_zipped(find_root() / "_build" / "html") as address:
         for name in pages:
-            weight = weigh_page(browser, f"http://127.0.0.1:{server.server_port}/{name}")
+            weight = weigh_page(browser, address + name)
             figure = "none" if weight.figure is None else f"{weight.figure:.1f}"
             rows.append((name, f"{weight.paint:.1f}", figure, f"{weight.n_bytes / 1e6:.2f}"))
-    print(render_table(("page", "first paint (s)", "first figure (s)", "MB gzipped until then"), rows))
+    print(render_table(("page", "first paint (s)", "first figure (s later)", "MB gzipped until then"), rows))
 
 
 if __name__ == "__main__":
