@@ -121,6 +121,7 @@
       if (frame && label === "Table") holdFirstColumn(box, frame);
       updateEdges(box);
     }
+    holdTarget();
   }
 
   function openTarget() {
@@ -134,6 +135,14 @@
     if (opened) target.scrollIntoView();
   }
 
+  // Formulas and figures above the target of a link change its place while the page is being built up.
+  let holding = true;
+  const release = () => { holding = false; };
+  for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+    addEventListener(kind, release, { once: true, passive: true });
+  }
+  const holdTarget = () => holding && document.querySelector(".bd-article :target")?.scrollIntoView();
+
   let later = 0;
   const soon = () => {
     requestAnimationFrame(mark);
@@ -146,6 +155,7 @@
     mark();
     await window.MathJax?.startup?.promise; // formulas come last
     mark();
+    setTimeout(release, 5000);
     resized.observe(document.body);
     document.addEventListener("click", soon);
     document.addEventListener("scroll", (event) => labels.has(event.target) && updateEdges(event.target), {

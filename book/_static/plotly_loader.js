@@ -54,7 +54,8 @@
       this.caption = element.querySelector(".plotly-title");
       this.description = element.querySelector(".plotly-description");
       this.spec = JSON.parse(element.querySelector(`script[type="${MIME}"]`).textContent);
-      this.name = this.caption ? `figure ${number}: ${this.caption.textContent}` : `figure ${number}`;
+      const label = element.querySelector(".plotly-number")?.textContent || `Figure ${number}`;
+      this.name = this.caption ? `${label}: ${this.caption.textContent}` : label;
       const slider = this.spec.layout.sliders?.[0];
       this.steps = (slider?.steps || []).map((s) => ({ frame: [s.args[0]].flat()[0], label: s.label ?? "" }));
       this.step = slider?.active ?? 0;

@@ -17,7 +17,12 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
+_CAPTION, _END = '<figcaption class="plotly-caption">', "</figcaption>"
 _ALLOWED_TAG = re.compile(r"&lt;(/?(?:b|i|em|strong|sub|sup))&gt;")
+
+
+class NumberedFigure(nodes.General, nodes.Element):
+    """Hold a figure that Sphinx counts: its child is the HTML, its name comes from the title."""
 
 
 class FigureError(ExtensionError):
@@ -35,7 +40,7 @@ def render_plotly(figure: Mapping[str, Any], where: str = "a notebook") -> str:
     title = _read_title(layout)
     height = layout.get("height") or 420
     spec = json.dumps(dict(figure), separators=(",", ":")).replace("<", "\\u003c")
-    caption = f'<figcaption class="plotly-title">{_keep_inline_html(title)}</figcaption>' if title else ""
+    caption = f'{_CAPTION}<span class="plotly-title">{_keep_inline_html(title)}</span>{_END}' if title else ""
     return (
         f'<figure class="plotly-fig">{caption}'
         f'<div class="plotly-plot" role="img" aria-label="{escape(" ".join(alt.split()))}"'
@@ -74,6 +79,34 @@ def _check_controls(figure: Mapping[str, Any], where: str) -> None:
             raise FigureError(f"{where}: a menu may only play the frames of a slider")
 
 
+def number_figure(figure: Mapping[str, Any], content: nodes.raw, document: nodes.document) -> nodes.Element:
+    """Return ``content`` as a figure that ``{numref}`` can name; without a title it stays as it is.
+
+    Args:
+        figure: what is drawn. "Fast and flat" as its title gives the name ``fig-fast-and-flat``.
+        content: its HTML.
+        document: where it stands; it learns the name.
+    """
+    title = re.sub("<.*?>", "", re.sub(r"<br\s*/?>", " ", _read_title(figure.get("layout") or {})))
+    if not title:
+        return content
+    name = nodes.make_id(f"fig-{title}")
+    numbered = NumberedFigure("", content, title=title, names=[name])
+    document.note_explicit_target(numbered)
+    return numbered
+
+
+def write_numbered(writer: Any, node: NumberedFigure) -> None:
+    """Write a figure with its number before the title and a link to it behind."""
+    (name,), content = node["ids"], node.astext()
+    number = ".".join(map(str, writer.builder.fignumbers.get("figure", {}).get(name, ())))
+    label = f'<span class="plotly-number">{escape(writer.config.numfig_format["figure"] % number)}</span> '
+    link = f'<a class="headerlink" href="#{name}" title="Link to this figure">#</a>'
+    content = content.replace(_CAPTION, _CAPTION + label, 1).replace(_END, link + _END, 1)
+    writer.body.append(f'<div class="output plotly" id="{name}">{content}</div>')
+    raise nodes.SkipNode
+
+
 def is_this_book(renderer: Any) -> bool:
     """Return whether the project being built uses our pages: myst-nb loads plug-ins for every book."""
     env = getattr(renderer.renderer, "sphinx_env", None)
@@ -99,4 +132,5 @@ class PlotlyRenderer:
             raise FigureError(f"{renderer.source}: a plotly figure cannot stand inside a line of text")
         figure = json.loads(data.content) if isinstance(data.content, str) else data.content
         where = f"{renderer.source}:{data.line or 1}"
-        return [nodes.raw(text=render_plotly(figure, where), format="html", classes=["output", "plotly"])]
+        content = nodes.raw(text=render_plotly(figure, where), format="html")
+        return [number_figure(figure, content, renderer.renderer.document)]

@@ -386,6 +386,21 @@ def test_a_link_to_a_folded_exercise_opens_it(browser: Browser, site: str) -> No
         page.close()
 
 
+def test_a_link_to_a_figure_holds_its_place_while_the_page_is_built_up(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=PHONE)  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}book/how-to-use.html")
+        page.get_by_role("link", name="Figure 2.7").click()
+        target = page.locator(":target")
+        assert target.locator("figcaption").inner_text().startswith("Figure 2.7")
+        target.locator(".main-svg").first.wait_for()
+        page.evaluate("MathJax.startup.promise")
+        page.wait_for_timeout(500)
+        assert 0 <= target.bounding_box()["y"] < 200  # type: ignore[index]
+    finally:
+        page.close()
+
+
 def find_blank_figures(pdf: bytes, titles: list[str]) -> list[str]:
     """Return the titles below which a print has no mark of a figure's size in one strong colour."""
     blank = []

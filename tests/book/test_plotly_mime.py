@@ -9,17 +9,26 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 
 pytest.importorskip("myst_nb")
 
 from linattn_book.builders.pages import make_accessible
-from linattn_book.plotly_mime import PLOTLY_MIME, FigureError, PlotlyRenderer, render_plotly
+from linattn_book.plotly_mime import (
+    PLOTLY_MIME,
+    FigureError,
+    PlotlyRenderer,
+    render_plotly,
+    write_numbered,
+)
 
 ALT = "Two lines that cross: one grows as the square, one as the length."
 
 
 OURS = SimpleNamespace(
-    sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["linattn_book.builders.pages"]))
+    sphinx_env=SimpleNamespace(app=SimpleNamespace(extensions=["linattn_book.builders.pages"])),
+    document=new_document("a page"),
 )
 
 
@@ -62,7 +71,8 @@ def test_the_alternative_text_is_the_name_of_the_plot_and_can_be_read() -> None:
 
 def test_the_title_is_a_caption_with_plotlys_small_html_only() -> None:
     html = render_plotly(figure(title={"text": "2<sup>k</sup><br>wins <img src=x>"}))
-    assert '<figcaption class="plotly-title">2<sup>k</sup> wins &lt;img src=x&gt;</figcaption>' in html
+    title = '<span class="plotly-title">2<sup>k</sup> wins &lt;img src=x&gt;</span>'
+    assert f'<figcaption class="plotly-caption">{title}</figcaption>' in html
     assert "figcaption" not in render_plotly(figure())
 
 
@@ -79,6 +89,18 @@ def test_figures_of_the_notebook_come_as_dictionary_or_as_text() -> None:
     (same,) = render(json.dumps(figure()))
     assert node["format"] == "html"
     assert node.astext() == same.astext() == render_plotly(figure())
+
+
+def test_a_figure_is_numbered_and_named_after_its_title() -> None:
+    (node,) = render(figure(title={"text": "2<sup>k</sup> <i>wins</i>"}))
+    assert node["ids"] == ["fig-2k-wins"]
+    assert OURS.document.nameids["fig-2k-wins"] == "fig-2k-wins"
+    numbers = SimpleNamespace(fignumbers={"figure": {"fig-2k-wins": (3, 1)}})
+    config = SimpleNamespace(numfig_format={"figure": "Figure %s"})
+    writer = SimpleNamespace(builder=numbers, config=config, body=[])
+    with pytest.raises(nodes.SkipNode):
+        write_numbered(writer, node)
+    assert re.search('id="fig-2k-wins".*>Figure 3.1</span> .*wins.*href="#fig-2k-wins"', writer.body[0])
 
 
 def test_other_outputs_are_left_to_others() -> None:

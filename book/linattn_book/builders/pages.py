@@ -16,6 +16,7 @@ import plotly
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+from ..plotly_mime import NumberedFigure, write_numbered
 from . import metadata
 from .icons import trim_icons
 
@@ -33,6 +34,9 @@ _CHECKED = 'checked="checked"'
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", _set_address)
+    app.add_enumerable_node(
+        NumberedFigure, "figure", lambda node: node["title"], html=(write_numbered, lambda *_: None)
+    )
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
     app.add_js_file("typeset.js", loading_method="defer", priority=400)
