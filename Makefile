@@ -7,7 +7,7 @@ STUDY ?= reduced
 BIN := .venv/bin
 ROOMS := PYTHONPATH=.:kernels:study:benchmarks:book:$(PYTHONPATH)
 SOURCES := linattn_ref kernels study benchmarks exercises book/linattn_book tests chapters setup.py
-PAGES := _config.yml $(wildcard book/* book/linattn_book/builders/*.py book/_static/* chapters/*.ipynb exercises/*/student.ipynb)
+PAGES := _config.yml $(wildcard book/* book/linattn_book/builders/*.py book/_static/* chapters/*.ipynb exercises/*/*_exercises.ipynb)
 PYTEST := $(BIN)/python -m pytest tests
 define PAGES_TEST
 $(BIN)/python -m linattn_book.builders.verify

@@ -48,6 +48,11 @@ class QuestionInfo(NamedTuple):
     minutes: int
     level: int
 
+    @property
+    def number(self) -> str:
+        """Its number in the book, that of the chapter first: "2.1"."""
+        return f"{int(self.set_name[2:4])}.{self.id[1:]}"
+
 
 class Verdict(NamedTuple):
     """Say whether an answer is right.
@@ -93,7 +98,7 @@ class Question:
     Example:
         >>> from linattn_exercises.ch01_softmax import check
         >>> check.q5(lambda a, b: a)  # doctest: +ELLIPSIS
-        Question 5: 5 and 8 keys: `merge` at ...
+        Exercise 1.5: 5 and 8 keys: `merge` at ...
     """
 
     info: QuestionInfo
@@ -118,7 +123,7 @@ class Question:
         if len(answers) != len(self.reference):
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
         verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
-        print(f"Question {self.info.id[1:]}: {'right. ' if verdict.right else ''}{verdict.message}")
+        print(f"Exercise {self.info.number}: {'right. ' if verdict.right else ''}{verdict.message}")
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
         """Return the verdict on functions and values of this process.
@@ -247,7 +252,7 @@ def define_question(
         ... def q0(rng):
         ...     return [Call("double", (1.5,), "x = 1.5"), Call("double", (float(rng.normal()),), "drawn")]
         >>> q0(lambda x: x + x)
-        Question 0: right. 2 cases agree with the reference.
+        Exercise 1.0: right. 2 cases agree with the reference.
     """
     return lambda draw: Question(info, reference, draw, banned, wrong_values or {})
 

@@ -15,9 +15,9 @@ from linattn_exercises.sets import SETS
 from linattn_exercises.static_analysis import MAX_CODE
 
 MAX_BYTES = 20_000_000
-# A question's heading, the first line of its answer cell and the import of the checks, as in student.ipynb.
-HEADING = re.compile(r"(?m)^#{1,3} +Question +(\d+)\b")
-MARKER = re.compile(r"(?m)^# Question (\d+): your answer")
+# A question's heading, the first line of its answer cell and the import of the checks, as they are written.
+HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
+MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
 
 # --- the files ----------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def read_submission(path: Path, answer_names: dict[str, dict[str, str]], default
     set_name = set_name or default_set or _guess_set(code, answer_names)
     if not set_name:
         raise UnreadableNotebook(
-            "The notebook does not say which exercises it answers; start from a student.ipynb."
+            "The notebook does not say which exercises it answers; start from the notebook of a set."
         )
     version = make_printable(str(ours.get("version", "")))[:12]
     return Submission(set_name, version, list(_assign_questions(cells, answer_names[set_name])))

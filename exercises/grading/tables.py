@@ -117,7 +117,7 @@ def _render_section(mark: Mark) -> str:
     if mark.question:
         info = load_questions(mark.chapter)[mark.question].info
         title, facts = (
-            f"Question {mark.question[1:]}: {_strip_dollars(info.title)}",
+            f"Exercise {info.number}: {_strip_dollars(info.title)}",
             f"{info.kind}, {info.minutes} minutes",
         )
     else:

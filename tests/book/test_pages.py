@@ -350,7 +350,10 @@ def test_colab_opens_the_chapter_and_its_exercises(browser: Browser, site: str) 
             "a[href*='colab.research.google.com']", "all => all.map((e) => e.href)"
         )
         places = {link.split("/blob/main/")[1] for link in links}
-        assert places == {"chapters/02_linear_attention.ipynb", "exercises/ch02_linear/student.ipynb"}
+        assert places == {
+            "chapters/02_linear_attention.ipynb",
+            "exercises/ch02_linear/ch02_linear_exercises.ipynb",
+        }
         with page.expect_download() as download:
             page.get_by_role("link", name="Download").click()
         assert '"set": "ch02_linear"' in download.value.path().read_text()

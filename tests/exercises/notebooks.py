@@ -20,9 +20,9 @@ def name_of(question: Question) -> str:
     return f"{question.info.set_name}-{question.info.id}"
 
 
-def notebook(name: str, kind: str = "solution") -> dict:
-    """Return the student's notebook of a set ("student") or the one with all answers right ("solution")."""
-    content = json.loads((FOLDER / name / f"{kind}.ipynb").read_text())
+def notebook(name: str, kind: str = "solutions") -> dict:
+    """Return a set's notebook for students ("exercises") or with all answers right ("solutions")."""
+    content = json.loads((FOLDER / name / f"{name}_{kind}.ipynb").read_text())
     for cell in content["cells"]:
         cell["source"] = "".join(cell["source"])
     return content
@@ -34,7 +34,7 @@ def answer_cell(content: dict, question: str) -> dict:
     return cell
 
 
-def hand_in(name: str, answers: Mapping[str, str], kind: str = "solution") -> dict:
+def hand_in(name: str, answers: Mapping[str, str], kind: str = "solutions") -> dict:
     """Return a notebook in which the answer cells of some questions hold other code."""
     content = notebook(name, kind)
     for question, source in answers.items():

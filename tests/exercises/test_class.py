@@ -25,7 +25,7 @@ MarkRow = tuple[str, str, str, int, int]  # submission, chapter, question, point
 
 
 def stub_of(question: Question) -> str:
-    return answer_cell(notebook(question.info.set_name, "student"), question.info.id)["source"]
+    return answer_cell(notebook(question.info.set_name, "exercises"), question.info.id)["source"]
 
 
 def answer(question: Question, kind: str, rng: random.Random, slow: bool) -> tuple[str | None, bool]:

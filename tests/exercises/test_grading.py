@@ -26,7 +26,7 @@ def test_all_right(grader, tmp_path):
 
 
 def test_nothing_answered(grader, tmp_path):
-    one = grade(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax", "student")))["a.ipynb"]
+    one = grade(grader, write(tmp_path / "a.ipynb", notebook("ch01_softmax", "exercises")))["a.ipynb"]
     assert set(points(one).values()) == {0}
     assert all("is not answered yet" in message for message in messages(one).values())
 
@@ -110,14 +110,14 @@ def test_all_answers_in_one_cell(grader, tmp_path):
 
 
 def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
-    content = notebook("ch01_softmax", "student")
+    content = notebook("ch01_softmax", "exercises")
     cell = {"cell_type": "code", "metadata": {}, "source": RIGHT}
     content["cells"].insert(content["cells"].index(answer_cell(content, "q5")), cell)
     assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
 
 
 def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
-    content = notebook("ch02_linear", "student")
+    content = notebook("ch02_linear", "exercises")
     stub = answer_cell(content, "q3")
     assert "= None" in stub["source"]
     answer = answer_cell(notebook("ch02_linear"), "q3")["source"]
@@ -130,7 +130,7 @@ def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
 
 @pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])
 def test_a_notebook_of_another_version_is_noted(grader, tmp_path, version, noted):
-    content = notebook("ch01_softmax", "student")
+    content = notebook("ch01_softmax", "exercises")
     if version:
         content["metadata"]["linattn"]["version"] = version
     note = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"].note

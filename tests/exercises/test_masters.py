@@ -57,11 +57,11 @@ def test_the_notebook_asks_for_what_the_check_takes(master):
 
 
 def test_the_student_gets_no_solution(master):
-    text = (ROOT / "exercises" / master.name / "student.ipynb").read_text()
+    text = (ROOT / "exercises" / master.name / f"{master.name}_exercises.ipynb").read_text()
     assert "SOLUTION" not in text
     for one in master.questions:
-        cell = answer_cell(notebook(master.name, "student"), one.id)["source"]
-        assert cell.startswith(f"# Question {one.id[1:]}: your answer")
+        cell = answer_cell(notebook(master.name, "exercises"), one.id)["source"]
+        assert cell.startswith(f"# Exercise {one.number}: your answer")
         solved = masters.keep_solution(master.get_text("answer", one.id))
         kept = masters.cut_solution(master.get_text("answer", one.id)).splitlines()
         cut = [line.strip() for line in solved.splitlines() if line not in kept and line.strip()]
@@ -78,7 +78,7 @@ def test_code_of_the_notebooks_fits_the_page(master):
 
 
 def test_notebooks_say_which_set_they_are(master):
-    for kind in ("student", "solution"):
+    for kind in ("exercises", "solutions"):
         metadata = notebook(master.name, kind)["metadata"]["linattn"]
         assert metadata == {"set": master.name, "version": master.version}
 
@@ -92,8 +92,8 @@ def test_a_change_of_the_master_is_noticed(master, tmp_path):
     stale = [fault for fault in exercises.check(tmp_path) if "differs" in fault]
     assert {Path(fault.split(":")[0]).name for fault in stale} >= {
         "check.py",
-        "solution.ipynb",
-        "student.ipynb",
+        f"{master.name}_exercises.ipynb",
+        f"{master.name}_solutions.ipynb",
     }
 
 
@@ -122,9 +122,8 @@ def exercise_keys(chapter: Path) -> list[str | None]:
 
 def test_a_new_set_needs_nothing_but_its_masters_its_mistakes_and_its_chapter(master, tmp_path):
     folder = copy_set(master.name, tmp_path)
-    chapter = write_chapter(
-        tmp_path, f"{master.name[2:4]}_x.ipynb", "# T", "## Exercises", "## Where to read on"
-    )
+    (page,) = (ROOT / "chapters").glob(f"{master.name[2:4]}_*.ipynb")  # its address is in the notebooks
+    chapter = write_chapter(tmp_path, page.name, "# T", "## Exercises", "## Where to read on")
     exercises.write(tmp_path)
     assert exercises.check(tmp_path) == []
     ours = ROOT / "exercises" / master.name

@@ -59,7 +59,7 @@ def test_nothing_expected_is_empty_or_not_a_number(question):
 def test_the_check_prints_and_returns_nothing(capsys):
     question = QUESTIONS[-1]
     assert question(*question.reference.values()) is None
-    assert capsys.readouterr().out.startswith(f"Question {question.info.id[1:]}: right.")
+    assert capsys.readouterr().out.startswith(f"Exercise {question.info.number}: right.")
 
 
 def test_the_check_says_what_it_wants():

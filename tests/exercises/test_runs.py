@@ -21,8 +21,8 @@ def test_a_seed_is_drawn_once_and_kept(tmp_path):
 
 
 def test_only_what_changed_is_graded_again(tmp_path):
-    a = write(tmp_path / "in/a.ipynb", notebook("ch01_softmax", "student"))
-    write(tmp_path / "in/b.ipynb", notebook("ch02_linear", "student"))
+    a = write(tmp_path / "in/a.ipynb", notebook("ch01_softmax", "exercises"))
+    write(tmp_path / "in/b.ipynb", notebook("ch02_linear", "exercises"))
     told: list[tuple[str, bool]] = []
 
     def run(seed="s"):

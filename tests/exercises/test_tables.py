@@ -23,7 +23,7 @@ def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
     folder.mkdir()
     name = os.fsdecode(b"L\xf6sung.ipynb")
     (folder / name).write_text(json.dumps(content))
-    write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "student"))
+    write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "exercises"))
     every, _ = find_submissions([folder])
     results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every)
     tables.write(tmp_path / "out", results)

@@ -1,10 +1,11 @@
 """Write all that a reader gets from the masters of exercises: ``python -m linattn_book.builders.exercises``.
 
-Beside each master it writes ``check.py``, ``student.ipynb``, ``solution.ipynb`` and the two ``__init__.py``
-that make packages of the set and of its ``mistakes``. In the chapter of the set's number it writes every cell
-whose metadata has ``"exercise": "chNN_slug/q1"`` (the question and its solution, folded) or ``"exercise":
-"chNN_slug"`` (the list). A cell that is not there yet is inserted below the heading ``## Exercises``; move it
-to where it belongs. ``--check`` writes nothing, and fails with the name of each file that differs."""
+Beside each master it writes ``check.py``, ``chNN_slug_exercises.ipynb``, ``chNN_slug_solutions.ipynb`` and
+the two ``__init__.py`` that make packages of the set and of its ``mistakes``. In the chapter of the set's
+number it writes every cell whose metadata has ``"exercise": "chNN_slug/q1"`` (the question and its solution,
+folded) or ``"exercise": "chNN_slug"`` (the list). A cell that is not there yet is inserted below the heading
+``## Exercises``; move it to where it belongs. ``--check`` writes nothing, and fails with the name of each
+file that differs."""
 
 import argparse
 import re
@@ -28,6 +29,7 @@ from .masters import (
     list_asked_names,
     read_masters,
 )
+from .metadata import find_site
 from .notebooks import dump_notebook, find_chapters, find_root, read_notebook
 from .repository import COLAB, read_address, render_setup_cell
 
@@ -66,13 +68,19 @@ def render_packages(master: Master) -> dict[str, str]:
     }
 
 
-def build_notebook(master: Master, url: str, solution: bool) -> NotebookNode:
-    """Return the student's notebook, or the one with the solutions."""
+def name_notebook(master: Master, solution: bool = False) -> str:
+    """Return the name of the student's notebook, or of the one with the solutions: no two sets share one."""
+    return f"{master.name}_{'solutions' if solution else 'exercises'}.ipynb"
+
+
+def build_notebook(master: Master, url: str, chapter: str, solution: bool) -> NotebookNode:
+    """Return the student's notebook, or the one with the solutions; ``chapter`` is its page's address."""
     intro = master.get_text("intro")
     title, _, rest = intro.partition("\n")
-    name = "solution" if solution else "student"
-    link = link_to_colab(master, url, name)
-    top = f"{title}{': solutions' if solution else ''}\n\n[Open in Colab]({link})\n{rest}"
+    links = f"[Open in Colab]({link_to_colab(master, url, solution)})"
+    if chapter:
+        links += f" · [Read chapter {int(master.name[2:4])}]({chapter})"
+    top = f"{title}{': solutions' if solution else ''}\n\n{links}\n{rest}"
     setup = f"{master.get_text('setup')}\n\nfrom linattn_exercises.{master.name} import check"
     cells = [
         new_markdown_cell(top, id="intro"),
@@ -91,24 +99,25 @@ def build_notebook(master: Master, url: str, solution: bool) -> NotebookNode:
 
 def _build_question_cells(master: Master, info: QuestionInfo, solution: bool) -> list[NotebookNode]:
     """Return the cells of a question in the student's notebook, or in the one with the solutions."""
-    id, number = info.id, info.id[1:]
+    id = info.id
     answer = master.get_text("answer", id)
     question = master.get_text("question", id)
-    heading = f"## Question {number}: {info.title}\n\n*{format_facts(info)}*\n\n{question}"
+    heading = f"## Exercise {info.number}: {info.title}\n\n*{format_facts(info)}*\n\n{question}"
     cells = [new_markdown_cell(heading, id=f"{id}-text")]
     if given := master.get_text("given", id):
         cells.append(new_code_cell(given, id=f"{id}-given"))
     shown = keep_solution(answer) if solution else cut_solution(answer)
-    cells.append(new_code_cell(f"# Question {number}: your answer\n{shown}", id=f"{id}-answer"))
+    cells.append(new_code_cell(f"# Exercise {info.number}: your answer\n{shown}", id=f"{id}-answer"))
     cells.append(new_code_cell(f"check.{id}({', '.join(list_asked_names(answer))})", id=f"{id}-check"))
     if solution:
         cells.append(new_markdown_cell(master.get_text("solution", id), id=f"{id}-solution"))
     return cells
 
 
-def link_to_colab(master: Master, url: str, name: str) -> str:
+def link_to_colab(master: Master, url: str, solution: bool = False) -> str:
     """Return the address at which Colab opens a notebook of the set."""
-    return f"{COLAB}{url.removeprefix('https://github.com/')}/blob/main/exercises/{master.name}/{name}.ipynb"
+    file = f"exercises/{master.name}/{name_notebook(master, solution)}"
+    return f"{COLAB}{url.removeprefix('https://github.com/')}/blob/main/{file}"
 
 
 # --- in the chapter -----------------------------------------------------------------------------------------
@@ -119,17 +128,12 @@ def make_label(info: QuestionInfo) -> str:
     return f"ex-{info.set_name.split('_')[0]}-{info.id}"
 
 
-def make_number(info: QuestionInfo) -> str:
-    """Return the number of a question in the book, such as 2.1."""
-    return f"{int(info.set_name[2:4])}.{info.id[1:]}"
-
-
 def render_exercise(master: Master, info: QuestionInfo) -> str:
     """Return a question as the book shows it, with its solution folded."""
     answer = master.get_text("answer", info.id)
     given = f"\n```python\n{given}\n```\n" if (given := master.get_text("given", info.id)) else ""
     return (
-        f":::{{exercise}} {make_number(info)} {info.title}\n"
+        f":::{{exercise}} {info.number} {info.title}\n"
         f":label: {make_label(info)}\n:class: dropdown\n:nonumber:\n\n"
         f"*{format_facts(info)}*\n\n{master.get_text('question', info.id)}\n{given}\n"
         f"```python\n{cut_solution(answer)}\n```\n:::\n\n"
@@ -141,7 +145,7 @@ def render_exercise(master: Master, info: QuestionInfo) -> str:
 def render_list(master: Master, url: str) -> str:
     """Return the list of a set's questions, and where to solve them."""
     rows = "\n".join(
-        f"| [{make_number(info)} {info.title}]({make_label(info)}) "
+        f"| [{info.number} {info.title}]({make_label(info)}) "
         f"| {info.kind} {draw_stars(info.level)} | {info.minutes} | {info.points} |"
         for info in master.questions
     )
@@ -149,8 +153,8 @@ def render_list(master: Master, url: str) -> str:
     return (
         "These stand in the text where they belong. Solve them in the notebook, which says at once whether "
         "an answer is right and, if it is not, where it goes wrong first.\n\n"
-        f"[Open in Colab]({link_to_colab(master, url, 'student')}) "
-        f"{{download}}`Download <../exercises/{master.name}/student.ipynb>`\n\n"
+        f"[Open in Colab]({link_to_colab(master, url)}) "
+        f"{{download}}`Download <../exercises/{master.name}/{name_notebook(master)}>`\n\n"
         "| exercise | kind, level | min. | points |\n| --- | --- | ---: | ---: |\n"
         f"{rows}\n| together | | {total[0]} | {total[1]} |"
     )
@@ -205,15 +209,16 @@ def _make_cell(key: str) -> NotebookNode:
 def generate(root: Path) -> dict[Path, str]:
     """Return every file that follows from the masters, with the text it must have."""
     url = read_address(root)
+    pages = {path.name[:2]: f"{find_site(root)}chapters/{path.stem}.html" for path in find_chapters(root)}
     files: dict[Path, str] = {}
     cells: dict[str, dict[str, str]] = {}  # by the number of the chapter
     for master in read_masters(root):
         folder = root / "exercises" / master.name
         files[folder / "check.py"] = render_check(master)
         files |= {folder / name: text for name, text in render_packages(master).items()}
-        for name in ("student", "solution"):
-            notebook = build_notebook(master, url, solution=name == "solution")
-            files[folder / f"{name}.ipynb"] = dump_notebook(notebook)
+        for solution in (False, True):
+            notebook = build_notebook(master, url, pages.get(master.name[2:4], ""), solution)
+            files[folder / name_notebook(master, solution)] = dump_notebook(notebook)
         cells[master.name[2:4]] = render_cells(master, url)
     for path in find_chapters(root):
         chapter = fill_cells(read_notebook(path), cells.get(path.name[:2], {}), path.name)
