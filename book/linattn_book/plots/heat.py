@@ -82,7 +82,7 @@ def make_heat_axes(
     x_labels: Sequence[str] | None,
     y_labels: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """Return the axes of up to four panels: rows go down, cells are square unless the matrix is very long."""
+    """Return the axes of up to four panels: rows go down, and each panel fills its width."""
     layout: dict[str, Any] = {}
     for i, (rows, columns) in enumerate(shapes):
         tail, column, row = str(i + 1) if i else "", i % 2, i // 2
@@ -92,9 +92,6 @@ def make_heat_axes(
         last = i + 2 >= len(shapes)
         xaxis = make_axis(x if last else "", range=[-0.5, columns - 0.5], domain=across, anchor=f"y{tail}")
         yaxis = make_axis("" if column else y, range=[rows - 0.5, -0.5], domain=up, anchor=f"x{tail}")
-        if 0.5 <= rows / columns <= 2:
-            yaxis |= {"scaleanchor": f"x{tail}", "constrain": "domain", "constraintoward": "top"}
-            xaxis |= {"constrain": "domain", "constraintoward": "left"}
         if column and rows == shapes[i - 1][0]:
             yaxis["showticklabels"] = False
         both = ((xaxis, columns, x_labels), (yaxis, rows, y_labels))
