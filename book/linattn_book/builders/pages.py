@@ -47,6 +47,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def _set_address(app: Sphinx, config: Any) -> None:
     config.html_baseurl = metadata.find_site(Path(app.srcdir))
+    config.html_theme_options["logo"] = {"text": config.html_title, "alt_text": ""}  # the mark and the name
 
 
 def _adjust_page_context(
