@@ -58,6 +58,8 @@ def _adjust_page_context(
         url: dict[str, Any] = {"data-plotly": f"plotly.min.js?v={version('plotly')}"}
         app.add_js_file("plotly_view.js", loading_method="defer", priority=400)
         app.add_js_file("plotly_loader.js", loading_method="defer", priority=400, **url)
+    if pagename == "search":
+        app.add_js_file("search.js", loading_method="defer")
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]
     context["body"] = make_accessible(_THEBE_CONFIG.sub("", body))
