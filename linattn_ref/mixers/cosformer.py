@@ -35,14 +35,15 @@ class CosformerOptions(Options):
 class CosformerMixer(Mixer):
     """Mix tokens by causal cosFormer attention (Qin et al. 2022, arXiv 2202.08791).
 
-        q'_t = [relu(q_t) cos a_t, relu(q_t) sin a_t],  a_t = pi t / (2 M);  the same for k'
+        q'_t = [relu(q_t) cos a_t, relu(q_t) sin a_t],  a_t = pi t / (2 M), the same for k'
         S_t = S_{t-1} + k'_t^T [v_t, 1]
         [n_t, d_t] = q'_t S_t
         o_t = n_t / (d_t + 1e-6)
 
-    Gate: 1. Write: k'^T v. Read: q' S, divided by the sum of the scores (the published code clamps that at
-    1e-6, we add 1e-6). State: 2 K x (V + 1) numbers a head. A score has the factor cos(pi (t - s) / (2 M)).
-    M is the option ``max_length``; the published code uses the current length, which cannot be streamed.
+    Gate: 1. Write: ``k'^T [v, 1]``. Read: ``q' S``, divided by the sum of the scores (the published code
+    clamps that at 1e-6, we add 1e-6). The state has ``2 K (V + 1)`` numbers a head. A score has the factor
+    ``cos(pi (t - s) / (2 M))``. ``M`` is the option ``max_length``; the published code uses the current
+    length, which cannot be streamed.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, 2 K, V + 1] in
     float32 and the number of tokens so far.

@@ -78,15 +78,15 @@ class ToeplitzPositions(nn.Module):
 class Cosformer2Mixer(Mixer):
     """Mix tokens by cosFormer2 attention, as in the scaling study (arXiv 2406.16690).
 
-        q = silu(x W_q), k = silu(x W_k), v = x W_v
+        q = silu(x W_q),  k = silu(x W_k),  v = x W_v
         q'_t = [q_t cos(theta t), q_t sin(theta t)] per channel, the same for k'
         S_t = S_{t-1} + k'_t^T v_t,  o_t = q'_t S_t
         y = (SRMSNorm(o) sigmoid(x W_1 W_2)) W_o
 
-    Gate: 1. Write: k'^T v. Read: q' S. Channel c of a score has the factor cos(theta_c (t - s)). No decay, no
-    scale, no denominator; SRMSNorm over all heads, a sigmoid gate of rank D / H. theta_c = 10000^(-2c/K),
-    fixed; which theta was trained, and whether it was learned, is open. The state has 2 K rows: twice that
-    of TNL.
+    Gate: 1. Write: ``k'^T v``. Read: ``q' S``. Channel ``c`` of a score has the factor
+    ``cos(theta_c (t - s))``. No decay, no scale, no denominator; SRMSNorm over all heads, a sigmoid gate of
+    rank ``D / H``. The angles ``theta_c = 10000^(-2c/K)`` are fixed; which were trained, and whether they
+    were learned, is open. The state has ``2 K`` rows, twice as many as TNL's.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, 2 K, V] in
     float32 and the number of tokens so far.

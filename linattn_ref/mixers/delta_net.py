@@ -44,9 +44,9 @@ class DeltaNetMixer(Mixer):
         S_t = (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt K
         y = RMSNorm(o) W_o
 
-    Gate: I - beta k^T k, a matrix. Write: beta k^T v. Read: q S. q, k, v each go through a convolution of
-    width 4 and SiLU; q and k then have length 1; the norm is per head. The scale is the released code's;
-    the norm undoes it.
+    Gate: ``I - beta k^T k``, a matrix. Write: ``beta k^T v``. Read: ``q S``. Queries, keys and values each go
+    through a convolution of width 4 and SiLU; queries and keys then have length 1; the norm is per head. The
+    scale is the released code's; the norm undoes it.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
     last three inputs of the convolution [B, 3, 3 D], in float32.
@@ -109,14 +109,15 @@ class DeltaNetMixer(Mixer):
 class GatedDeltaNetMixer(Mixer):
     """Mix tokens by the delta rule with a decay before each correction (Yang et al. 2024, arXiv 2412.06464).
 
-        beta_t = beta_max sigmoid(x_t W_b),  alpha_t = exp(-exp(a) softplus(x_t W_a + b)) per head
+        beta_t = beta_max sigmoid(x_t W_b) per head
+        alpha_t = exp(-e^a softplus(x_t W_a + b)) per head
         S_t = alpha_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt K
         y = (RMSNorm(o) silu(x W_g)) W_o
 
-    Gate: alpha (I - beta k^T k), a matrix. Write: beta k^T v. Read: q S. It is DeltaNet with Mamba-2's
-    decay and an output gate; the norm is per head. Simplified: keys and values of width D / H (the released
-    layer has heads of 0.75 D / H and values twice as wide). The rule is decay first; ``Diag(alpha) - beta
-    k^T k`` is another.
+    Gate: ``alpha (I - beta k^T k)``, a matrix. Write: ``beta k^T v``. Read: ``q S``. It is DeltaNet with
+    Mamba-2's decay and an output gate; the norm is per head. Simplified: keys and values of width ``D / H``
+    (the released layer has heads of ``0.75 D / H`` and values twice as wide). The rule is decay first;
+    ``Diag(alpha) - beta k^T k`` is another.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
     last three inputs of the convolution [B, 3, 3 D], in float32.

@@ -16,13 +16,14 @@ RANK = 16  # of the projection to the gate
 class GLAMixer(Mixer):
     """Mix tokens by gated linear attention (Yang et al. 2023, arXiv 2312.06635).
 
-        alpha_t = sigmoid(x_t W_1 W_2 + b)^(1/16) per channel, with a middle of 16
+        a_t = x_t W_1 W_2 + b per channel, with a middle of 16
+        alpha_t = sigmoid(a_t)^(1/16)
         S_t = Diag(alpha_t) S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt K
         y = (RMSNorm(o) silu(x W_r)) W_o
 
-    Gate: alpha_t, a number for every row of S. Write: k^T v. Read: q S. Keys and queries have width D / 2,
-    values D; the norm is per head. The paper prints LayerNorm and a bias in the output gate, the released
-    code has RMSNorm and no bias, and so do we. D must be a multiple of 2 H.
+    Gate: ``alpha_t``, a number for every row of ``S``. Write: ``k^T v``. Read: ``q S``. Keys and queries have
+    width ``D / 2``, values ``D``; the norm is per head. The paper prints LayerNorm and a bias in the output
+    gate, the released code has RMSNorm and no bias, and so do we. ``D`` must be a multiple of ``2 H``.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, D / 2H, V] in
     float32 and None.

@@ -49,14 +49,16 @@ class LayerBounds(nn.Module):
 class HGRN2Mixer(Mixer):
     """Mix tokens by HGRN2's gated recurrence (Qin et al. 2024, arXiv 2404.07904).
 
-        f_t = bound + (1 - bound) sigmoid(x_t W_f), one number per channel of the state
-        S_t = Diag(f_t) S_{t-1} + (1 - f_t)^T v_t,  o_t = silu(x_t W_q) S_t
+        f_t = x_t W_f,  q_t = silu(x_t W_q)
+        alpha_t = gamma + (1 - gamma) sigmoid(f_t) per channel of the state
+        S_t = Diag(alpha_t) S_{t-1} + (1 - alpha_t)^T v_t,  o_t = q_t S_t
         y = RMSNorm(o) W_o
 
-    Gate: f_t. Write: (1 - f)^T v: the key is what the gate forgets. Read: q S. No scale; RMSNorm over all
-    heads after attention. Activations differ between sources and the study prints none; as in FLA, q has a
-    SiLU and v has none. The gate is kept in logs, and the key as (1 - bound) sigmoid(-x W_f): 1 - exp(log
-    f) would lose it in float32.
+    Gate: ``alpha_t``, never below ``gamma``, the bound of the layer. Write: ``(1 - alpha)^T v``: the key is
+    what the gate forgets. Read: ``q S``. No scale; RMSNorm over all heads after attention. Activations
+    differ between sources and the scaling study prints none; as in FLA, ``q`` has a SiLU and ``v`` has none.
+    The gate is kept in logs, and the key as ``(1 - gamma) sigmoid(-f)``: computed as ``1 - exp(log alpha)``
+    it would be lost in float32.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and None.

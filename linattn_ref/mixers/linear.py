@@ -61,7 +61,7 @@ class LinearMixer(Mixer):
         [n_t, d_t] = phi(q_t) S_t
         o_t = n_t / (d_t + 1e-6)
 
-    Gate: 1. Write: phi(k)^T v. Read: phi(q) S, divided by the sum of the scores
+    Gate: 1. Write: ``phi(k)^T [v, 1]``. Read: ``phi(q) S``, divided by the sum of the scores
     (``normaliser="denominator"``, as published) or RMS-normalised per head with a learned gain (``"norm"``,
     as in RetNet; TransNormerLLM normalises all heads together, without a gain). State: the matrix S of each
     head, with one more column for the denominator. With "norm", positions may also be "rope", applied to

@@ -47,14 +47,15 @@ class MambaMixer(Mixer):
     """Mix tokens by Mamba's selective state space model, S6 (Gu and Dao 2023, arXiv 2312.00752).
 
         Delta_t = softplus(u_t W_1 W_2 + bias) per channel,  B_t = u_t W_B,  C_t = u_t W_C
-        h_t = exp(Delta_t A) h_{t-1} + Delta_t B_t u_t
-        o_t = C_t h_t + D u_t
+        S_t = e^(Delta_t A) S_{t-1} + B_t^T Delta_t u_t
+        o_t = C_t S_t + D u_t
         y = (o silu(x W_z)) W_o
 
-    Gate: exp(Delta A). Write: B^T (Delta u). Read: C h + D u, where D is the skip of each channel. A
-    projection, a convolution of width 4 and SiLU make of x [B, T, D] the channels u [B, T, E], E = 2 D, each
-    with a state of N numbers; a gate stands behind. Delta comes from a projection of rank D / 16, B and C are
-    shared by all channels, A = -(1, ..., N) at the start (S4D-Real). Every channel is a head of its own.
+    Gate: ``e^(Delta A)``. Write: ``B^T Delta u``. Read: ``C S + D u``, where ``D`` is the skip of a channel.
+    A projection, a convolution of width 4 and SiLU make of x [B, T, D] the channels u [B, T, E], twice as
+    many, each with a state of ``N`` numbers (the paper's ``h``); a gate stands behind. The step ``Delta``
+    comes from a projection of rank D / 16, ``B`` and ``C`` are shared by all channels, and
+    ``A = -(1, ..., N)`` at the start (S4D-Real). Every channel is a head of its own.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h [B, E, N] and the last
     three inputs of the convolution [B, 3, E], in float32.

@@ -42,14 +42,15 @@ class Mamba2Mixer(Mixer):
     """Mix tokens by Mamba-2's state space duality (Dao and Gu 2024, arXiv 2405.21060).
 
         Delta_t = softplus(x_t W + bias) per head
-        S_t = exp(-exp(a) Delta_t) S_{t-1} + B_t^T (Delta_t x'_t)
+        S_t = exp(-e^a Delta_t) S_{t-1} + B_t^T Delta_t x'_t
         o_t = C_t S_t + D x'_t
         y = RMSNorm(o silu(x W_z)) W_o
 
-    Gate: exp(-exp(a) Delta). Write: B^T (Delta x'). Read: C S + D x', where D is the skip of each head. In
-    the words of attention q = C, k = B, v = Delta x', scale 1. B and C of N numbers are shared by all H heads
-    of width 2 D / H; a convolution of width 4 and SiLU makes x', B and C of projections of x. At the start
-    a = log U[1, 16]: here evenly spaced, so that nothing is drawn.
+    Gate: ``exp(-e^a Delta)``. Write: ``B^T Delta x'``. Read: ``C S + D x'``, where ``D`` is the skip of each
+    head. In the words of attention ``q = C``, ``k = B``, ``v = Delta x'``, scale 1. ``B`` and ``C`` of ``N``
+    numbers are shared by all heads of width 2 D / H; a convolution of width 4 and SiLU makes ``x'``, ``B``
+    and ``C`` of projections of ``x``. At the start ``a`` is the logarithm of numbers between 1 and 16: the
+    paper draws them, here they are evenly spaced.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, N, 2 D / H] and
     the last three inputs of the convolution [B, 3, 2 D + 2 N], in float32.

@@ -18,15 +18,16 @@ LONGEST = 2**31  # tokens that a compiled model takes at most: see ``running_max
 class MLSTMMixer(Mixer):
     """Mix tokens by the matrix memory of xLSTM (Beck et al. 2024, arXiv 2405.04517).
 
-        f_t = sigmoid(x_t w_f + b_f),  i_t = exp(x_t w_i + b_i) per head
-        S_t = f_t S_{t-1} + i_t (k_t / sqrt K)^T [v_t, 1]
+        f_t = x_t w_f + b_f,  i_t = x_t w_i + b_i per head
+        S_t = sigmoid(f_t) S_{t-1} + (e^i_t k_t / sqrt K)^T [v_t, 1]
         [n_t, d_t] = q_t S_t,  o_t = n_t / max(|d_t|, 1)
         y = (RMSNorm(o) sigmoid(x W_g)) W_o
 
-    Gate: f. Write: i k^T v. Read: q S, divided by the sum of the keys' scores or by 1. i overflows, so
-    that, as in the paper, what is carried is S_t e^-m_t with m_t = max(m_{t-1} + log f_t, log i_t), which
-    changes no output; see ``running_maximum``. RMSNorm per head and a sigmoid gate behind it, no
-    convolution and no up-projection, as in xLSTM 7B; the first paper gates before any norm.
+    Gate: ``sigmoid(f)``. Write: ``e^i k^T [v, 1]``, scaled. Read: ``q S``, divided by the sum of the keys'
+    scores or by 1. The factor ``e^i`` overflows, so that, as in the paper, what is carried is ``e^-m_t S_t``
+    with ``m_t = max(m_{t-1} + log sigmoid(f_t), i_t)``, which changes no output; see ``running_maximum``.
+    RMSNorm per head and a sigmoid gate behind it, no convolution and no up-projection, as in xLSTM 7B; the
+    first paper gates before any norm.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state ``(S, m)``, S [B, H, K, V
     + 1] and m [B, H] in float32, and None.

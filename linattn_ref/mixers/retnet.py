@@ -47,13 +47,13 @@ class RetNetOptions(Options):
 class RetNetMixer(Mixer):
     """Mix tokens by retention: rotation and a fixed decay per head (Sun et al. 2023, arXiv 2307.08621).
 
-        gamma_h = 1 - 2^(-5-h), h = 0..H-1
-        S_t = gamma S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt K
+        gamma_h = 1 - 2^(-5-h),  h = 0..H-1
+        S_t = gamma_h S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt K
         y = (RMSNorm(o) silu(x W_g)) W_o
 
-    Gate: gamma_h. Write: k^T v. Read: q S. q and k are rotated; the norm is per head. Simplified: values of
-    width D (the paper has 2 D), RMSNorm with a gain where it has GroupNorm, no rescaling of scores (the
-    norm behind undoes it).
+    Gate: ``gamma_h``. Write: ``k^T v``. Read: ``q S``. Queries and keys are rotated; the norm is per head.
+    Simplified: values of width ``D`` (the paper has ``2 D``), RMSNorm with a gain where it has GroupNorm, no
+    rescaling of scores (the norm behind undoes it).
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and the number of tokens so far.
@@ -108,12 +108,13 @@ class RetNetMixer(Mixer):
 class GatedRetNetMixer(Mixer):
     """Mix tokens by gated retention, a decay per head from the token (Sun et al. 2024, arXiv 2405.05254).
 
-        gamma_t = sigmoid(x_t w_gamma)^(1/16) per head
+        a_t = x_t w_gamma per head,  gamma_t = sigmoid(a_t)^(1/16)
         S_t = gamma_t S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt K
         y = (RMSNorm(o) silu(x W_g)) W_o
 
-    Gate: gamma_t. Write: k^T v. Read: q S. q and k are rotated; the norm is per head; the temperature 16 is
-    the released code's (YOCO); values have width D. Simplified: RMSNorm with a gain where it has GroupNorm.
+    Gate: ``gamma_t``. Write: ``k^T v``. Read: ``q S``. Queries and keys are rotated; the norm is per head;
+    the temperature 16 is the released code's (YOCO); values have width ``D``. Simplified: RMSNorm with a gain
+    where it has GroupNorm.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and the number of tokens so far.

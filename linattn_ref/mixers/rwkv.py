@@ -21,11 +21,11 @@ class RWKV4Mixer(Mixer):
         [n_t, d_t] = S_{t-1} + e^(u + k_t) [v_t, 1],  o_t = n_t / d_t
         y = (sigmoid(r) o) W_o
 
-    Gate: e^-w, w = exp(log_w). Write: e^k [v, 1]. Read: the mean, with e^(u + k) for the token itself. r,
-    k, v each see a learned mixture of the token and the one before it. No heads and no outer product: three
-    numbers of state a channel, numerator and denominator relative to e^m, m the largest exponent so far.
-    Simplified: w starts spread from 1/200 to 2 over the channels and u at 0; the paper's channel mixing is
-    our gated MLP.
+    Gate: ``e^-w`` with ``w > 0``. Write: ``e^k [v, 1]``. Read: the mean, with ``e^(u + k)`` for the token
+    itself. Each of ``r``, ``k`` and ``v`` sees a learned mixture of the token and the one before it. No heads
+    and no outer product: three numbers of state a channel, numerator and denominator relative to ``e^m``,
+    and ``m``, the largest exponent so far. Simplified: ``w`` starts spread from 1/200 to 2 over the channels
+    and ``u`` at 0; the paper's channel mixing is our gated MLP.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state a ``WKVState`` of [B, D]
     and the last token [B, 1, D], in float32.
@@ -89,15 +89,15 @@ class RWKV4Mixer(Mixer):
 class RWKV6Mixer(Mixer):
     """Mix tokens by RWKV-6's time mixing (Peng et al. 2024, arXiv 2404.05892).
 
-        alpha_t = exp(-exp(d + tanh(x'_t W_1) W_2)) per channel
-        o_t = q_t (S_{t-1} + (u k_t)^T v_t) / sqrt K
+        d_t = d + tanh(x'_t W_1) W_2 per channel,  alpha_t = exp(-e^d_t)
+        o_t = q_t (S_{t-1} + (u * k_t)^T v_t) / sqrt K
         S_t = Diag(alpha_t) S_{t-1} + k_t^T v_t
         y = (RMSNorm(o) silu(x' W_g)) W_o
 
-    Gate: alpha_t. Write: k^T v. Read: q S before the write, with a bonus u for the token itself. x' is the
-    token mixed with the one before it; q is the paper's r; the norm is per head. Simplified: the mixture is
-    learned but does not depend on the token (the paper adds a low-rank term); RMSNorm where it has a
-    LayerNorm per head; scale K^-1/2, which the norm undoes.
+    Gate: ``alpha_t``. Write: ``k^T v``. Read: ``q S`` before the write, with a bonus ``u`` for the token
+    itself. The input ``x'`` is the token mixed with the one before it; ``q`` is the paper's ``r``; the norm
+    is per head. Simplified: the mixture is learned but does not depend on the token (the paper adds a
+    low-rank term); RMSNorm where it has a LayerNorm per head; a scale ``1 / sqrt K``, which the norm undoes.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
     last token [B, 1, D], in float32.

@@ -109,12 +109,13 @@ INITIALISATIONS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
 class S4DMixer(Mixer):
     """Mix tokens by S4D, a state space model per channel that is the same at each token (arXiv 2206.11893).
 
-        h_t = exp(Delta A) h_{t-1} + (exp(Delta A) - 1) / A u_t
-        o_t = 2 Re(C h_t) + D u_t
+        G = e^(Delta A),  S_t = G S_{t-1} + ((G - 1) / A)^T u_t
+        o_t = 2 Re(C S_t) + D u_t
         y = gelu(o) W_o
 
-    Gate: exp(Delta A). Write: ((G - 1) / A) u, the zero-order hold. Read: 2 Re(C h) + D u (for real numbers
-    C h + D u). Gu et al. 2022. Simplified: a plain W_o where the released layer has a gate.
+    Gate: ``G = e^(Delta A)``. Write: ``((G - 1) / A)^T u``, the zero-order hold. Read: ``2 Re(C S) + D u``
+    (for real numbers ``C S + D u``). By Gu et al. 2022, where the state is called ``h``. Simplified: a plain
+    ``W_o`` where the released layer has a gate.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h as real numbers [B, D,
     N, 2] ([B, D, N] for "real") in float32, and None.
@@ -171,14 +172,14 @@ class H3Mixer(Mixer):
     """Mix tokens by H3: state space models between products of queries, keys and values (arXiv 2212.14052).
 
         k'_t = sum_{i < 4} F_i k_{t-3+i}
-        h_t = exp(Delta A) h_{t-1} + (exp(Delta A) - 1) / A (k'_t v_t)
-        o_t = q_t (2 Re(C h_t) + D k'_t v_t),  y = o W_o
+        G = e^(Delta A),  S_t = G S_{t-1} + ((G - 1) / A)^T k'_t v_t
+        o_t = q_t (2 Re(C S_t) + D k'_t v_t),  y = o W_o
 
-    Gate: exp(Delta A). Write: ((G - 1) / A) k' v. Read: q (2 Re(C h) + D k' v). Fu et al. 2022, heads of
-    width 1: a learned memory of the last few keys, so that a key meets the value after it; then a state
-    space model that keeps the product. Both have a skip; the shift's is part of its tap at the token
-    itself. The shift SSM is the filter over 4 tokens that it is (the paper has as many as its state, 64);
-    the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
+    Gate: ``G = e^(Delta A)``. Write: ``((G - 1) / A)^T k' v``. Read: ``q (2 Re(C S) + D k' v)``. By Fu et al.
+    2022, heads of width 1: a learned memory of the last few keys, so that a key meets the value after it;
+    then a state space model that keeps the product. Both have a skip; the shift's is part of its tap at the
+    token itself. The shift SSM is the filter over 4 tokens that it is (the paper has as many as its state,
+    64); the diagonal one is S4D's, with the zero-order hold (the released code: bilinear).
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state h as real numbers [B, D,
     N, 2] ([B, D, N] for "real") and the last three keys [B, 3, D], in float32.

@@ -36,8 +36,8 @@ class SoftmaxMixer(Mixer):
 
         o_t = sum_{s <= t} softmax_s(q_t k_s / sqrt K) v_s
 
-    Gate: none. Write: keep k and v. Read: softmax over all keys kept. State: the KV cache, 2 T D numbers, its
-    keys already rotated. No biases, no grouped heads.
+    Gate: none. Write: keep k and v. Read: softmax over all keys kept. State: the KV cache, ``2 T D`` numbers,
+    its keys already rotated. No biases, no grouped heads.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state a ``KVCache`` of k and v
     [B, S, H, K] in x's dtype.

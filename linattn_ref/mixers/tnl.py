@@ -43,17 +43,18 @@ def _compute_slope_and_annealing(mixer: "TNLMixer", z: Names) -> Names:
 
 
 class TNLMixer(Mixer):
-    """Mix tokens by TNL's attention with a fixed decay per head, as in the scaling study (arXiv 2406.16690).
+    """Mix tokens by TNL's attention: a fixed decay per head, a norm over all heads (arXiv 2405.17381).
 
-        q = silu(x W_q), k = silu(x W_k), v = x W_v
+        q = silu(x W_q),  k = silu(x W_k),  v = x W_v
         S_t = exp(-slope_h anneal_l) S_{t-1} + k_t^T v_t,  o_t = q_t S_t
         y = (SRMSNorm(o) sigmoid(x W_1 W_2)) W_o
 
-    Gate: exp(-slope anneal), fixed. Write: k^T v. Read: q S. No scale, no denominator; SRMSNorm over all
-    heads together after attention, then a sigmoid gate of rank D / H. In layer l
-    of L the slopes are multiplied by 1 - l/(L-1) + 1e-5, so that the top layer hardly forgets. The chunk
-    form is Lightning Attention's schedule. The option ``decay`` chooses other decays, see ``TNLOptions``.
-    Simplified: no LRPE in the first layer (the study's equation and FLOPs have none).
+    Gate: ``exp(-slope_h anneal_l)``, fixed. Write: ``k^T v``. Read: ``q S``. No scale, no denominator;
+    SRMSNorm over all heads together after attention, then a sigmoid gate of rank ``D / H``. The slope of a
+    head ``h`` is multiplied by ``anneal_l = 1 - l/(L-1) + 1e-5`` in layer ``l`` of ``L``, so that the top
+    layer hardly forgets. The chunk form is Lightning Attention's schedule. The option ``decay`` chooses other
+    decays, see ``TNLOptions``. Simplified: no LRPE in the first layer (the scaling study's equation and FLOPs
+    have none).
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and None.

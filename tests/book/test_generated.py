@@ -25,14 +25,22 @@ def test_the_committed_page_is_the_generated_one(name: str) -> None:
     assert (ROOT / "book" / f"{name}.md").read_text("utf-8") == PAGES[name](ROOT)
 
 
-def test_the_page_of_models_has_every_mixer_with_its_row_and_its_state() -> None:
+def test_the_page_of_models_has_every_mixer_with_its_row_its_expressions_and_its_state() -> None:
     text = models.render_page(ROOT)
     for name, mixer in MIXERS.items():
-        assert len(re.findall(rf"^### {name}$", text, re.MULTILINE)) == 1
-        assert re.search(rf"^\| {name} \| .+ \| [\d,]+ \|$", text, re.MULTILINE)
+        title, paper = models.name_model(name), models.find_paper(name)
+        assert len(re.findall(rf"^### {title}$", text, re.MULTILINE)) == 1
+        link, address = (
+            re.escape(f"[{title}](#model-{name.replace('_', '-')})"),
+            f"https://arxiv.org/abs/{paper}",
+        )
+        cells = rf"`{name}` \| \[{paper}\]\({address}\) \| .+ \| [\d,]+"
+        assert re.search(rf"^\| {link} \| {cells} \|$", text, re.MULTILINE)
         if mixer.equation:
-            gate, write, read = (mixer.equation.text(part) for part in ("gate", "write", "read"))
-            assert f"`{gate}` | `{write}` | `{read}` |" in text
+            section = text.partition(f"### {title}\n")[2].partition("\n### ")[0]
+            assert re.search(rf"^\| {link} \| \$.+\$ \| \$.+\$ \| \$.+\$ \|$", text, re.MULTILINE)
+            for part in ("gate", "write", "read"):
+                assert f"\n{part:5} = {mixer.equation.text(part)}\n" in section
 
 
 def test_every_mixer_names_its_paper() -> None:
@@ -51,6 +59,18 @@ def test_the_page_of_kernels_has_every_time_and_every_op_of_the_ladder() -> None
         )
     for op, form in {(row["op"], row["form"]) for row in results.load("kernels_ladder")}:
         assert f"| {str(op).replace('_', ' ')}, {form} |" in text
+
+
+def test_the_figure_of_kernels_has_every_case_and_refuses_rows_that_are_not_as_it_says() -> None:
+    rows = results.load("kernels")
+    cases = [row for row in rows if row["mode"] in kernels.PANELS]
+    picture = kernels.render_picture(rows)
+    assert picture.count('class="ours"') == picture.count('class="other"') == len(cases)
+    for label in re.findall(r'aria-label="([^"]*)"', picture):
+        assert len(label) >= 40
+    slow = [row | {"ms": 1e6} if row is cases[0] else row for row in rows]
+    with pytest.raises(ValueError, match="FLA is ahead in a case of linear attention"):
+        kernels.render_picture(slow)
 
 
 def test_the_page_says_whether_the_kernels_have_changed_since_they_were_measured(

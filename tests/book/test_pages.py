@@ -15,6 +15,7 @@ import pytest
 
 from linattn_book.builders import weigh
 from linattn_book.builders.metadata import find_site
+from linattn_book.builders.synonyms import SYNONYMS
 from tests.book.conftest import BUILT
 
 if TYPE_CHECKING:
@@ -86,6 +87,37 @@ TEXT_WITHOUT_CODE = """() => {
   return main.textContent;
 }"""
 DRAWING = "(e) => e.querySelector('.plotly-plot .plot-container').innerHTML"
+# The places that the search gives for a name before it looks into texts.
+FIND_NAMES = """(queries) => Object.fromEntries(queries.map((query) => {
+  const hits = Search._performSearch(...Search._parseQuery(query)).filter((hit) => hit[4] >= 100);
+  return [query, hits.map((hit) => `${hit[0]}.html${hit[2]}`)];
+}))"""
+SEARCH = """async (query) => {
+  document.querySelector('#search-results').replaceChildren();
+  Search.performSearch(query);
+  const all = () => [...document.querySelectorAll('#search-results li')];
+  const ended = () => document.querySelector('.search-summary').innerText;
+  const done = () => ended() && all().every((e) => e.querySelector('p'));
+  for (let i = 0; i < 500 && !done(); i++) await new Promise((r) => setTimeout(r, 10));
+  return all().map((e) => ({
+    place: e.querySelector('a').getAttribute('href'),
+    title: e.querySelector('a').textContent, said: e.querySelector('p')?.textContent || '',
+  }));
+}"""
+SPELLINGS = {
+    "flash attention": "chapters/01_softmax_attention.html#online-softmax",
+    "FlashAttention": "chapters/01_softmax_attention.html#online-softmax",
+    "kv-cache": "chapters/01_softmax_attention.html#the-kv-cache",
+    "ROPE": "chapters/01_softmax_attention.html#positions-by-rotation",
+    "kernel trick": "chapters/02_linear_attention.html#from-e-q-cdot-k-to-varphi-q-cdot-varphi-k",
+    "fast weights": "chapters/02_linear_attention.html#a-recurrent-network-with-a-matrix-for-a-state",
+    "gated linear attention": "book/models.html#gla",
+    "delta net": "book/models.html#deltanet",
+    "selective scan": "book/models.html#mamba",
+    "needles": "book/scaling.html#needles-without-having-been-trained-to-find-them",
+    "positional encodings": "chapters/01_softmax_attention.html#positions-by-rotation",
+}
+UNTREATED = ("performer", "hyena", "longformer", "mixture of experts")
 LOOK = """() => {
   const all = (selector) => [...document.querySelectorAll(selector)];
   return {
@@ -344,6 +376,31 @@ def test_search_finds_a_word_of_chapter_two(browser: Browser, site: str) -> None
         quotes = page.locator("#search-results p.context").all_text_contents()
         assert len(quotes) > 5
         assert [quote for quote in quotes if re.search(r"[\\{}$]", quote)] == []
+    finally:
+        page.close()
+
+
+def test_search_knows_other_names_and_shows_sentences(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
+    try:
+        page.goto(f"{site}search.html")
+        wanted = {
+            (word.strip(), f"{name}.html" + (f"#{place}" if place else ""))
+            for name, places in SYNONYMS.items()
+            for place, words in places.items()
+            for word in words.split(",")
+        }
+        found = page.evaluate(FIND_NAMES, sorted({word for word, _ in wanted}))
+        assert not [(word, place) for word, place in wanted if place not in found[word]]
+        for query, first in SPELLINGS.items():
+            hits = page.evaluate(SEARCH, query)
+            assert hits[0]["place"] == first, query
+            for hit in hits:
+                assert len(hit["said"]) > 20, (query, hit)
+                assert not set(hit["title"] + hit["said"]) & set("\\${}"), (query, hit)
+            assert page.evaluate(WIDER_THAN_WINDOW) == []
+        for query in UNTREATED:
+            assert page.evaluate(SEARCH, query) == [], query
     finally:
         page.close()
 

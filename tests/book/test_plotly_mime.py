@@ -14,7 +14,7 @@ from docutils.utils import new_document
 
 pytest.importorskip("myst_nb")
 
-from linattn_book.builders.pages import make_accessible
+from linattn_book.builders.pages import allow_breaks, make_accessible
 from linattn_book.plotly_mime import (
     PLOTLY_MIME,
     FigureError,
@@ -150,3 +150,15 @@ def test_figures_of_other_books_are_left_alone() -> None:
     renderer = SimpleNamespace(source="x.ipynb", renderer=other)
     assert PlotlyRenderer.handle_mime(renderer, data, False) is None
     assert PlotlyRenderer.mime_priority_overrides == []
+
+
+def test_only_long_words_of_code_may_be_broken_and_only_between_their_parts() -> None:
+    def code(word: str) -> str:
+        return f'<span class="pre">{word}</span>'
+
+    assert allow_breaks(code("chunk_linear_attention")) == code("chunk_linear_attention")
+    assert allow_breaks("a_very_long_word_that_is_no_code") == "a_very_long_word_that_is_no_code"
+    dotted = code("linattn_ref.interop.<wbr>to_fla_layer(mixer)").replace("ref.", "ref.<wbr>")
+    assert allow_breaks(dotted.replace("<wbr>", "")) == dotted.replace("(mixer", "(<wbr>mixer")
+    long = code("fused_<wbr>recurrent_<wbr>linear_<wbr>attention_<wbr>forward")
+    assert allow_breaks(long.replace("<wbr>", "")) == long

@@ -49,7 +49,7 @@ def test_layers_and_reasons_are_of_different_mixers() -> None:
 def test_the_book_names_every_layer() -> None:
     page = (Path(__file__).parents[2] / "book" / "rosetta.md").read_text("utf-8")
     for name, layer in FLA_LAYERS.items():
-        assert f"| {name} | `{layer.path}` |" in page
+        assert f", `{name}` | `{layer.path}` |" in page
 
 
 def test_the_measured_rows_say_what_the_book_says_of_them() -> None:

@@ -13,6 +13,7 @@ from linattn_book import results
 from linattn_book.provenance import code_hash
 
 from .generated import render_table, run
+from .pictures import Axis, Pair, draw_pairs
 
 Row = dict[str, Any]
 MODULES = {  # what decides the rows
@@ -53,6 +54,23 @@ FLA tries configurations at the first shape that it meets and keeps its choice f
 it dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
 
 A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
+
+PICTURE = """\
+<figure class="book-pictures book-pairs">
+<figcaption class="book-claim">Linear attention is faster than FLA’s in all {linear} cases,
+softmax attention in {softmax_ahead} of {softmax}</figcaption>
+{panels}
+<figcaption>Dot: our time. Ring: the time of FLA, flash-linear-attention {version}. Both are counted in
+floors, the time in which the GPU copies the inputs and results once: 1, the left edge, is as fast as memory
+allows. The number at the right says how many times as long FLA takes. A row is batch × tokens, key width.
+The floor of softmax attention is out of reach, as its arithmetic grows with the square of the tokens.
+{device}.</figcaption>
+</figure>"""
+GROUPS = {
+    "none": "linear attention, no decay", "H": "decay per head", "BTH": "decay per token and head",
+    "BTHK": "decay per token and channel", "softmax": "softmax attention",
+}  # fmt: skip
+PANELS = {"fwd": "Forward", "fwdbwd": "Forward and backward"}
 
 MODES = {
     "fwd": "### Forward",
@@ -96,7 +114,9 @@ of its bound:"""
 def render_page(root: Path) -> str:
     """Return the whole page."""
     rows, ladder = results.load("kernels"), results.load("kernels_ladder")
-    parts = [INTRODUCTION.rstrip(), render_speed(rows)]
+    introduction, how_fast = INTRODUCTION.rstrip(), render_speed(rows)
+    heading, _, explained = how_fast.partition("\n\n")
+    parts = [introduction, heading, render_picture(rows), explained]
     for mode, heading in MODES.items():
         timed = [row for row in rows if row["mode"] == mode]
         parts += [heading, render_table(*render_times(timed))] if timed else []
@@ -118,11 +138,61 @@ def render_speed(rows: Sequence[Row]) -> str:
     dtypes, heads = ({row[name] for row in rows} for name in ("dtype", "H"))
     copies = {f"{row['copy_gbps']:,.0f}" for row in rows if row["copy_gbps"]}
     return SPEED.format(
-        version=results.provenance("kernels")["columns"]["fla_op"].rpartition(" ")[2],
+        version=find_fla_version(),
         dtype=" and ".join(sorted(dtypes)),
         heads=" or ".join(map(str, sorted(heads))),
         copy=" to ".join(sorted({min(copies), max(copies)})),
     )
+
+
+def render_picture(rows: Sequence[Row]) -> str:
+    """Return the figure of our times beside FLA's, in floors.
+
+    Raises:
+        ValueError: the rows do not show what the figure's title claims.
+    """
+    both = [row for row in rows if row["mode"] in PANELS and row["ms"] and row["fla_ms"]]
+    ahead: dict[bool, list[bool]] = {True: [], False: []}  # by whether it is softmax attention
+    for row in both:
+        ahead[name_decay(row["op"]) == "softmax"].append(row["fla_ms"] > row["ms"])
+    if not all(ahead[False]):
+        raise ValueError("rows: FLA is ahead in a case of linear attention, expected none, as the title says")
+    return PICTURE.format(
+        panels="\n".join(draw_mode(mode, both) for mode in PANELS),
+        version=find_fla_version(),
+        device=results.provenance("kernels")["device"],
+        linear=len(ahead[False]),
+        softmax_ahead=sum(ahead[True]), softmax=len(ahead[True]),
+    )  # fmt: skip
+
+
+def draw_mode(mode: str, rows: Sequence[Row]) -> str:
+    """Return the panel of a mode: a row for every op and shape."""
+    groups: dict[str, list[Pair]] = {}
+    for row in (row for row in rows if row["mode"] == mode):
+        name = f"{row['B']} × {row['T']:,}, {row['K']}"
+        ours, other = row["ms"] / row["floor_ms"], row["fla_ms"] / row["floor_ms"]
+        pair = Pair(name, ours, other, format_quotient(row["fla_ms"], row["ms"], 2))
+        groups.setdefault(GROUPS[name_decay(row["op"])], []).append(pair)
+    linear = [pair for group, pairs in groups.items() if group != GROUPS["softmax"] for pair in pairs]
+    softmax = groups[GROUPS["softmax"]]
+    low, high = min(pair.ours for pair in linear), max(pair.ours for pair in linear)
+    return draw_pairs(
+        PANELS[mode],
+        f"{PANELS[mode]}, for each shape our time and FLA’s in floors. For linear attention our dot stands "
+        f"between {low:.1f} and {high:.1f} and FLA’s ring always to its right, up to "
+        f"{max(pair.other for pair in linear):.0f}. For softmax attention both stand far from the floor, "
+        f"up to {max(pair.ours for pair in softmax):.0f}, and FLA is ahead in "
+        f"{sum(pair.other < pair.ours for pair in softmax)} of {len(softmax)}.",
+        groups,
+        ("ours", "FLA"),
+        Axis("times the floor", 1, 200, {1: "1", 3: "3", 10: "10", 30: "30", 100: "100"}),
+        "FLA / ours",
+    )
+
+
+def find_fla_version() -> str:
+    return str(results.provenance("kernels")["columns"]["fla_op"].rpartition(" ")[2])
 
 
 def name_decay(op: str) -> str:

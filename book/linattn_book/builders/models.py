@@ -1,6 +1,7 @@
 """Write the page of all models: ``python -m linattn_book.builders.models``; ``--check`` compares it.
 
-The page is a function of the mixers: their equations, their docstrings, and the states they carry.
+Its words are in models.md beside this file. All else follows from the mixers: their equations, their
+docstrings, and the states they carry.
 """
 
 import inspect
@@ -12,87 +13,131 @@ import torch
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.costs.accounting import state_bytes
-from linattn_ref.mixers import MIXERS, StateEquation
+from linattn_ref.mixers import MIXERS
 
+from .formulas import PARTS, translate_block, translate_equation, translate_text
 from .generated import render_table, run
+from .repository import read_address
 
 WIDTH, HEADS, TOKENS = 1024, 8, 4096
+PUBLISHED = {  # names as their papers write them, where the class of the mixer has another
+    "softmax": "Softmax attention", "linear": "Linear attention", "cosformer": "cosFormer",
+    "cosformer2": "cosFormer2", "gated_retnet": "Gated RetNet", "mlstm": "mLSTM", "rwkv4": "RWKV-4",
+    "rwkv6": "RWKV-6", "mamba2": "Mamba-2", "gated_delta_net": "Gated DeltaNet",
+}  # fmt: skip
 
-INTRODUCTION = """\
-# One recurrence, many models
+_SPAN = re.compile(r"``[^`]+``|\[[A-Z][^]`]*\](?!\()")  # code or mathematics, and shapes
 
-Every model of the book writes a state and reads it:
-
-$$
-\\begin{aligned} S_t &= G_t \\odot S_{t-1} + W_t, \\\\ o_t &= \\mathrm{read}(q_t, S_t). \\end{aligned}
-$$
-
-A model is its choice of gate $G_t$, of what it writes, and of how it reads. The tables are generated from
-the code of `linattn_ref.mixers`. Their entries are Python, and the source text of functions: for each model a
-test evaluates gate, write and read, runs the recurrence above in a plain loop, and compares the result with
-the mixer, which goes another way: in logs, in chunks, by FFT or scan. Another gate, write or read fails that
-test.
-
-`outer(k, v)` is $k^\\top v$, `dot(q, S)` is $qS$, `G` is the gate, `S_past` is $S_{t-1}$, `with_ones(v)`
-is `v` with a column of ones, `K` is the key width. A gate is a number per head, or a vector that multiplies
-the rows of $S$; that of the delta rule is a $K\\times K$ matrix and multiplies from the left, with
-`eye(K)` the identity. State space models have one head per channel, with `N` numbers of state and values of
-width 1. `ratio` divides by the last entry, `bounded` by its size or by 1 if that is larger, `quotient` the
-first entry by the second; `paired` is twice the real part where numbers are complex. Below stands what each
-model has around the recurrence: projections, short convolutions, norms, and what is simplified or open.
-"""
-
-SOFTMAX = "Softmax attention has no such equation: its state is the cache of all keys and values, and grows."
-LEARNED = "learned, besides the projections to q, k and v"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def render_page(root: Path) -> str:
     """Return the whole page."""
-    rows = [
-        _render_formulas(name, mixer.equation) for name, mixer in MIXERS.items() if mixer.equation is not None
-    ]
-    parts = [
-        INTRODUCTION.rstrip(),
-        "## Gate, write, read",
-        render_table(["model", "gate", "write", "read"], rows, right=False),
-        SOFTMAX,
-        "## What is learned, and what is carried",
-        f"The state is that of one layer of width {WIDTH:,} with {HEADS} heads, for one sequence: float32, "
-        f"short convolutions included; for softmax attention a cache of {TOKENS:,} tokens in bfloat16.",
-        render_table(["model", LEARNED, "state, kB"], map(_render_costs, MIXERS), right=False),
-        "## The models",
-        *(f"(model-{_make_slug(name)})=\n### {name}\n\n{_render_note(name)}" for name in MIXERS),
-    ]
-    return "\n\n".join(parts) + "\n"
+    text, address = Path(__file__).with_suffix(".md").read_text("utf-8"), read_address(root)
+    rows = [_render_formulas(name) for name, mixer in MIXERS.items() if mixer.equation is not None]
+    costs = ["model", "in code", "paper, arXiv", "also learned", "state, kB"]
+    parts = {
+        "formulas": render_table(["model", *PARTS], rows, right=False),
+        "costs": render_table(costs, map(_render_costs, MIXERS), right=False),
+        "models": "\n\n".join(_render_section(name, address) for name in MIXERS),
+        "width": f"{WIDTH:,}", "heads": f"{HEADS}", "tokens": f"{TOKENS:,}",
+    }  # fmt: skip
+    return re.sub(r"\[\[(\w+)\]\]", lambda match: parts[match[1]], text)
+
+
+def name_model(name: str) -> str:
+    """Return the name of a mixer as its paper writes it."""
+    return PUBLISHED.get(name, MIXERS[name].__name__.removesuffix("Mixer"))
+
+
+def find_paper(name: str) -> str:
+    """Return the arXiv number of a mixer's paper, the first in its docstring."""
+    found = re.search(r"arXiv (\d{4}\.\d{5})", inspect.getdoc(MIXERS[name]) or "")
+    if found is None:
+        raise ValueError(f"name: {name!r} has no paper in its docstring, expected arXiv NNNN.NNNNN")
+    return found[1]
 
 
 def _make_slug(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _render_formulas(name: str, equation: StateEquation) -> list[str]:
-    texts = (equation.text(part) for part in ("gate", "write", "read"))
-    return [f"[{name}](#model-{_make_slug(name)})", *(f"`{text}`" for text in texts)]
+def _link_model(name: str) -> str:
+    return f"[{name_model(name)}](#model-{_make_slug(name)})"
+
+
+def _link_papers(text: str) -> str:
+    return re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
+
+
+def _render_formulas(name: str) -> list[str]:
+    formulas = (" where ".join(f"${one}$" for one in part) for part in translate_equation(name))
+    return [_link_model(name), *formulas]
 
 
 def _render_costs(name: str) -> list[str]:
     equation = MIXERS[name].equation
     config = ModelConfig(name, d_model=WIDTH, n_layers=1, n_heads=HEADS)
     carried = state_bytes(config, TOKENS, dtype=torch.bfloat16)
-    return [name, equation.learned if equation else "nothing", f"{carried / 1000:,.0f}"]
+    learned = _render_learned(equation.learned) if equation else "nothing"
+    paper = f"[{find_paper(name)}](https://arxiv.org/abs/{find_paper(name)})"
+    return [_link_model(name), f"`{name}`", paper, learned, f"{carried / 1000:,.0f}"]
 
 
-def _render_note(name: str) -> str:
-    """Return the docstring of the mixer without arguments and example, in the page's own markup."""
-    text = inspect.cleandoc(MIXERS[name].__doc__ or "").replace("``", "`")
+def _render_learned(text: str) -> str:
+    """Return what is learned with its shapes as code and its letters as mathematics."""
+    return re.sub(
+        r"(\[[^]]*\])|\b([A-Za-z](?:_\w+)?|Delta|alpha)\b(?!')",
+        lambda found: f"`{found[1].replace(' ', NO_BREAK)}`" if found[1] else f"${translate_text(found[2])}$",
+        text.replace("Delta's", "for Delta"),
+    )
+
+
+def _render_section(name: str, address: str) -> str:
+    """Return the section of a model: its name in code, its source, and its docstring as a page has it."""
+    mixer = MIXERS[name]
+    text = inspect.cleandoc(mixer.__doc__ or "")
     note, _, rest = text.partition("\n\nArgs:\n")
     source = rest.partition("\nSource:\n")[2].partition("\n\n")[0]
-    options = (
-        inspect.cleandoc(MIXERS[name].options_class.__doc__ or "")
-        if fields(MIXERS[name].options_class)
-        else ""
-    )
-    return "\n\n".join(filter(None, [note, _render_options(options), f"Source: {' '.join(source.split())}"]))
+    options = inspect.cleandoc(mixer.options_class.__doc__ or "") if fields(mixer.options_class) else ""
+    file = f"linattn_ref/mixers/{Path(inspect.getfile(mixer)).name}"
+    parts = [
+        f"(model-{_make_slug(name)})=\n### {name_model(name)}",
+        f"In code `{name}`, [{file}]({address}/blob/main/{file}).",
+        _link_papers(_render_note(note.replace("Mix tokens", f"{name_model(name)} mixes tokens", 1))),
+        _render_code(name),
+        _link_papers(_render_options(options)),
+        _link_papers(f"Source: {' '.join(source.split())}"),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _render_note(text: str) -> str:
+    """Return a docstring's paragraphs with its equations, and what is mathematics in backticks, in LaTeX."""
+    text = re.sub(r"Shapes: ``mixer[^`]*``, the state", "Carried as ``state``:", text)
+    paragraphs = [
+        translate_block(one) if one.startswith("    ") else _SPAN.sub(_render_span, one)
+        for one in text.split("\n\n")
+    ]
+    return "\n\n".join(paragraphs)
+
+
+def _render_span(found: re.Match[str]) -> str:
+    """Return what stands in backticks as mathematics if it is that, else as code; shapes are code."""
+    text = " ".join(found[0].strip("`").split())
+    try:
+        return f"`{text}`" if text.startswith("[") else f"${translate_text(text)}$"
+    except ValueError:  # a name or a call
+        return f"`{text}`"
+
+
+def _render_code(name: str) -> str:
+    """Return gate, write and read in Python: what the test evaluates."""
+    equation = MIXERS[name].equation
+    if equation is None:
+        return ""
+    lines = [f"{part:5} = {equation.text(part)}" for part in PARTS]
+    return "In Python, as the test evaluates it:\n\n```python\n" + "\n".join(lines) + "\n```"
 
 
 def _render_options(text: str) -> str:

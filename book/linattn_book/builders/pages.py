@@ -19,6 +19,7 @@ from sphinx.util import logging
 from ..plotly_mime import NumberedFigure, write_numbered
 from . import metadata
 from .icons import trim_icons
+from .synonyms import add_synonyms
 
 logger = logging.getLogger(__name__)
 # What a page can ask MathJax for; the package ships ten times as much.
@@ -30,6 +31,9 @@ _PLOTLY_PACKAGE, _PLOTLY_FILE = "plotly.js-cartesian-dist-min", "plotly-cartesia
 _PLOTLY_SHA256 = "79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a"
 _TASK_BOX = re.compile(r'<input class="task-list-item-checkbox"(?: checked="checked")?')
 _CHECKED = 'checked="checked"'
+_LONG_CODE = re.compile(r'(?<=<span class="pre">)[^<]{25,}(?=</span>)')  # wider than a column of a table
+_LONG_NAME = 28
+_CODE_JOINT = re.compile(r"(?<=[./=(])(?=\w)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -40,6 +44,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
     app.add_js_file("typeset.js", loading_method="defer", priority=400)
+    app.connect("doctree-resolved", add_synonyms)
     app.connect("html-page-context", _adjust_page_context, priority=900)
     app.connect("build-finished", _write_assets, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
@@ -62,7 +67,7 @@ def _adjust_page_context(
         app.add_js_file("search.js", loading_method="defer")
     context["script_files"] = [s for s in context["script_files"] if not _is_thebe(s)]
     context["css_files"] = [s for s in context["css_files"] if not _is_thebe(s)]
-    context["body"] = make_accessible(_THEBE_CONFIG.sub("", body))
+    context["body"] = allow_breaks(make_accessible(_THEBE_CONFIG.sub("", body)))
     site, title = app.config.html_baseurl, re.sub("<.*?>", "", html.unescape(context.get("title", "")))
     description = metadata.describe(doctree) if doctree is not None else ""
     address = site + app.builder.get_target_uri(pagename)
@@ -75,6 +80,16 @@ def make_accessible(body: str) -> str:
     """Add what docutils and markdown-it leave unsaid: a bibliography is a list, a task is done or open."""
     body = body.replace('role="doc-biblioentry"', 'role="listitem"')
     return _TASK_BOX.sub(lambda m: f'{m[0]} aria-label="{"done" if _CHECKED in m[0] else "open"}"', body)
+
+
+def allow_breaks(body: str) -> str:
+    """Let long words of code be broken after a dot or bracket, and where that is not enough an underscore."""
+
+    def join(word: re.Match[str]) -> str:
+        parts = _CODE_JOINT.split(word[0])
+        return "<wbr>".join(p.replace("_", "_<wbr>") if len(p) >= _LONG_NAME else p for p in parts)
+
+    return _LONG_CODE.sub(join, body)
 
 
 def _is_thebe(asset: Any) -> bool:

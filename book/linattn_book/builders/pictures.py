@@ -1,11 +1,11 @@
-"""Draw the front page's pictures as SVG that stands in the page: words and lines take the page's colours.
+"""Draw pictures as SVG that stands in the page: words and lines take the page's colours.
 
 A picture is measured or computed, as all figures are: times and recall are given, the state is worked out.
 """
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from linattn_book.plots import ARCHITECTURES
 
 WIDTH, HEIGHT = 380, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 100, 34, 226  # the plot's edges; the lines' names stand to its right
+PAIRS_LEFT, PAIRS_RIGHT = 108, WIDTH - 48  # the edges of a comparison; words stand on both sides
 CELL = 30
 KEPT = 0.6  # what the gate of the drawn state multiplies by
 
@@ -65,6 +66,54 @@ def draw_panel(
         b = min(b, BOTTOM - 18)  # clear of the words below the axis
         parts += [_write(a + 9, b + 1, line.name, "bold"), _write(a + 9, b + 16, line.end)]
     return _frame(parts, alt, WIDTH, HEIGHT)
+
+
+class Pair(NamedTuple):
+    """Hold a row of a comparison: its name, two measurements, and words at its end."""
+
+    name: str
+    ours: float
+    other: float
+    end: str
+
+
+def draw_pairs(
+    title: str, alt: str, groups: Mapping[str, Sequence[Pair]], names: tuple[str, str], across: Axis, end: str
+) -> str:
+    """Return a panel of rows in groups: a dot for ours and a ring for the other, over a logarithmic axis.
+
+    Every dot has the name of ``names`` above the first row; ``end`` heads the words at the ends of the rows.
+    """
+
+    def place(value: float) -> float:
+        share = math.log(value / across.low) / math.log(across.high / across.low)
+        return PAIRS_LEFT + share * (PAIRS_RIGHT - PAIRS_LEFT)
+
+    parts, y = [_write(0, 16, title, "bold"), _write(WIDTH, 38, end, "soft", "end")], 46.0
+    rows: list[str] = []
+    first = next(iter(groups.values()))[0]
+    rows.append(_write(place(first.ours), 38, names[0], "bold", "middle"))
+    rows.append(_write(place(first.other), 38, names[1], "", "middle"))
+    for group, pairs in groups.items():
+        rows.append(_write(0, y + 13, group, "bold"))
+        y += 19
+        for pair in pairs:
+            a, b, middle = place(pair.ours), place(pair.other), y + 8
+            rows.append(_write(0, middle + 4, pair.name, "soft"))
+            rows.append(
+                f'<line x1="{a:.1f}" x2="{b:.1f}" y1="{middle:.1f}" y2="{middle:.1f}" class="between"/>'
+            )
+            rows.append(f'<circle cx="{b:.1f}" cy="{middle:.1f}" r="5" class="other"/>')
+            rows.append(f'<circle cx="{a:.1f}" cy="{middle:.1f}" r="3.4" class="ours"/>')
+            rows.append(_write(WIDTH, middle + 4, pair.end, "", "end"))
+            y += 17
+        y += 7
+    for value, word in across.ticks.items():
+        x = place(value)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="46" y2="{y:.1f}" class="grid"/>')
+        parts.append(_write(x, y + 15, word, "soft", "middle"))
+    parts.append(_write(PAIRS_LEFT, y + 33, across.title, "soft"))
+    return _frame([*parts, *rows], alt, WIDTH, y + 40)
 
 
 def draw_state(alt: str) -> str:

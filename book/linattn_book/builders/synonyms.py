@@ -1,0 +1,88 @@
+"""Say under which other words a reader looks for a section, and put them into the index of the search.
+
+What the book does not treat is not here: whoever looks for it should find nothing. Capitals, hyphens, spaces
+and a plural make no difference (``book/_static/search.js``).
+"""
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+
+# page -> place on it, "" for the page itself -> words; two places may have the same word.
+SYNONYMS = {
+    "chapters/01_softmax_attention": {
+        "": "attention, softmax, self-attention, softmax attention, transformer",
+        "the-equation-line-by-line": "multi-head attention, MHA",
+        "why-divide-by-sqrt-k": "scaled dot-product attention",
+        "the-causal-mask": "causal mask, causal attention, autoregressive mask",
+        "what-one-layer-costs": "quadratic attention, quadratic cost, quadratic complexity, FLOPs",
+        "the-kv-cache": "KV cache, key-value cache, grouped-query attention, GQA",
+        "online-softmax": "online softmax, flash attention, FlashAttention-2, flash-attn, safe softmax, "
+        "streaming softmax, tiling, log-sum-exp",
+        "going-through-a-book": "going through a book",
+        "positions-by-rotation": "RoPE, rotary, rotary embedding, rotary position embedding, "
+        "position embedding, positional embedding, positional encoding",
+    },
+    "chapters/02_linear_attention": {
+        "": "linear attention, linear transformer, kernelized attention",
+        "from-e-q-cdot-k-to-varphi-q-cdot-varphi-k": "kernel trick, kernel feature map",
+        "three-forms-of-one-thing": "recurrent form, parallel form, chunk form, chunkwise form, chunkwise, "
+        "chunkwise parallel, parallel scan, prefix scan",
+        "the-normaliser": "normaliser, normalizer, normalization, denominator",
+        "feature-maps-compared": "feature map, ELU",
+        "cosformer-weighting-by-distance": "cosFormer",
+        "a-recurrent-network-with-a-matrix-for-a-state": "RNN, recurrent network, recurrent neural network, "
+        "recurrence, transformers are RNNs, fast weight, fast weight programmer, matrix state, "
+        "matrix-valued state",
+        "capacity-how-much-fits": "capacity, memory capacity",
+        "decoding-in-constant-memory": "decoding, generation, autoregressive decoding, inference",
+    },
+    "book/models": {
+        "": "recurrence, linear RNN, gated linear RNN",
+        "retnet": "RetNet, retention, retentive network",
+        "tnl": "TNL, TransNormer, TransNormerLLM, lightning attention",
+        "gla": "GLA, gated linear attention",
+        "hgrn2": "HGRN2, HGRN",
+        "gated-retnet": "gated RetNet, gated retention, YOCO",
+        "mlstm": "mLSTM, xLSTM",
+        "rwkv-4": "RWKV, RWKV-4, WKV",
+        "rwkv-6": "RWKV, RWKV-6",
+        "s4d": "S4, S4D, state space, state space model, SSM, structured state space model",
+        "h3": "H3, hungry hungry hippos, state space, state space model, SSM",
+        "mamba": "Mamba, Mamba-1, S6, selective scan, selective SSM, selective state space model, "
+        "state space, state space model, SSM",
+        "mamba-2": "Mamba-2, SSD, state space duality",
+        "deltanet": "DeltaNet, delta rule",
+        "gated-deltanet": "gated DeltaNet, gated delta rule",
+    },
+    "book/disagreements": {
+        "delta-rule": "delta rule, DeltaNet",
+        "state-space-models": "state space, state space model, SSM",
+        "last-block-of-lightning-attention": "lightning attention",
+        "mamba-as-a-gated-rnn": "RNN",
+    },
+    "book/rosetta": {"": "FLA, flash-linear-attention"},
+    "book/scaling": {
+        "the-laws": "scaling law, power law",
+        "one-softmax-layer-in-four": "hybrid, hybrid model, hybrid attention",
+        "beyond-the-length-trained-on": "extrapolation, length extrapolation, length generalization",
+        "needles-without-having-been-trained-to-find-them": "needle, needle in a haystack, NIAH",
+        "multi-query-recall": "MQAR, multi-query associative recall, associative recall",
+    },
+}
+
+
+def add_synonyms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put the words of a page's places into the search index: as names that lead there, and as its text."""
+    places = SYNONYMS.get(docname)
+    if not places:
+        return
+    ids = {name for node in doctree.findall(nodes.Element) for name in node["ids"]} | {""}
+    for missing in sorted(set(places) - ids):
+        logger.warning("synonyms: %s has no place %r", docname, missing)
+    words = [(word.strip(), place) for place, listed in places.items() for word in listed.split(",")]
+    entries = [("single", word, place, "main", None) for word, place in words]
+    doctree += addnodes.index("", " ".join(word for word, _ in words), entries=entries)
