@@ -136,7 +136,8 @@
   }
 
   // Formulas and figures above the target of a link change its place while the page is being built up.
-  let holding = true;
+  // A page that is loaded again or gone back to stands where the browser puts it.
+  let holding = performance.getEntriesByType("navigation")[0]?.type === "navigate";
   const release = () => { holding = false; };
   for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
     addEventListener(kind, release, { once: true, passive: true });

@@ -6,6 +6,7 @@
   if (!window.MathJax) return; // a page without formulas
 
   const SLICE = 64; // formulas at a time that are out of sight
+  const PATIENCE = 10_000; // ms that these wait for a figure, at most
   const rest = new Set();
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -16,9 +17,12 @@
 
   async function typesetAll() {
     for (const formula of document.querySelectorAll(".math")) rest.add(formula);
+    const start = performance.now();
+    const figureWaits = () =>
+      performance.now() - start < PATIENCE && document.querySelector(".plotly-fig[data-near]:not([data-drawn])");
     while (rest.size) {
       const seen = [...rest].filter(inWindow);
-      if (!seen.length && document.querySelector(".plotly-fig[data-near]:not([data-drawn])")) {
+      if (!seen.length && figureWaits()) {
         await pause(50);
         continue;
       }

@@ -132,5 +132,5 @@ class PlotlyRenderer:
             raise FigureError(f"{renderer.source}: a plotly figure cannot stand inside a line of text")
         figure = json.loads(data.content) if isinstance(data.content, str) else data.content
         where = f"{renderer.source}:{data.line or 1}"
-        content = nodes.raw(text=render_plotly(figure, where), format="html")
+        content = nodes.raw(text=render_plotly(figure, where), format="html", classes=["output", "plotly"])
         return [number_figure(figure, content, renderer.renderer.document)]

@@ -370,12 +370,6 @@ def test_search_finds_a_word_of_chapter_two(browser: Browser, site: str) -> None
         page.wait_for_selector("#search-results li a")
         links = page.eval_on_selector_all("#search-results li a", "all => all.map((e) => e.href)")
         assert any("/chapters/02_linear_attention" in link for link in links), links
-        page.goto(f"{site}search.html?q=state")
-        page.wait_for_selector("#search-results li p.context")
-        page.wait_for_timeout(500)
-        quotes = page.locator("#search-results p.context").all_text_contents()
-        assert len(quotes) > 5
-        assert [quote for quote in quotes if re.search(r"[\\{}$]", quote)] == []
     finally:
         page.close()
 

@@ -61,8 +61,8 @@ PICTURE = """\
 softmax attention in {softmax_ahead} of {softmax}</figcaption>
 {panels}
 <figcaption>Dot: our time. Ring: the time of FLA, flash-linear-attention {version}. Both are counted in
-floors, the time in which the GPU copies the inputs and results once: 1, the left edge, is as fast as memory
-allows. The number at the right says how many times as long FLA takes. A row is batch × tokens, key width.
+floors, the time in which the GPU copies the inputs and results once: 1, the left edge, is as fast as such a
+copy. The number at the right says how many times as long FLA takes. A row is batch × tokens, key width.
 The floor of softmax attention is out of reach, as its arithmetic grows with the square of the tokens.
 {device}.</figcaption>
 </figure>"""

@@ -37,7 +37,7 @@ _CODE_JOINT = re.compile(r"(?<=[./=(])(?=\w)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("config-inited", _set_address)
+    app.connect("config-inited", _set_address_and_logo)
     app.add_enumerable_node(
         NumberedFigure, "figure", lambda node: node["title"], html=(write_numbered, lambda *_: None)
     )
@@ -50,7 +50,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _set_address(app: Sphinx, config: Any) -> None:
+def _set_address_and_logo(app: Sphinx, config: Any) -> None:
     config.html_baseurl = metadata.find_site(Path(app.srcdir))
     config.html_theme_options["logo"] = {"text": config.html_title, "alt_text": ""}  # the mark and the name
 
