@@ -17,12 +17,41 @@ from .generated import run
 from .notebooks import PLOTLY, join_prose, read_notebook
 from .pictures import KEPT, Axis, Line, draw_panel, draw_state
 from .repository import make_colab_link, read_address
+from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
 CHAPTER_1, CHAPTER_2 = Path("chapters/01_softmax_attention.ipynb"), Path("chapters/02_linear_attention.ipynb")
 LENGTH = 4096
 H200_BYTES_PER_SECOND = 4.8e12  # from its data sheet, as in chapter 2
+
+
+class Chapter(NamedTuple):
+    """Hold a chapter of the road: its numbers, title and question, and its notebook, if it is written."""
+
+    numbers: str
+    title: str
+    question: str
+    notebook: Path | None = None
+
+
+ROAD = (
+    Chapter(
+        "1", "Softmax attention",
+        "What does attention compute, what does it cost, and what can it do that a memory cannot?", CHAPTER_1,
+    ),
+    Chapter(
+        "2", "Kernelised linear attention", "What do we gain and lose by moving one pair of brackets?",
+        CHAPTER_2,
+    ),
+    Chapter(
+        "3", "Decay and gates", "What should a memory that cannot hold everything let go, and who decides?",
+    ),
+    Chapter("4", "State space models", "How do a convolution and a recurrence come to be the same model?"),
+    Chapter("5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?"),
+    Chapter("6", "Making it fast", "What stands between a count of operations and a clock?"),
+    Chapter("7 to 9", "The scaling study", "Which laws of loss hold, and where does recall part the models?"),
+)  # fmt: skip
 
 
 class Recall(NamedTuple):
@@ -39,11 +68,26 @@ def render_page(root: Path) -> str:
     recall = read_recall(root / CHAPTER_2)
     parts = find_numbers() | {
         "headline": HEADLINE, "kept": f"{KEPT}",
-        "minutes_1": read_minutes(root / CHAPTER_1), "minutes_2": read_minutes(root / CHAPTER_2),
+        "minutes_1": read_minutes(root / CHAPTER_1), "contents": render_contents(root),
         "colab": make_colab_link(read_address(root), CHAPTER_1.name),
         "time": draw_time(), "recall": draw_recall(recall), "state": draw_state(ALT_STATE),
     }  # fmt: skip
     return re.sub(r"\[\[(\w+)\]\]", lambda match: parts[match[1]], text)
+
+
+def render_contents(root: Path) -> str:
+    """Return the chapters in reading order, each with its thumbnail, title, minutes and question."""
+    points = []
+    for chapter in ROAD:
+        picture = draw_thumbnail(int(chapter.numbers.split()[0]))
+        if chapter.notebook is None:
+            name, time = f"{chapter.numbers} {chapter.title}", "in preparation"
+        else:
+            name = f"{chapter.numbers} [{chapter.title}](../{chapter.notebook.with_suffix('')})"
+            time = f"{read_minutes(root / chapter.notebook)} minutes"
+        name = f'<span class="book-name">{name}</span> <span class="book-minutes">{time}</span>'
+        points.append(f'- {picture}{name} <span class="book-question">{chapter.question}</span>')
+    return "\n".join(points)
 
 
 def read_minutes(chapter: Path) -> str:
