@@ -44,10 +44,12 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 	$(BIN)/python -m linattn_book.builders.exercises --check
 
 test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser
+	@$(BIN)/python -m linattn_book.builders.browser
 	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus and not gpu" -n 2
 	$(PAGES_TEST)
 
 test-all: .venv/.ok  ## both tiers, as continuous integration runs them
+	@$(BIN)/python -m linattn_book.builders.browser
 	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2
 	$(PYTEST) -m "alone"
 	$(BIN)/python -m linattn_book.builders.scaling --check
