@@ -15,6 +15,32 @@
   const overflows = (box) => box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
   const frameOf = (box) => (box.parentElement.matches(".book-frame") ? box.parentElement : null);
 
+  // ---- where one is ----------------------------------------------------------------------------------------------
+
+  /** Mark in the contents beside the page the section that begins last above the upper two fifths of the window.
+      Bootstrap's own way lost it in long sections and where a page grew while it was built up. */
+  function followReading() {
+    const links = [...document.querySelectorAll(".page-toc a[href^='#']")];
+    const sections = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+    const mark = () => {
+      const here = links[sections.findLastIndex((one) => one && one.getBoundingClientRect().top < 0.4 * innerHeight)];
+      for (const link of links) link.classList.toggle("active", Boolean(here) && link.closest("li").contains(here));
+    };
+    addEventListener("scroll", () => requestAnimationFrame(mark), { passive: true });
+    mark();
+  }
+  document.addEventListener("DOMContentLoaded", () => {
+    delete document.body.dataset.bsSpy; // Bootstrap reads it when all has loaded
+    followReading();
+  });
+
+  // Words that were searched for stay marked on a result, not on every page that is opened instead of one.
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (link && document.querySelector("#search-results") && !link.closest("#search-results"))
+      localStorage.removeItem("sphinx_highlight_terms");
+  });
+
   // ---- edges -----------------------------------------------------------------------------------------------------
 
   /** The box in a frame, which stands still while the box scrolls and so can draw the edges. */

@@ -479,6 +479,24 @@ def find_blank_figures(pdf: bytes, titles: list[str]) -> list[str]:
     return blank
 
 
+# The formulas above a place may still grow, so the place is looked for again at each turn.
+INTO_SECTION = """name => {
+  scrollBy({ top: document.getElementById(name).getBoundingClientRect().top + 500, behavior: 'instant' });
+  return Boolean(document.querySelector(`.page-toc a.active[href='#${name}']`));
+}"""
+
+
+def test_the_contents_say_where_one_is(browser: Browser, site: str) -> None:
+    """Far inside of a section that is many windows high, too."""
+    page = browser.new_page(viewport=DESK)
+    try:
+        page.goto(f"{site}chapters/02_linear_attention.html")
+        for name in ("moving-the-brackets", "capacity-how-much-fits"):
+            page.wait_for_function(INTO_SECTION, arg=name, polling=200, timeout=20_000)
+    finally:
+        page.close()
+
+
 def test_a_print_is_light_has_all_figures_and_keeps_solutions_folded(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport=DESK, color_scheme="dark")  # type: ignore[arg-type]
     try:

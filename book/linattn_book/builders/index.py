@@ -135,7 +135,8 @@ def draw_time() -> str:
         f"begins level, at {softmax[0]:.0f}, and then doubles with the length, to {softmax[-1]:.0f}. Linear "
         f"attention stays at {linear[-1]:.0f}.",
         x, lines,
-        Axis("tokens already read", x[0], x[-1], {256: "256", 4096: "4k", 32768: "32k", 131072: "131k"}),
+        Axis("tokens already read (log scale)", x[0], x[-1],
+             {256: "256", 4096: "4k", 32768: "32k", 131072: "131k"}),
         Axis("ms", 0, 280, {0: "0", 100: "100", 200: "200"}),
     )  # fmt: skip
 
@@ -152,7 +153,7 @@ def draw_recall(recall: Recall) -> str:
         f"At the end softmax attention has {recall.softmax[-1]:.2f}, and a linear state of 64 by 64, "
         f"which falls all the way, {recall.linear[-1]:.2f}, where guessing gives 0.5.",
         recall.pairs, lines,
-        Axis("pairs stored, keys of width 64", recall.pairs[0], recall.pairs[-1],
+        Axis("pairs stored (log scale), keys of width 64", recall.pairs[0], recall.pairs[-1],
              {2: "2", 16: "16", 128: "128", 1280: "1,280"}),
         Axis("share recalled", 0.45, 1.03, {0.5: "guess", 0.75: "0.75", 1.0: "1"}),
     )  # fmt: skip
