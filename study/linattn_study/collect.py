@@ -27,7 +27,15 @@ COLUMNS = {
 
 DIGITS = 7  # of floats
 TableRow = Mapping[str, Any]
-LENGTH = {"seq_len": "bytes in a row, in training"}
+OWN_FIELDS = {  # of Trial: a column where some trial differs from the main grid
+    "seq_len": "bytes in a row, in training",
+    "schedule": "of the learning rate after the warm-up; linear: a line down to 0 at the last step",
+    "weight_decay": "decoupled, on weight matrices only",
+}
+READINGS = {  # columns where trials are asked for them at each evaluation
+    "first_reading_loss": "nats per byte, over halves of windows: see study.probes.measure_second_reading",
+    "second_reading_loss": "nats per byte, over the same bytes right after they were read",
+}
 
 PROBES = {
     name: meaning
@@ -54,10 +62,15 @@ def choose_columns(trials: Sequence[Trial], probes: bool = False) -> dict[str, s
         trials: all trials of the table.
         probes: whether the table holds probes, not evaluations; default False.
     """
-    own = LENGTH if any(trial.seq_len != Trial.seq_len for trial in trials) else {}
+    own = {
+        name: meaning
+        for name, meaning in OWN_FIELDS.items()
+        if any(getattr(trial, name) != getattr(Trial, name) for trial in trials)
+    }
     own = own | {name: f"{name} of the model, see ModelConfig" for name in _list_overridden(trials)}
     always, first = list((PROBES if probes else COLUMNS).items()), list(COLUMNS).index("seed")
-    return dict(always[:first]) | own | dict(always[first:])
+    readings = READINGS if not probes and any(trial.second_reading for trial in trials) else {}
+    return dict(always[:first]) | own | dict(always[first:]) | readings
 
 
 def _list_overridden(trials: Sequence[Trial]) -> dict[str, None]:
@@ -88,15 +101,15 @@ def collect_rows(
         about["tokens"] = trial.tokens
         for row in run_dir.load_probes() if probes else run_dir.load_rows():
             facts = about | row | {"lr": trial.lr}  # that of a row is the rate at its step
-            rows.append({name: facts[name] for name in columns})
+            rows.append({name: facts.get(name) if name in READINGS else facts[name] for name in columns})
     return rows
 
 
 def _identify(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that tell a trial from the others of its table; None where it has no value."""
     always = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "lr")}
-    more = {"seq_len": trial.seq_len} | dict(trial.overrides)
-    return always | {name: more.get(name) for name in columns if name not in COLUMNS | PROBES}
+    more = {name: getattr(trial, name) for name in OWN_FIELDS} | dict(trial.overrides)
+    return always | {name: more.get(name) for name in columns if name not in COLUMNS | PROBES | READINGS}
 
 
 def _find_rows(identity: Mapping[str, Any], table: Sequence[TableRow]) -> list[dict[str, Any]]:
@@ -170,12 +183,13 @@ def collect(
         existing = _load_existing_rows(table, columns, done[0], directory)
         absent = [trial for trial in trials if manifests[trial.key].get("status") != DONE]
         kept = sum(bool(_find_rows(_identify(trial, columns), existing)) for trial in absent)
+        rows = collect_rows(trials, out, probes, existing)
         results.save(
             table,
-            collect_rows(trials, out, probes, existing),
+            rows,
             columns=columns,
             command=f"linattn study {name} --out DIR{again}",
-            seed=sorted({trial.seed for trial in trials}),
+            seed=sorted({row["seed"] for row in rows}),
             source_hash=done[0]["source_hash"],
             device=done[0]["device"],
             measured_with=done[0]["versions"],

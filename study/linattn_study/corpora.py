@@ -2,7 +2,7 @@
 
 Both corpora are split by document, copies removed. Training text is taken from the documents in the order of
 a hash of their names (``documents.spread``), so the smaller part of the code is part of the larger one; both
-have the same validation text.
+have the same validation text. Texts with needles or repeats are made from these when they are loaded.
 
 Names like "recall-512" need no file: they are drawn, sequences of 512 tokens of multi-query recall, each with
 its answers behind it.
@@ -22,6 +22,7 @@ from linattn_ref.training.files import write_atomically
 from linattn_ref.training.tasks import SPLITS
 from linattn_ref.training.tasks import documents as docs
 from linattn_ref.training.tasks.recall import insert_needles, multi_query_recall
+from linattn_study.repeats import insert_repeats
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,23 @@ WITH_NEEDLES = {
 }
 
 
+class RepeatsRecipe(NamedTuple):
+    """Say which share of a text to train on is written over by passages from shortly before."""
+
+    text: str
+    share: float
+
+
+WITH_REPEATS = {
+    "novels-repeats-10": RepeatsRecipe("novels", 0.10),
+    "novels-repeats-25": RepeatsRecipe("novels", 0.25),
+}
+DERIVED: dict[str, NeedleRecipe | RepeatsRecipe] = {**WITH_NEEDLES, **WITH_REPEATS}
+
+
 def find_prepared_name(name: str) -> str:
-    """Return the prepared corpus that one is made from: itself, or the text that gets needles."""
-    return WITH_NEEDLES[name].text if name in WITH_NEEDLES else name
+    """Return the prepared corpus that one is made from: itself, or the text that gets needles or repeats."""
+    return DERIVED[name].text if name in DERIVED else name
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +171,7 @@ def write(name: str, train: bytes, validation: bytes, folder: Path) -> StudyCorp
 
 
 def load(name: str, folder: Path) -> StudyCorpus:
-    """Return a corpus: a prepared one, one with needles (``WITH_NEEDLES``), or recall, which is drawn.
+    """Return a corpus: a prepared one, one made from it (``DERIVED``), or recall, which is drawn.
 
     Args:
         name: of the corpus.
@@ -167,12 +182,8 @@ def load(name: str, folder: Path) -> StudyCorpus:
     """
     if parse_recall_length(name):
         return draw_recall_text(parse_recall_length(name), N_TRAIN, N_VALIDATION)
-    if name in WITH_NEEDLES:
-        text, every, n = WITH_NEEDLES[name]
-        plain = load(text, folder)
-        train = insert_needles(plain.train, every, torch.Generator().manual_seed(0), n)
-        splits = (bytes(x.numpy()) for x in (train, plain.validation))
-        return StudyCorpus(train, plain.validation, _hash_content(*splits))
+    if name in DERIVED:
+        return _derive(DERIVED[name], folder)
     file, about_file = folder / f"{name}.bytes", folder / f"{name}.json"
     if not (file.is_file() and about_file.is_file()):
         raise ValueError(f"corpus: {name!r} is not in {folder}; `linattn study corpora` makes it")
@@ -187,6 +198,17 @@ def load(name: str, folder: Path) -> StudyCorpus:
         )
     whole = torch.frombuffer(data, dtype=torch.uint8)
     return StudyCorpus(whole[:n], whole[n:], digest)
+
+
+def _derive(recipe: NeedleRecipe | RepeatsRecipe, folder: Path) -> StudyCorpus:
+    """Mix something into the training text of a prepared corpus; its validation text stays as it is."""
+    plain, generator = load(recipe.text, folder), torch.Generator().manual_seed(0)
+    if isinstance(recipe, NeedleRecipe):
+        train = insert_needles(plain.train, recipe.every, generator, recipe.n)
+    else:
+        train = insert_repeats(plain.train, recipe.share, generator)
+    splits = (bytes(x.numpy()) for x in (train, plain.validation))
+    return StudyCorpus(train, plain.validation, _hash_content(*splits))
 
 
 # --- multi-query recall -------------------------------------------------------------------------------------

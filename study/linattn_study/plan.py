@@ -162,6 +162,58 @@ def _make_recall_trial(arch: str, size: str, lr: float, **options: Any) -> Trial
     return Trial("recall-512", arch, size, lr, seq_len=512, warmup_tokens=4_000_000, **options)
 
 
+def scaling_copying() -> Sequence[Trial]:
+    """Train on prose with more and more of it repeated, and ask all along for text that is read twice.
+
+    Is LLaMA's lead on code due to copying? Then it should grow where prose is made to reward copying.
+    """
+    texts = ("novels", "novels-repeats-10", "novels-repeats-25", "code")
+    return [
+        Trial(
+            corpus,
+            arch,
+            size,
+            choose_rate(arch, size),
+            seed,
+            tokens=58_000_000,
+            n_evaluations=16,
+            second_reading=True,
+        )
+        for size, seed in (("2M", 0), ("6M", 0), ("2M", 1))
+        for corpus in texts
+        for arch in ARCHITECTURES
+    ]
+
+
+def scaling_annealed() -> Sequence[Trial]:
+    """Let the rate fall to zero, at three rates around the main grid's, with one product of rate and decay.
+
+    An evaluation before the last is not that of a run of its length.
+    """
+    return [
+        _make_annealed_trial(corpus, arch, size, times * choose_rate(arch, size), seed)
+        for size, seed in (("2M", 0), ("14M", 0), ("2M", 1))
+        for times in (1, 2, 0.5)
+        for corpus in CORPORA
+        for arch in ARCHITECTURES
+    ]
+
+
+def _make_annealed_trial(corpus: str, arch: str, size: str, lr: float, seed: int) -> Trial:
+    """Return a trial of two passes whose rate ends at zero; rate times weight decay is 2e-4."""
+    return Trial(
+        corpus,
+        arch,
+        size,
+        lr,
+        seed,
+        tokens=116_000_000,
+        n_evaluations=12,
+        weight_decay=2e-4 / lr,
+        schedule="linear",
+    )
+
+
 def reduced() -> Sequence[Trial]:
     """Train three sizes on a few million bytes: minutes on one GPU."""
     return [
@@ -208,6 +260,8 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_shape": scaling_shape,
     "scaling_length": scaling_length,
     "scaling_decay": scaling_decay,
+    "scaling_copying": scaling_copying,
+    "scaling_annealed": scaling_annealed,
     "reduced": reduced,
     "laptop": laptop,
 }

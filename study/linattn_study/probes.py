@@ -20,6 +20,7 @@ DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 NEEDLES = {"needle-easy": ("easy", 1), "needle-standard": ("standard", 1), "needle-twice": ("standard", 2)}
 PROMPTS = 32  # for each length and depth, where 2^19 bytes of validation are allowed; with fewer, fewer
 REPEATED = 8  # bytes: a longer string seen before is one that could be looked up
+READ_TWICE, AT_FIRST = 64, 16  # windows of ``measure_second_reading``, and bytes that it leaves out
 EMPTY_ROW: ProbeRow = dict.fromkeys(
     ("probe", "length", "first", "last", "depth", "share", "loss", "accuracy")
 )
@@ -58,6 +59,24 @@ def probe(loop: Loop) -> list[ProbeRow]:
     for name, length in ((name, round(T * times)) for name in NEEDLES for times in HAYSTACKS):
         rows += _probe_needles(loop, name, length)
     return rows
+
+
+def measure_second_reading(loop: Loop) -> dict[str, float]:
+    """Return the loss on text that is read for the first time, and for the second, in nats per byte.
+
+    The first half of each validation window, and then the same again; means over the same bytes of either
+    half, of which the first ``AT_FIRST`` are left out (of short windows, a quarter of the half).
+    """
+    half_length = loop.trial.seq_len // 2
+    windows = loop.windows.validation
+    half = windows[:: max(1, len(windows) // READ_TWICE)][:READ_TWICE, :half_length]
+    losses = _compute_losses(loop, torch.cat([half, half], 1)).mean(0)  # at i: of byte i + 1
+    skipped = max(1, min(AT_FIRST, half_length // 4))
+    first, second = losses[: half_length - 1], losses[half_length:]
+    return {
+        "first_reading_loss": first[skipped - 1 :].mean().item(),
+        "second_reading_loss": second[skipped - 1 :].mean().item(),
+    }
 
 
 def _take_windows(loop: Loop, length: int) -> Tensor | None:

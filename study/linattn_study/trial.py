@@ -23,6 +23,8 @@ MAIN_SIZES: dict[str, tuple[int, int]] = {  # layers, width: 0.2 to 31 million p
 TWO_LAYERS = {"0.03M": (2, 32), "0.1M": (2, 64), "0.4M": (2, 128), "1.6M": (2, 256)}
 SHAPES = {"6M-3x384": (3, 384), "6M-12x192": (12, 192), "6M-27x128": (27, 128)}  # of as many parameters
 OPTION_NAMES = {"tnl_decay": "decay"}  # recorded when options were fields of ModelConfig -> name today
+SCHEDULES = ("constant", "linear")
+LATER_FIELDS = ("schedule", "second_reading")  # of Trial: recorded where they are not the default
 RECORDED_NAMES = {"overrides": "changes"}  # name of a field of Trial -> the one that is recorded
 SIZES = TWO_LAYERS | MAIN_SIZES | SHAPES
 
@@ -35,8 +37,7 @@ class Trial:
         corpus: a name that ``corpora`` knows.
         arch: a name in ``ARCHITECTURES``.
         size: a name in ``SIZES``.
-        lr: learning rate of AdamW, constant after the warm-up, so that each evaluation is that of a run of
-            its length.
+        lr: learning rate of AdamW after the warm-up.
         seed: of the first weights and of the order of the text; default 0.
         tokens: bytes to train on, over all passes through the corpus; default 232 million.
         seq_len: bytes of a sequence, T; default 1,024.
@@ -48,6 +49,11 @@ class Trial:
         weight_decay: decoupled, on weight matrices only; default 0.1.
         overrides: fields of ``ModelConfig`` or options of its mixer that differ, as (name, value); the names
             are those of the committed tables, see ``OPTION_NAMES``. Default: none.
+        schedule: of the rate after the warm-up. "constant" (default): each evaluation is that of a run of its
+            length. "linear": a line from ``lr`` to 0 at the last step; only the last evaluation is that of
+            a run of its length.
+        second_reading: whether each evaluation also asks for text that is read twice, see
+            ``probes.measure_second_reading``; default False.
 
     Raises:
         ValueError: an unknown name, or a number out of range.
@@ -74,6 +80,8 @@ class Trial:
     validation_tokens: int = 2**19
     weight_decay: float = 0.1
     overrides: tuple[tuple[str, Any], ...] = ()
+    schedule: str = "constant"
+    second_reading: bool = False
 
     def __post_init__(self) -> None:
         require(self.arch in ARCHITECTURES, "arch", repr(self.arch), f"one of {ARCHITECTURES}")
@@ -84,8 +92,18 @@ class Trial:
         kind, _, length = self.corpus.partition("-")
         fits = kind != "recall" or length == str(self.seq_len)
         require(fits, "seq_len", repr(self.seq_len), f"{length}, as {self.corpus} has it")
+        require(not (self.second_reading and kind == "recall"), "corpus", self.corpus, "a text to read twice")
+        require(self.schedule in SCHEDULES, "schedule", repr(self.schedule), f"one of {SCHEDULES}")
         enough = self.tokens >= self.tokens_per_step
         require(enough, "tokens", repr(self.tokens), f"a batch of {self.tokens_per_step:,} at least")
+        if self.schedule == "linear":
+            needed = self._warmup + self.tokens_per_step
+            require(self.tokens >= needed, "tokens", repr(self.tokens), f"{needed:,} at least, to decay")
+
+    @property
+    def _warmup(self) -> int:
+        """Bytes of the warm-up, of a step at least."""
+        return max(self.warmup_tokens, self.tokens_per_step)
 
     @property
     def tokens_per_step(self) -> int:
@@ -108,11 +126,18 @@ class Trial:
 
         Keys are hashes of this: a field may be renamed, its recorded name may not.
         """
-        return {RECORDED_NAMES.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+        plain = {name: getattr(Trial, name) for name in LATER_FIELDS}
+        recorded = {k: v for k, v in dataclasses.asdict(self).items() if k not in plain or v != plain[k]}
+        return {RECORDED_NAMES.get(name, name): value for name, value in recorded.items()}
 
     def compute_rate(self, step: int) -> float:
-        """Return the learning rate at ``step`` (1 is the first): a line up to ``lr``, then constant."""
-        return self.lr * min(1.0, step * self.tokens_per_step / max(self.warmup_tokens, self.tokens_per_step))
+        """Return the learning rate at ``step`` (1 is the first): a line up to ``lr``, then its schedule."""
+        tokens = step * self.tokens_per_step
+        share = min(1.0, tokens / self._warmup)
+        if self.schedule == "linear":
+            end = self.n_steps * self.tokens_per_step
+            share = min(share, (end - tokens) / (end - self._warmup))
+        return self.lr * share
 
     def list_evaluations(self) -> list[int]:
         """Return the steps after which it is evaluated, rising; the last step is one of them."""

@@ -20,7 +20,7 @@ from linattn_ref.training.distributed import World, get_current_world
 from linattn_ref.training.trainer import Diverged
 from linattn_study import corpora
 from linattn_study.loop import Loop
-from linattn_study.probes import probe
+from linattn_study.probes import measure_second_reading, probe
 from linattn_study.run_dir import DiskFull, EvalRow, RunDir, RunLocked
 from linattn_study.trial import Trial
 
@@ -170,6 +170,7 @@ def _train_and_evaluate(loop: Loop, step: int) -> EvalRow:
     losses = loop.advance(step - before)
     seconds = time.perf_counter() - start
     val_loss = loop.evaluate()
+    asked = measure_second_reading(loop) if trial.second_reading else {}
     wall = time.perf_counter() - start
     so_far = loop.state.rows[-1] if loop.state.rows else {"seconds": 0.0, "wall": 0.0}
     return {
@@ -183,7 +184,7 @@ def _train_and_evaluate(loop: Loop, step: int) -> EvalRow:
         "seconds": so_far["seconds"] + seconds,
         "wall": so_far["wall"] + wall,
         "tokens_per_second": (step - before) * trial.tokens_per_step / seconds,
-    }
+    } | asked
 
 
 def _describe_run(

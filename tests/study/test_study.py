@@ -30,6 +30,7 @@ def test_no_two_trials_of_a_study_have_one_folder(name: str) -> None:
 
 def test_every_field_makes_another_trial() -> None:
     other: dict[str, Any] = {"corpus": "code", "arch": "tnl", "size": "2M", "overrides": (("d_ff", 96),)}
+    other |= {"schedule": "linear"}
     for field in dataclasses.fields(Trial):
         value = getattr(s.TINY, field.name)
         twice = (value and 2 * value) or 1
