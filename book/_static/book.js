@@ -32,6 +32,8 @@
   document.addEventListener("DOMContentLoaded", () => {
     delete document.body.dataset.bsSpy; // Bootstrap reads it when all has loaded
     followReading();
+    const number = document.querySelector("#main-content h1 > .section-number, article h1 > .section-number");
+    if (number) document.querySelector("#jb-print-docs-body h1")?.prepend(number.cloneNode(true));
   });
 
   // Words that were searched for stay marked on a result, not on every page that is opened instead of one.
