@@ -22,7 +22,7 @@ from linattn_ref.training.files import write_atomically
 from linattn_ref.training.tasks import SPLITS
 from linattn_ref.training.tasks import documents as docs
 from linattn_ref.training.tasks.recall import insert_needles, multi_query_recall
-from linattn_study.repeats import insert_repeats
+from linattn_study.repeats import LONG_FAR, LONG_NEAR, SHORT, Passages, insert_repeats
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,18 @@ WITH_NEEDLES = {
 
 
 class RepeatsRecipe(NamedTuple):
-    """Say which share of a text to train on is written over by passages from shortly before."""
+    """Say which share of a text to train on is written over by which passages from shortly before."""
 
     text: str
     share: float
+    passages: Passages = SHORT
 
 
 WITH_REPEATS = {
     "novels-repeats-10": RepeatsRecipe("novels", 0.10),
     "novels-repeats-25": RepeatsRecipe("novels", 0.25),
+    "novels-repeats-50": RepeatsRecipe("novels", 0.50, LONG_NEAR),
+    "novels-repeats-50-far": RepeatsRecipe("novels", 0.50, LONG_FAR),
 }
 DERIVED: dict[str, NeedleRecipe | RepeatsRecipe] = {**WITH_NEEDLES, **WITH_REPEATS}
 
@@ -206,7 +209,7 @@ def _derive(recipe: NeedleRecipe | RepeatsRecipe, folder: Path) -> StudyCorpus:
     if isinstance(recipe, NeedleRecipe):
         train = insert_needles(plain.train, recipe.every, generator, recipe.n)
     else:
-        train = insert_repeats(plain.train, recipe.share, generator)
+        train = insert_repeats(plain.train, recipe.share, generator, recipe.passages)
     splits = (bytes(x.numpy()) for x in (train, plain.validation))
     return StudyCorpus(train, plain.validation, _hash_content(*splits))
 

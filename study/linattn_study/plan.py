@@ -169,20 +169,36 @@ def scaling_copying() -> Sequence[Trial]:
     """
     texts = ("novels", "novels-repeats-10", "novels-repeats-25", "code")
     return [
-        Trial(
-            corpus,
-            arch,
-            size,
-            choose_rate(arch, size),
-            seed,
-            tokens=58_000_000,
-            n_evaluations=16,
-            second_reading=True,
-        )
+        _make_copying_trial(corpus, arch, size, seed)
         for size, seed in (("2M", 0), ("6M", 0), ("2M", 1))
         for corpus in texts
         for arch in ARCHITECTURES
     ]
+
+
+def scaling_copying_strong() -> Sequence[Trial]:
+    """Train on prose of which half is repeated, in longer passages, from nearer and from as far as before."""
+    kinds = (("2M", 0, ARCHITECTURES), ("6M", 0, ("llama", "hgrn2")), ("2M", 1, ARCHITECTURES))
+    return [
+        _make_copying_trial(corpus, arch, size, seed)
+        for size, seed, some in kinds
+        for corpus in ("novels-repeats-50", "novels-repeats-50-far")
+        for arch in some
+    ]
+
+
+def _make_copying_trial(corpus: str, arch: str, size: str, seed: int) -> Trial:
+    """Return a trial of one pass that is asked for text that is read twice at every evaluation."""
+    return Trial(
+        corpus,
+        arch,
+        size,
+        choose_rate(arch, size),
+        seed,
+        tokens=58_000_000,
+        n_evaluations=16,
+        second_reading=True,
+    )
 
 
 def scaling_annealed() -> Sequence[Trial]:
@@ -261,6 +277,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_length": scaling_length,
     "scaling_decay": scaling_decay,
     "scaling_copying": scaling_copying,
+    "scaling_copying_strong": scaling_copying_strong,
     "scaling_annealed": scaling_annealed,
     "reduced": reduced,
     "laptop": laptop,

@@ -14,7 +14,8 @@ from linattn_study.trial import Trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-LATER = ("scaling_copying", "scaling_annealed")  # they have ``schedule`` and ``second_reading``
+# they have ``schedule`` and ``second_reading``
+LATER = ("scaling_copying", "scaling_copying_strong", "scaling_annealed")
 # twelve steps of 128 bytes; the last has a rate of 0
 ANNEALED = dataclasses.replace(s.TINY, seq_len=64, batch_size=2, schedule="linear", second_reading=True)
 
@@ -31,9 +32,11 @@ def test_later_fields_leave_the_names_of_older_trials_as_they_were() -> None:
     assert {"schedule", "second_reading"} <= ANNEALED.to_record().keys()
 
 
-def test_what_the_two_studies_compare() -> None:
-    copying, annealed = STUDIES["scaling_copying"](), STUDIES["scaling_annealed"]()
-    assert (len(copying), len(annealed)) == (48, 72)
+def test_what_the_studies_compare() -> None:
+    copying, strong, annealed = (STUDIES[name]() for name in LATER)
+    assert (len(copying), len(strong), len(annealed)) == (48, 20, 72)
+    plain = {dataclasses.replace(trial, corpus="novels") for trial in copying}
+    assert plain > {dataclasses.replace(trial, corpus="novels") for trial in strong}
     assert {len(trial.list_evaluations()) for trial in copying} == {16}
     products = [trial.lr * trial.weight_decay for trial in annealed]
     assert products == pytest.approx([2e-4] * 72)
@@ -44,25 +47,32 @@ def test_what_the_two_studies_compare() -> None:
 # --- repeats ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0.1, 0.25])
-def test_copies_have_their_share_and_stand_soon_after_what_they_copy(share: float) -> None:
+@pytest.mark.parametrize(
+    ("share", "passages"),
+    [(0.1, repeats.SHORT), (0.25, repeats.SHORT), (0.5, repeats.LONG_NEAR), (0.5, repeats.LONG_FAR)],
+)
+def test_copies_have_their_share_and_stand_soon_after_what_they_copy(
+    share: float, passages: repeats.Passages
+) -> None:
     text = torch.randint(256, (300_500,), generator=torch.Generator().manual_seed(5), dtype=torch.uint8)
-    mixed = repeats.insert_repeats(text, share, torch.Generator().manual_seed(0))
-    again = repeats.insert_repeats(text, share, torch.Generator().manual_seed(0))
+    mixed = repeats.insert_repeats(text, share, torch.Generator().manual_seed(0), passages)
+    again = repeats.insert_repeats(text, share, torch.Generator().manual_seed(0), passages)
     assert torch.equal(mixed, again)
     assert len(mixed) == len(text)
     end, written = 0, torch.zeros(len(text), dtype=torch.bool)
-    for source, at, length in repeats.draw_repeats(len(text), share, torch.Generator().manual_seed(0)):
+    drawn = torch.Generator().manual_seed(0)
+    for source, at, length in repeats.draw_repeats(len(text), share, drawn, passages):
+        assert passages.shortest <= length <= passages.longest
         assert torch.equal(mixed[at : at + length], mixed[source : source + length])
         assert at >= end  # in order, none over another
-        assert length <= at - source <= repeats.REACH < 2 * repeats.STRETCH
+        assert length <= at - source <= passages.reach
         assert at // 1024 == (at + length - 1) // 1024  # within its stretch
         end = at + length
         written[at:end] = True
     assert torch.equal(mixed[~written], text[~written])
     assert written.float().mean().item() == pytest.approx(share, rel=0.01)
     shares = written[1024 : 293 * 1024].view(-1, 1024).float().mean(1)
-    assert (shares - share).abs().max() < 0.13  # a passage more, or less
+    assert (shares - share).abs().max() <= passages.longest / 1024  # a passage more, or less
 
 
 def test_a_corpus_with_repeats_has_the_plain_text_to_validate_on(
@@ -78,6 +88,9 @@ def test_a_corpus_with_repeats_has_the_plain_text_to_validate_on(
     assert mixed.sha256 == again.sha256 != plain.sha256
     with pytest.raises(ValueError, match=r"share: got 0.6, expected a number above 0"):
         repeats.insert_repeats(plain.train, 0.6, torch.Generator())
+    for wrong in ((64, 256, 128), (0, 8, 8), (9, 8, 64), (64, 600, 640), (8, 16, 2000)):
+        with pytest.raises(ValueError, match=r"passages: got .*, expected lengths that rise"):
+            repeats.insert_repeats(plain.train, 0.5, torch.Generator(), repeats.Passages(*wrong))
 
 
 # --- the rate -----------------------------------------------------------------------------------------------
