@@ -5,7 +5,7 @@ For a class: ``linattn grade SUBMISSIONS --out DIR`` (``linattn_exercises.gradin
 The names of all sets: ``linattn_exercises.sets.SETS``.
 
 Read ``questions`` first: a question, and the verdict on an answer. It imports ``calls`` (one call, and what
-is wrong with its outcome), ``comparison`` (a result and the expected one), ``known_mistakes`` (wrong answers
-and their hints) and ``static_analysis`` (library functions that an answer uses). ``serialization`` turns
-arguments and results into plain data.
+is wrong with its outcome), ``comparison`` (a result and the expected one), ``known_mistakes`` (wrong
+answers and their hints), ``recognisers`` (kinds of mistakes) and ``watch`` (what an answer computes, where
+own code is asked for). ``serialization`` turns arguments and results into plain data.
 """

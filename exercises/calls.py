@@ -3,11 +3,14 @@
 A question is a list of such calls (``Question.draw``). The same ``Call`` is made in a reader's notebook, in
 the sandbox of the grader, on the reference and on every known mistake."""
 
+import builtins
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from linattn_exercises.comparison import Close, Comparison
-from linattn_exercises.serialization import call_answer, decode, encode
+from linattn_exercises.serialization import call_answer, decode, encode, make_printable
+from linattn_exercises.watch import watch_call
 
 CLOSE = Close()
 
@@ -29,8 +32,9 @@ class Call:
         expected_from: what gives the expected result, if not ``name`` itself: another function of the
             reference, and the arguments it is called with.
         must_differ: said if the result *is* the expected one, for a call that must not give it.
-        max_entries: of the largest tensor that torch may make in this call; 0 is any size.
-        max_operations: that torch may do in this call; 0 is any number.
+        max_entries: of the largest tensor that may be made in this call; 0 is any size. This bound and the
+            next are for questions that ask for own code, see ``Question``.
+        max_operations: of torch, that may be done in this call; 0 is any number.
         hint: said when the call fails and no known mistake fits.
     """
 
@@ -49,28 +53,26 @@ class Call:
         """Return what torch may do in this call; 0 is no bound."""
         return {"entries": self.max_entries, "operations": self.max_operations}
 
-    @property
-    def is_counted(self) -> bool:
-        """Return whether torch's operations are counted in this call."""
-        return any(self.bounds.values())
-
     def find_excess(self, outcome: Outcome) -> list[str]:
         """Return the names of the bounds that a counted outcome exceeds."""
-        return [name for name, bound in self.bounds.items() if outcome[name] > bound > 0]
+        return [name for name, bound in self.bounds.items() if outcome.get(name, 0) > bound > 0]
 
 
-def run_call(answer: dict[str, Any], call: Call) -> Outcome:
+def run_call(answer: Mapping[str, Any], call: Call, watched: bool = False) -> Outcome:
     """Call an answer in this process, through plain data as the sandbox does, so it gets copies.
 
     Args:
         answer: the functions and values of the answer, by name.
         call: what is called.
+        watched: whether its operations are watched, see ``watch``.
 
     Returns:
-        ``{"value", "entries", "operations"}``, or ``{"error", "text", "line"}`` if the call raised.
+        ``{"value"}``, if watched with ``"entries"`` and ``"operations"``; or ``{"error", "text", "line"}``
+        if the call raised.
     """
     arguments = [encode(one) for one in call.arguments]
-    return decode_outcome(call_answer(answer, call.name, arguments, call.is_counted))
+    run = watch_call if watched else call_answer
+    return decode_outcome(run(answer, call.name, arguments))
 
 
 def decode_outcome(outcome: Any) -> Outcome:
@@ -85,41 +87,50 @@ def decode_outcome(outcome: Any) -> Outcome:
     if not isinstance(outcome, dict):
         raise ValueError(f"outcome: got a {type(outcome).__name__}, expected a dict")
     if "value" in outcome:
-        counts = {name: outcome.get(name, 0) for name in ("entries", "operations")}
+        counts = {name: outcome[name] for name in ("entries", "operations") if name in outcome}
         if not all(type(count) is int for count in counts.values()):
             raise ValueError(f"outcome: got counts {counts}, expected whole numbers")
         return {"value": decode(outcome["value"]), **counts}
+    if not (outcome.get("error") == "Missing" or _is_exception(outcome.get("error"))):
+        raise ValueError("outcome: expected a value, or an error by the name of a built-in exception")
+    if not str(outcome.get("missing", "x")).isidentifier():
+        raise ValueError("outcome: expected the name of what is missing")
     return {
-        name: str(outcome[name])[:400] for name in ("error", "text", "line", "missing") if name in outcome
+        name: make_printable(str(outcome[name])[:400])
+        for name in ("error", "text", "line", "missing")
+        if name in outcome
     }
 
 
-def find_fault(call: Call, outcome: Outcome, expected: Any) -> tuple[str, str] | None:
-    """Return what is wrong with an outcome.
+def _is_exception(name: Any) -> bool:
+    """Return whether this is the name of a built-in exception."""
+    kind = getattr(builtins, name, None) if isinstance(name, str) else None
+    return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+def find_fault(call: Call, outcome: Outcome, expected: Any) -> str:
+    """Return what is wrong with an outcome in a sentence, or "" if nothing is.
 
     Args:
         call: the call that the outcome belongs to.
         outcome: what the call led to.
         expected: the result of the reference.
-
-    Returns:
-        What is wrong in a sentence, and a hint or ""; None if nothing is wrong.
     """
     inputs = f"{call.inputs}: " if call.inputs else ""
     if "value" not in outcome:
-        return _describe_error(call, outcome, inputs), ""
+        return _describe_error(call, outcome, inputs)
     if outcome["value"] is None:
-        return f"`{call.name}` is not answered yet: it gave None.", ""
+        return f"`{call.name}` is not answered yet: it gave None."
     found = call.comparison.find_difference(outcome["value"], expected)
     if call.must_differ:
-        return None if found else (f"{inputs}`{call.name}` {call.must_differ}", "")
+        return "" if found else f"{inputs}`{call.name}` {call.must_differ}"
     if found:
-        return f"{inputs}`{call.name}` {found}", found.hint
+        return f"{inputs}`{call.name}` {found}"
     counted = {"entries": "made a tensor of {:,} entries", "operations": "took {:,} torch operations"}
     for name in call.find_excess(outcome):
         much, bound = counted[name].format(outcome[name]), call.bounds[name]
-        return f"{inputs}right, but `{call.name}` {much}, expected at most {bound:,}.", ""
-    return None
+        return f"{inputs}right, but `{call.name}` {much}, expected at most {bound:,}."
+    return ""
 
 
 def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:

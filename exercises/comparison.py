@@ -18,13 +18,11 @@ class Difference(NamedTuple):
         where: the place, such as ``[0][2, 1]``; "" for a value without parts.
         got: what stands there, or a shape or type.
         expected: what should stand there.
-        hint: what the wrong value has in common with the right one, if anything.
     """
 
     where: str
     got: str
     expected: str
-    hint: str = ""
 
     def __str__(self) -> str:
         place = f"at {self.where} " if self.where else ""
@@ -61,9 +59,9 @@ class Close:
         if a is None or b is None:
             return Difference("", describe(got), describe(expected))
         if a.shape != b.shape:
-            return Difference("", describe(got), describe(expected), compare_shapes(a, b))
+            return Difference("", describe(got), describe(expected))
         wrong = ~np.isclose(a, b, rtol=0.0, atol=self.tolerance * scale_of_tolerance(b), equal_nan=True)
-        return _name_first(a, b, wrong, compare_values(a, b, self.tolerance)) if wrong.any() else None
+        return _name_first(a, b, wrong) if wrong.any() else None
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Within:
         if a is None or b is None or a.shape != b.shape:
             return Difference("", describe(got), describe(expected))
         wrong = ~((a >= b / self.factor) & (a <= b * self.factor))
-        found = _name_first(a, b, wrong, "") if wrong.any() else None
+        found = _name_first(a, b, wrong) if wrong.any() else None
         return found and found._replace(expected=f"{found.expected} up to a factor of {self.factor:g}")
 
 
@@ -111,7 +109,7 @@ def _find_in_tuple(how: Comparison, got: Any, expected: tuple[Any, ...]) -> Diff
     return None
 
 
-def _name_first(a: np.ndarray, b: np.ndarray, wrong: np.ndarray, hint: str) -> Difference:
+def _name_first(a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> Difference:
     """Return the first entry of a that is wrong, with as many digits as tell it from b's."""
     index = np.unravel_index(int(wrong.argmax()), wrong.shape)
     where = f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
@@ -120,7 +118,7 @@ def _name_first(a: np.ndarray, b: np.ndarray, wrong: np.ndarray, hint: str) -> D
     x, y = (f"{number:,.0f}" if whole else f"{number:.6g}" for number in pair)
     if x == y:
         x, y = (f"{number:.12g}" for number in pair)
-    return Difference(where, x, y, hint)
+    return Difference(where, x, y)
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
@@ -159,40 +157,3 @@ def scale_of_tolerance(expected: np.ndarray) -> float:
     """Return the largest finite magnitude, at least 1: what a tolerance is relative to."""
     finite = np.abs(expected[np.isfinite(expected)])
     return max(1.0, float(finite.max())) if finite.size else 1.0
-
-
-# --- hints for mistakes that are not known -----------------------------------------------------------------
-
-
-def compare_shapes(got: np.ndarray, expected: np.ndarray) -> str:
-    """Return a hint on an array of a wrong shape, or ""."""
-    if got.shape == expected.shape[::-1]:
-        return "It has the shape of the transpose."
-    if got.size == expected.size:
-        return "The entries are as many as expected, in another shape."
-    return ""
-
-
-def compare_values(got: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
-    """Return what a wrong array has in common with the right one, or ""."""
-    bound = tolerance * scale_of_tolerance(expected)
-
-    def is_near(a: np.ndarray, b: np.ndarray) -> bool:
-        return a.size > 1 and bool(np.all(np.abs(a - b) <= bound))
-
-    if not np.isfinite(expected).all():
-        return ""
-    if not np.isfinite(got).all():
-        bad = np.count_nonzero(~np.isfinite(got))
-        return f"{bad:,} of {got.size:,} entries are NaN or infinite." if got.size > 1 else ""
-    if got.ndim == 2 and got.shape[0] == got.shape[1] and is_near(got.T, expected):
-        return "It is the transpose of the expected table."
-    scale = float((got * expected).sum() / max(float((expected * expected).sum()), 1e-300))
-    if is_near(got, scale * expected) and abs(scale) > 1e-3 and abs(scale - 1) > 1e-3:
-        return f"Every entry is {scale:.4g} times the expected one."
-    if got.ndim and len(got) > 2:
-        if is_near(got[1:], expected[:-1]):
-            return "It is the expected sequence, one token late."
-        if is_near(got[:-1], expected[1:]):
-            return "It is the expected sequence, one token early."
-    return ""

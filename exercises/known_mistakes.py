@@ -59,7 +59,12 @@ def mistake(hint: str, replaces: str = "") -> Callable[[Callable], Callable]:
 
     Returns:
         A decorator that leaves the function as it is.
+
+    Raises:
+        ValueError: if there is no hint.
     """
+    if not hint.strip():
+        raise ValueError("hint: got none, expected what helps whoever makes this mistake")
     return lambda function: _mark(function, hint, replaces)
 
 

@@ -5,7 +5,6 @@ and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
 import hashlib
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
-from linattn_exercises.comparison import Close
+from linattn_exercises.comparison import Close, as_numbers
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
-from linattn_exercises.static_analysis import find_used_names
+from linattn_exercises.recognisers import Case, recognise
 
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
@@ -91,7 +90,8 @@ class Question:
         info: what stands above it.
         reference: the right answer: functions and values, by name, in the order in which they are asked for.
         draw: draws the calls from a random generator.
-        banned: parts of names of library functions that would answer the question, such as "softmax".
+        own_code: whether the answer must be made of torch's elementary operations, which are watched and
+            counted; see ``watch``.
         wrong_values: for a value that is asked for, what to say to each wrong one, such as
             ``{"fault": {"A": "The scale is right. ..."}}``.
 
@@ -104,7 +104,7 @@ class Question:
     info: QuestionInfo
     reference: Mapping[str, Any]
     draw: Callable[[np.random.Generator], list[Call]]
-    banned: Sequence[str] = ()
+    own_code: bool = False
     wrong_values: WrongValues = field(default_factory=dict)
 
     def __hash__(self) -> int:  # dicts have none; prepared questions are kept by question and seed
@@ -132,12 +132,8 @@ class Question:
             answer: the functions and values, by name.
             seed: what inputs are drawn from.
         """
-        for name, function in answer.items():
-            known = f"{name} = {getattr(function, '__name__', name)}"
-            if callable(function) and (found := self.describe_banned([_read_source(function), known])):
-                return Verdict(False, found)
         calls = self.prepare(str(seed)).calls
-        return self.judge([run_call(dict(answer), call) for call in calls], str(seed))
+        return self.judge([run_call(answer, call, self.own_code) for call in calls], str(seed))
 
     def judge(self, outcomes: Sequence[Outcome], seed: str) -> Verdict:
         """Return the verdict on the outcomes of all calls.
@@ -146,9 +142,9 @@ class Question:
 
         1. that of the known mistake which gives the same outcomes as the answer, on all calls of the
            function;
-        2. that of the one known mistake which gives the same result on the call that is wrong, if no other
+        2. that of the one known mistake which gives the same array on the call that is wrong, if no other
            does;
-        3. what the comparison notices: a transposed table, a constant factor, a sequence one token late;
+        3. what the wrong results have in common with the right ones, see ``recognisers``;
         4. the hint of the call.
 
         Args:
@@ -157,13 +153,13 @@ class Question:
         """
         prepared = self.prepare(seed)
         for number, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
-            if (fault := find_fault(call, outcome, prepared.expected[number])) is None:
+            if not (fault := find_fault(call, outcome, prepared.expected[number])):
                 continue
             known = self._recognise(prepared, outcomes, call.name) or self._recognise_by_one_call(
                 prepared, outcome, number
             )
-            hint = known.hint if known else fault[1] or call.hint
-            message = f"{fault[0][:MAX_MESSAGE]} {'Hint: ' + hint if hint else ''}".strip()
+            hint = known.hint if known else self._recognise_kind(prepared, outcomes, number) or call.hint
+            message = f"{fault[:MAX_MESSAGE]} {'Hint: ' + hint if hint else ''}".strip()
             return Verdict(False, message, known.label if known else "")
         return Verdict(True, f"{len(outcomes)} cases agree with the reference.")
 
@@ -186,21 +182,6 @@ class Question:
         """Return the known answers that are wrong."""
         return [known for known in self.known_answers if isinstance(known, KnownMistake)]
 
-    def describe_banned(self, sources: Sequence[str]) -> str:
-        """Return what to say about code that uses a banned library function; "" if it uses none.
-
-        Args:
-            sources: the code of the answer, a text for each cell or function.
-        """
-        used = {
-            name
-            for name in find_used_names(sources, self.reference)
-            for part in self.banned
-            if part in name.lower()
-        }
-        listed = ", ".join(f"`{name}`" for name in sorted(used)[:5])
-        return f"This question asks for your own code, without {listed}." if used else ""
-
     def _recognise(
         self, prepared: PreparedQuestion, outcomes: Sequence[Outcome], name: str
     ) -> KnownMistake | None:
@@ -220,6 +201,8 @@ class Question:
         call = prepared.calls[number]
         if not isinstance(call.comparison, Close) or call.must_differ or "value" not in outcome:
             return None
+        if not _holds_many_numbers(prepared.expected[number]):
+            return None  # a single number may be the same by chance
         alike = [
             known
             for known, others in prepared.mistakes
@@ -227,11 +210,35 @@ class Question:
         ]
         return alike[0] if len(alike) == 1 else None
 
+    def _recognise_kind(self, prepared: PreparedQuestion, outcomes: Sequence[Outcome], number: int) -> str:
+        """Return what the recognisers say of the function that is called in the call of this number."""
+        name = prepared.calls[number].name
+        function = self.reference[name]
+        if not callable(function) or prepared.calls[number].must_differ or "value" not in outcomes[number]:
+            return ""
+        names = list(inspect.signature(function).parameters)
+        cases: list[Case] = []
+        first = 0
+        for n, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
+            if call.name == name and "value" in outcome and not call.must_differ:
+                first = len(cases) if n == number else first
+                expected = prepared.expected[n]
+                right = not call.comparison.find_difference(outcome["value"], expected)
+                arguments = dict(zip(names, call.arguments, strict=False))
+                cases.append(Case(arguments, outcome["value"], expected, right))
+        return "" if cases[first].right else recognise(cases, first)
+
+
+def _holds_many_numbers(value: Any) -> bool:
+    """Return whether a result has more than a handful of entries."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return sum(array.size for array in map(as_numbers, parts) if array is not None) > 5
+
 
 def define_question(
     info: QuestionInfo,
     *,
-    banned: Sequence[str] = (),
+    own_code: bool = False,
     wrong_values: WrongValues | None = None,
     **reference: Any,
 ) -> Callable[[Callable[[np.random.Generator], list[Call]]], Question]:
@@ -239,7 +246,7 @@ def define_question(
 
     Args:
         info: what stands above the question.
-        banned: parts of names of library functions that would answer the question.
+        own_code: whether the answer must be made of torch's elementary operations.
         wrong_values: for a value that is asked for, what to say to each wrong one.
         reference: the right answer: functions and values, by name, in the order in which they are asked for.
 
@@ -254,7 +261,7 @@ def define_question(
         >>> q0(lambda x: x + x)
         Exercise 1.0: right. 2 cases agree with the reference.
     """
-    return lambda draw: Question(info, reference, draw, banned, wrong_values or {})
+    return lambda draw: Question(info, reference, draw, own_code, wrong_values or {})
 
 
 @lru_cache(maxsize=256)
@@ -264,11 +271,13 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8]))
     calls = question.draw(rng)
     reference = dict(question.reference)
-    expected = [run_call(reference, _call_of_reference(call))["value"] for call in calls]
+    own = question.own_code
+    expected = [run_call(reference, _call_of_reference(call), own)["value"] for call in calls]
     mistakes: list[tuple[KnownMistake, list[Outcome | None]]] = []
     for known in question.known_mistakes:
         answer = reference | {known.name: known.value}
-        mistakes.append((known, [run_call(answer, c) if c.name == known.name else None for c in calls]))
+        outcomes = [run_call(answer, call, own) if call.name == known.name else None for call in calls]
+        mistakes.append((known, outcomes))
     return PreparedQuestion(calls, expected, mistakes)
 
 
@@ -276,11 +285,3 @@ def _call_of_reference(call: Call) -> Call:
     """Return the call of the reference that gives what a call expects."""
     name, arguments = call.expected_from or (call.name, call.arguments)
     return Call(name, arguments)
-
-
-def _read_source(function: Any) -> str:
-    """Return the source of a function; "" if it is not known."""
-    try:
-        return textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return ""

@@ -5,33 +5,63 @@ returns an encoded outcome. This file imports nothing of ours, so that the sandb
 alone."""
 
 import base64
-import contextlib
+import math
 import numbers
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
-MAX_ENTRIES = 400_000  # of one array
-MAX_ITEMS = 10_000  # of one list, tuple or dict
+MAX_ENTRIES = 400_000  # of all arrays of a value together
+MAX_ITEMS = 10_000  # of all lists, tuples and dicts of a value together
 MAX_BITS = 4_096  # of one whole number
-OUR_FILES = ("serialization.py", "sandbox_worker.py")  # whose frames are left out of a traceback
+OUR_FILES = ("serialization.py", "watch.py", "sandbox_worker.py")  # whose frames are left out of a traceback
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
 
 
 # --- plain data ---------------------------------------------------------------------------------------------
 
 
-def encode(value: Any) -> Any:
+class Budget:
+    """Count what a value holds, and refuse what is too much. Encoding and decoding count alike.
+
+    Args:
+        refusal: the exception that is raised: ``TypeError`` for an answer, ``ValueError`` for a report.
+    """
+
+    def __init__(self, refusal: type[Exception]) -> None:
+        self.refusal = refusal
+        self.items = self.entries = 0
+
+    def add_items(self, kind: str, n: int) -> None:
+        """Count the items of a list, tuple or dict."""
+        self.items += n
+        if self.items > MAX_ITEMS:
+            raise self.refusal(
+                f"returned a {kind} of {n:,}, {self.items:,} items in all, expected at most {MAX_ITEMS:,}"
+            )
+
+    def add_entries(self, n: int) -> None:
+        """Count the entries of an array."""
+        self.entries += n
+        if self.entries > MAX_ENTRIES:
+            raise self.refusal(
+                f"returned an array of {n:,} entries, {self.entries:,} in all, expected at most "
+                f"{MAX_ENTRIES:,}"
+            )
+
+
+def encode(value: Any, budget: Budget | None = None) -> Any:
     """Return a value as data that JSON can write.
 
     Args:
         value: None, a number, a text, a NumPy array, a tensor, or a list, tuple or dict of them. Tensors of
-            half precision become float32.
+            half precision become float32; the names in a dict are texts.
+        budget: what the whole value may still hold; default: all that is allowed.
 
     Returns:
         Numbers, texts and None as they are; all else as a dict with its type, such as ``{"tuple": [1, 2]}``.
@@ -40,6 +70,7 @@ def encode(value: Any) -> Any:
         TypeError: for every other type, and for what exceeds ``MAX_ENTRIES``, ``MAX_ITEMS`` or ``MAX_BITS``.
             Its message begins with "returned", since it is shown to the author of the answer.
     """
+    budget = budget or Budget(TypeError)
     if type(value) is int and value.bit_length() > MAX_BITS:
         raise TypeError(
             f"returned a whole number of {value.bit_length():,} bits, expected at most {MAX_BITS:,}"
@@ -51,21 +82,22 @@ def encode(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         wide = value.dtype not in (torch.float64, torch.float32) and value.dtype.is_floating_point
         plain = value.detach().cpu().float() if wide else value.detach().cpu()
-        return {"tensor": _encode_array(plain.numpy())}
+        return {"tensor": _encode_array(plain.numpy(), budget)}
     if isinstance(value, np.ndarray):
-        return {"array": _encode_array(value)}
+        return {"array": _encode_array(value, budget)}
     if isinstance(value, np.generic):
         return encode(value.tolist() if type(value.tolist()) is not type(value) else float(value))
     if isinstance(value, numbers.Real):  # fractions, and numbers of a class of their own
         return float(value)
-    if isinstance(value, (tuple, list, dict)) and len(value) > MAX_ITEMS:
-        raise TypeError(
-            f"returned a {type(value).__name__} of {len(value):,}, expected at most {MAX_ITEMS:,}"
-        )
+    if isinstance(value, (tuple, list, dict)):
+        budget.add_items(type(value).__name__, len(value))
     if isinstance(value, (tuple, list)):
-        return {"tuple" if isinstance(value, tuple) else "list": [encode(one) for one in value]}
+        return {"tuple" if isinstance(value, tuple) else "list": [encode(one, budget) for one in value]}
     if isinstance(value, dict):
-        return {"dict": [[encode(name), encode(one)] for name, one in value.items()]}
+        for name in value:
+            if not isinstance(name, str):
+                raise TypeError(f"returned a dict with a {type(name).__name__} for a name, expected texts")
+        return {"dict": [[encode(name), encode(one, budget)] for name, one in value.items()]}
     raise TypeError(
         f"returned a {type(value).__name__}, expected numbers, texts, arrays, tensors or tuples of them"
     )
@@ -81,42 +113,50 @@ def make_printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in short)
 
 
-def decode(data: Any) -> Any:
+def decode(data: Any, budget: Budget | None = None) -> Any:
     """Return the value that ``encode`` was given.
 
     Args:
         data: what JSON has read. It may come from an answer, so nothing about it is taken for granted.
+        budget: what the whole value may still hold; default: all that is allowed.
 
     Raises:
         ValueError: if ``encode`` cannot have made the data.
     """
+    budget = budget or Budget(ValueError)
+    if type(data) is int and data.bit_length() > MAX_BITS:
+        raise ValueError("data: not made by encode")
     if data is None or isinstance(data, (bool, int, float, str)):
         return data
     if not isinstance(data, dict) or len(data) != 1:
         raise ValueError("data: not made by encode")
     ((kind, content),) = data.items()
+    if kind in ("tuple", "list", "dict") and isinstance(content, list):
+        budget.add_items(kind, len(content))
     if kind in ("tuple", "list") and isinstance(content, list):
-        values = [decode(one) for one in content]
+        values = [decode(one, budget) for one in content]
         return tuple(values) if kind == "tuple" else values
     if kind == "dict" and isinstance(content, list) and all(_is_pair(one) for one in content):
-        return {decode(name): decode(one) for name, one in content}
+        return {name: decode(one, budget) for name, one in content}
     if kind in ("array", "tensor"):
-        array = _decode_array(content)
+        array = _decode_array(content, budget)
         return torch.from_numpy(array) if kind == "tensor" else array
     raise ValueError("data: not made by encode")
 
 
 def _is_pair(data: Any) -> bool:
-    """Return whether the data is a key, which must be hashable, and a value."""
-    return isinstance(data, list) and len(data) == 2 and isinstance(data[0], (str, int, float, bool))
+    """Return whether the data is a name and a value. Numbers could be chosen so that their hashes collide."""
+    return isinstance(data, list) and len(data) == 2 and isinstance(data[0], str)
 
 
-def _encode_array(array: np.ndarray) -> list[Any]:
+def _encode_array(array: np.ndarray, budget: Budget) -> list[Any]:
     """Return dtype, shape and entries (base64) of an array."""
+    budget.add_entries(array.size)
     if array.dtype.name not in DTYPES:
-        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, casting="same_kind")
-    if array.size > MAX_ENTRIES:
-        raise TypeError(f"returned an array of {array.size:,} entries, expected at most {MAX_ENTRIES:,}")
+        wide = np.float64 if array.dtype.kind == "f" else np.int64
+        if not np.can_cast(array.dtype, wide, "same_kind"):
+            raise TypeError(f"returned an array of {array.dtype.name}, expected real numbers or truth values")
+        array = array.astype(wide)
     return [
         array.dtype.name,
         list(array.shape),
@@ -124,12 +164,13 @@ def _encode_array(array: np.ndarray) -> list[Any]:
     ]
 
 
-def _decode_array(content: Any) -> np.ndarray:
+def _decode_array(content: Any, budget: Budget) -> np.ndarray:
     """Return the array that ``_encode_array`` was given; a ValueError if it cannot have made the content."""
     try:
         name, shape, data = content
         if name not in DTYPES or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError("data: not made by encode")
+        budget.add_entries(math.prod(shape))
         flat = np.frombuffer(base64.b64decode(data, validate=True), dtype=name)
         return flat.reshape(shape).copy()
     except TypeError as error:
@@ -139,22 +180,12 @@ def _decode_array(content: Any) -> np.ndarray:
 # --- one call -----------------------------------------------------------------------------------------------
 
 
-class OperationCounter(TorchDispatchMode):
-    """Count torch operations, and record the entries of the largest tensor that one of them made."""
-
-    entries = 0
-    operations = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.operations += 1
-        for one in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(one, torch.Tensor):
-                self.entries = max(self.entries, one.numel())
-        return result
-
-
-def call_answer(namespace: dict[str, Any], name: str, arguments: list[Any], counted: bool) -> dict[str, Any]:
+def call_answer(
+    namespace: Mapping[str, Any],
+    name: str,
+    arguments: list[Any],
+    call: Callable[[Any], None] | None = None,
+) -> dict[str, Any]:
     """Call a function of an answer, or read a value of it, and return the outcome as plain data.
 
     Args:
@@ -162,21 +193,20 @@ def call_answer(namespace: dict[str, Any], name: str, arguments: list[Any], coun
         name: the function that is called. A name that is no function is its own value, if there are no
             arguments.
         arguments: encoded arguments.
-        counted: whether torch's operations are counted.
+        call: makes a watched call instead; its keeper then has the value.
 
     Returns:
-        ``{"value": encoded}``, if counted with ``"entries"`` (of the largest tensor) and ``"operations"``; or
-        ``{"error": kind, "text": message, "line": the answer's line that raised}``. It never raises.
+        ``{"value": encoded}``; of a watched call ``{}``; or ``{"error": kind, "text": message, "line": the
+        answer's line that raised}``. It never raises.
     """
     if name not in namespace:
         return {"error": "Missing", "text": f"`{name}` is not defined", "line": ""}
     try:
-        with (counter := OperationCounter()) if counted else contextlib.nullcontext():
-            answer = namespace[name]
-            value = answer(*map(decode, arguments)) if callable(answer) or arguments else answer
-        outcome = {"value": encode(value)}
-        counts = {"entries": counter.entries, "operations": counter.operations} if counted else {}
-        return outcome | counts
+        answer = namespace[name]
+        if call is not None:
+            call(answer)
+            return {}
+        return {"value": encode(answer(*map(decode, arguments)) if callable(answer) or arguments else answer)}
     except BaseException as error:  # also SystemExit: an answer must not end the process that reports
         return describe_exception(error)
 

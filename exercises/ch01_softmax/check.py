@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "a39221a91302"
+VERSION = "3337411a9aa7"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -61,10 +61,12 @@ def q1(rng):
         inputs, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
         measured = ("measured_size", (K, rho, 4 * samples, seed))
-        calls.append(Call(*formula, inputs, Within(1.03), measured, max_entries=16))
+        calls.append(Call(*formula, inputs, Within(1.03), measured))
         calls.append(Call("measured_size", (K, rho, samples, seed + 1), inputs, Within(1.05), measured))
         few = f"{inputs}, 50 samples"
         calls.append(Call("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
+    wide, rho = 10**12, float(rng.uniform(0.1, 0.3))  # too wide for a prediction that draws samples
+    calls.append(Call("predicted_size", (wide, rho), f"K = {wide:,}, rho = {rho:.2f}", Within(1.03)))
     return calls
 
 
@@ -153,14 +155,13 @@ def most_tokens(config, free_bytes, batch):
     return low
 
 
-def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtype="bfloat16"):
+def _config(layers, heads, kv_heads, width, window=None, kinds=(), dtype="bfloat16"):
     config = {"num_hidden_layers": layers, "num_attention_heads": heads, "torch_dtype": dtype}
     config |= {"hidden_size": heads * width, "num_key_value_heads": kv_heads, "head_dim": width}
     if window:
         config["sliding_window"] = window
-    if every_other:
-        kinds = ("sliding_attention", "full_attention")
-        config["layer_types"] = [kinds[layer % 2] for layer in range(layers)]
+    if kinds:
+        config["layer_types"] = [f"{kind}_attention" for kind in kinds]
     return config
 
 
@@ -169,9 +170,11 @@ def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
     del old["num_key_value_heads"]
     old |= {"head_dim": None, "sliding_window": None}
-    gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
-    layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
+    gemma = _config(42, 16, 8, 256, 4096, ("sliding", "full") * 21) | {"hidden_size": 3584}
+    layers, heads, kv_heads, full = (int(n) for n in rng.integers(2, 9, size=4))
     drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
+    kinds = ["full"] * full + ["sliding"] * (full + int(rng.integers(3, 9)))  # never as many of one as of the other
+    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist()) | {"num_key_value_heads": None}
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -179,6 +182,7 @@ def q3(rng):
         "Mistral 7B v0.1": _config(32, 32, 8, 128, 4096),
         "Gemma 2 9B": gemma,
         "a model in 8 bits with a window of 100": drawn,
+        f"{full} of {len(kinds)} layers without a window": mixed,
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []
@@ -220,7 +224,7 @@ def _head(rng, T, K, V, size=1.0):
     return q, k, v
 
 
-@define_question(INFO["q4"], banned=("softmax", "logsumexp"), online_softmax=online_softmax)
+@define_question(INFO["q4"], own_code=True, online_softmax=online_softmax)
 def q4(rng):
     calls = []
     for T, K, V, tile, size in (
@@ -232,8 +236,9 @@ def q4(rng):
         (200, 4, 3, 16, 1.0),
     ):
         inputs = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
-        head, largest = _head(rng, T, K, V, size), T * max(tile, K, V)
-        calls.append(Call("online_softmax", (*head, tile), inputs, Close(1e-5), max_entries=largest))
+        head, largest = _head(rng, T, K, V, size), T * max(tile, K, V + 1)
+        bounds = {"max_entries": largest, "max_operations": 600 if T == 200 else 0}
+        calls.append(Call("online_softmax", (*head, tile), inputs, Close(1e-5), **bounds))
     inputs = "T = 9, tiles of 4, a hidden score near 1000"
     calls.append(Call("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), inputs, max_entries=9 * 4))
     return calls

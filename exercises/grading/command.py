@@ -1,7 +1,10 @@
 """Run ``linattn grade``."""
 
 import argparse
+import contextlib
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -12,10 +15,17 @@ from linattn_exercises.grading import (
     Grader,
     Limits,
     find_submissions,
+    processes,
     tables,
 )
+from linattn_exercises.grading.submissions import SubmissionFile
 from linattn_exercises.serialization import make_printable
 
+SEED_VARIABLE = "LINATTN_SEED"  # never an option: others can read a command line
+NOT_PROTECTED = (
+    "Marks are not protected: answers ran without bubblewrap, as the user who graded, and may have read and "
+    "changed what that user may."
+)
 DESCRIPTION = (
     "Grade notebooks, or all notebooks of a folder, and write DIR/marks.csv, marks.json, totals.csv and "
     "a page of feedback for each. A run that was stopped goes on where it was; a notebook that has changed "
@@ -30,11 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "submissions", nargs="+", type=Path, metavar="SUBMISSION", help="notebooks or folders"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where marks and feedback go")
-    seed = parser.add_mutually_exclusive_group()
-    seed.add_argument(
-        "--seed", default="", help="secret for the hidden inputs; default: drawn once, kept in DIR"
+    parser.add_argument(
+        "--seed-file",
+        type=Path,
+        metavar="FILE",
+        help="a file whose first line is the secret for the hidden inputs; default: the environment variable "
+        f"{SEED_VARIABLE}, or a secret that is drawn once and kept in DIR",
     )
-    seed.add_argument("--seed-file", type=Path, metavar="FILE", help="a file whose first line is the secret")
     parser.add_argument(
         "--set", default="", dest="default_set", help="the set of notebooks that do not name theirs"
     )
@@ -48,7 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--memory", type=int, default=1000, metavar="MB", help="memory a question (1000)")
     parser.add_argument(
-        "--isolation", choices=ISOLATIONS, default="auto", help="default: the best that works here"
+        "--isolation",
+        choices=ISOLATIONS,
+        default="bubblewrap",
+        help="process: without bubblewrap, limited in time and memory alone; marks are then not protected",
+    )
+    parser.add_argument(
+        "--as-root", action="store_true", help="grade even as root, in a container of its own"
     )
     parser.set_defaults(run=run)
 
@@ -58,36 +76,33 @@ def run(options: argparse.Namespace) -> int:
     for name, most in (("cpu", 3600), ("memory", 1_000_000)):
         if not 1 <= getattr(options, name) <= most:
             raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and not options.as_root:
+        raise ValueError(
+            "user: got root, expected an ordinary user; in a container of its own, add --as-root"
+        )
     files, left_out = find_submissions(options.submissions, options.out)
     if not files:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
         )
-    limits = Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6)
-    seed = options.seed or _read_first_line(options.seed_file)
     grader = Grader(
         options.out,
-        seed=seed,
+        seed=_read_first_line(options.seed_file) or os.environ.get(SEED_VARIABLE, ""),
         isolation=options.isolation,
-        limits=limits,
+        limits=Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6),
         jobs=options.jobs,
         default_set=options.default_set,
     )
-    if grader.isolation == "process":
-        print(
-            "linattn: answers run without bubblewrap, as you: limited in time, not in what they can read.",
-            file=sys.stderr,
-        )
-    before = 0  # graded by an earlier run
-    with tqdm(total=len(files), unit="notebook", file=sys.stderr) as bar:
-
-        def on_graded(graded: GradedSubmission, was_kept: bool) -> None:
-            nonlocal before
-            before += was_kept
-            bar.update()
-
-        results = grader.grade(files, on_graded)
-    tables.write(options.out, results)
+    notice = NOT_PROTECTED if grader.isolation == "process" else ""
+    if notice:
+        print(f"linattn: {notice}", file=sys.stderr)
+    for name in (changed := tables.find_changed(options.out, grader.sign)):
+        print(f"{name} is not as it was written with this seed; it is written anew", file=sys.stderr)
+    with processes.contain() if notice else contextlib.nullcontext():
+        results, before = _grade(grader, files)
+    for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
+        print(f"{name} was changed while answers ran", file=sys.stderr)
+    tables.write(options.out, results, grader.sign, notice)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
     print(f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}")
     for path in left_out:
@@ -95,6 +110,19 @@ def run(options: argparse.Namespace) -> int:
     for line in failed:
         print(f"not graded: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _grade(grader: Grader, files: Sequence[SubmissionFile]) -> tuple[list[GradedSubmission], int]:
+    """Grade with a bar of progress; return the marks, and how many an earlier run had graded."""
+    before = 0
+    with tqdm(total=len(files), unit="notebook", file=sys.stderr) as bar:
+
+        def on_graded(graded: GradedSubmission, was_kept: bool) -> None:
+            nonlocal before
+            before += was_kept
+            bar.update()
+
+        return grader.grade(files, on_graded), before
 
 
 def _read_first_line(path: Path | None) -> str:

@@ -1,6 +1,7 @@
 """Grade submissions: several at a time, each once; marks that were given are kept when the run is stopped."""
 
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -9,10 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import linattn_exercises
-from linattn_exercises.calls import Outcome
+from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
     IsolationUnavailable,
     Limits,
@@ -20,15 +21,8 @@ from linattn_exercises.grading.sandbox import (
     SandboxClosed,
     choose_isolation,
 )
-from linattn_exercises.grading.sandbox_worker import strip_magics
-from linattn_exercises.grading.submissions import (
-    MAX_BYTES,
-    Submission,
-    SubmissionFile,
-    UnreadableNotebook,
-    read_submission,
-)
-from linattn_exercises.questions import Question, Verdict
+from linattn_exercises.grading.submissions import Submission, SubmissionFile, open_submission
+from linattn_exercises.questions import Question
 from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
@@ -80,7 +74,7 @@ class Grader:
     Args:
         out: the folder for marks and feedback; made if it is not there.
         seed: the secret from which inputs are drawn; "" is that of the earlier run, or a new one.
-        isolation: "auto", "bubblewrap" or "process", see ``choose_isolation``.
+        isolation: "bubblewrap" or "process", see ``choose_isolation``.
         limits: what one question may use; default ``Limits()``.
         jobs: submissions graded at a time; 0 is one per core.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
@@ -95,7 +89,7 @@ class Grader:
         out: Path,
         *,
         seed: str = "",
-        isolation: str = "auto",
+        isolation: str = "bubblewrap",
         limits: Limits | None = None,
         jobs: int = 0,
         default_set: str = "",
@@ -114,7 +108,8 @@ class Grader:
             name: {key: one.info.id for one in module.QUESTIONS for key in one.reference}
             for name, module in self.checks.items()
         }
-        self._local = threading.local()  # the sandbox of each thread
+        self._local = threading.local()  # the sandboxes of each thread, by whether own code is asked for
+        self._hidden: list[Path] = []  # what no answer may see
         self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
         self._lock = threading.Lock()  # held where a question is prepared
@@ -138,6 +133,7 @@ class Grader:
         """
         results: dict[str, GradedSubmission] = {}
         todo = []
+        self._hidden = [self.out, *dict.fromkeys(file.path.parent for file in files)]
         for file in files:
             if kept := self._load_kept(file):
                 results[file.name] = kept
@@ -169,12 +165,10 @@ class Grader:
             graded = self._grade(file)
             if self._stopped:
                 raise SandboxClosed("the run was stopped")
-            content = {
-                "digest": digest,
-                "note": graded.note,
-                "marks": [mark._asdict() for mark in graded.marks],
-            }
-            write_atomically({self._kept_path(file): json.dumps(content, indent=1) + "\n"})
+            marks = [mark._asdict() for mark in graded.marks]
+            content = {"digest": digest, "note": graded.note, "marks": marks}
+            kept = json.dumps({**content, "signature": self.sign(content)}, indent=1) + "\n"
+            write_atomically({self._kept_path(file): kept})
             return graded
         except (SandboxClosed, IsolationUnavailable):
             raise
@@ -187,12 +181,14 @@ class Grader:
     def _grade(self, file: SubmissionFile) -> GradedSubmission:
         """Return the marks of a submission."""
         try:
-            submission = read_submission(file.path, self.answer_names, self.default_set)
+            with open_submission(file.path) as notebook:
+                submission = self._get_sandbox(own_code=False).read(
+                    notebook, self.answer_names, self.default_set
+                )
         except UnreadableNotebook as error:
             return GradedSubmission(file.name, self._mark_unreadable(file, str(error)))
         module = self.checks[submission.set_name]
-        sandbox = self._get_sandbox()
-        marks = [self._mark(file, submission, question, sandbox) for question in module.QUESTIONS]
+        marks = [self._mark(file, submission, question) for question in module.QUESTIONS]
         other = submission.version and submission.version != module.VERSION
         note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
         return GradedSubmission(file.name, marks, note)
@@ -204,29 +200,23 @@ class Grader:
         infos = [question.info for question in self.checks[self.default_set].QUESTIONS]
         return [Mark(file.name, self.default_set, info.id, 0, info.points, message) for info in infos]
 
-    def _mark(
-        self, file: SubmissionFile, submission: Submission, question: Question, sandbox: Sandbox
-    ) -> Mark:
+    def _mark(self, file: SubmissionFile, submission: Submission, question: Question) -> Mark:
         """Return the mark for one question."""
         info = question.info
         try:
-            right, message = self._judge_submission(submission, question, sandbox)
+            right, message = self._judge_submission(submission, question)
         except (MemoryError, RecursionError):
             right, message = False, "The answer returned more than can be compared."
         points = info.points if right else 0
         return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
 
-    def _judge_submission(
-        self, submission: Submission, question: Question, sandbox: Sandbox
-    ) -> tuple[bool, str]:
+    def _judge_submission(self, submission: Submission, question: Question) -> tuple[bool, str]:
         """Return whether one of two attempts is right, and the message of the first that finds the answer.
 
         The first runs the cells of the question and those before the first question. The second runs all
         cells; or, if the first took too long, only imports, definitions and assignments of its cells."""
         id = question.info.id
         cells, every = submission.select_cells(id), submission.select_cells(id, include_others=True)
-        if found := question.describe_banned([strip_magics(source) for source, _ in every]):
-            return False, found
         with self._lock:  # draws inputs and expected values, the first time
             calls = question.prepare(self.seed).calls
         if not any(own for _, own in cells):
@@ -234,8 +224,9 @@ class Grader:
                 False,
                 f"No answer found: no cell defines {', '.join(f'`{n}`' for n in question.reference)}.",
             )
+        sandbox = self._get_sandbox(question.own_code)
         outcomes = sandbox.run(cells, calls)
-        verdict = self._judge_outcomes(question, outcomes)
+        verdict = question.judge(outcomes, self.seed)
         errors = {one.get("error") for one in outcomes}
         if verdict.right:
             return True, verdict.message
@@ -243,26 +234,22 @@ class Grader:
             return False, verdict.message
         stopped = "Stopped" in errors
         again = sandbox.run(cells, calls, definitions_only=True) if stopped else sandbox.run(every, calls)
-        second = self._judge_outcomes(question, again)
+        second = question.judge(again, self.seed)
         # Where a name was missing, the second attempt tells more, unless it was stopped.
         lacked_a_name = errors & {"NameError", "Missing"}
         finished = "Stopped" not in {one.get("error") for one in again}
         shown = second if second.right or (lacked_a_name and finished) else verdict
         return shown.right, shown.message
 
-    def _judge_outcomes(self, question: Question, outcomes: list[Outcome]) -> Verdict:
-        """Return the verdict on outcomes; one thread at a time, since preparing a question is not safe."""
-        with self._lock:
-            return question.judge(outcomes, self.seed)
-
-    def _get_sandbox(self) -> Sandbox:
-        """Return the sandbox of this thread."""
-        if not hasattr(self._local, "sandbox"):
-            self._local.sandbox = Sandbox(self.isolation, self.limits)
-            self._sandboxes.append(self._local.sandbox)
+    def _get_sandbox(self, own_code: bool) -> Sandbox:
+        """Return the sandbox of this thread for questions that ask for own code, or for the others."""
+        own: dict[bool, Sandbox] = vars(self._local).setdefault("sandboxes", {})
+        if own_code not in own:
+            own[own_code] = Sandbox(self.isolation, self.limits, own_code, self._hidden)
+            self._sandboxes.append(own[own_code])
             if self._stopped:  # after all others were closed
                 raise SandboxClosed("the run was stopped")
-        return self._local.sandbox
+        return own[own_code]
 
     # --- what an earlier run did --------------------------------------------------------------------------
 
@@ -270,7 +257,10 @@ class Grader:
         """Return the marks of an earlier run, if nothing that they depend on has changed."""
         try:
             content = json.loads(self._kept_path(file).read_bytes())
-            if content["digest"] == self._hash_inputs(file):
+            signature = content.pop("signature")
+            if content["digest"] == self._hash_inputs(file) and hmac.compare_digest(
+                signature, self.sign(content)
+            ):
                 return GradedSubmission(
                     file.name, [Mark(**mark) for mark in content["marks"]], content["note"]
                 )
@@ -285,12 +275,17 @@ class Grader:
     def _hash_inputs(self, file: SubmissionFile) -> str:
         """Return a hash of all that marks depend on: file, name, seed, limits, and the code that grades."""
         try:
-            large = file.path.stat().st_size > MAX_BYTES
-            content = b"large" if large else file.path.read_bytes()
-        except OSError:
-            content = b""
+            with open_submission(file.path) as notebook:
+                content = notebook.read()
+        except UnreadableNotebook as error:
+            content = str(error).encode()
         settings = json.dumps([file.name, self.seed, self.default_set, asdict(self.limits), self._code])
         return hashlib.sha256(settings.encode() + b"\0" + content).hexdigest()
+
+    def sign(self, content: Any) -> str:
+        """Return a signature of plain data, which cannot be made without the seed."""
+        text = json.dumps(content, sort_keys=True).encode()
+        return hmac.new(self.seed.encode(), text, hashlib.sha256).hexdigest()
 
     def _load_or_draw_seed(self) -> str:
         """Return the seed of the run before into this folder, or a new one, which is kept for the next."""

@@ -2,35 +2,45 @@
 
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from linattn_exercises import serialization
 from linattn_exercises.grading.processes import SCRATCH
+from linattn_exercises.watch import LIBRARIES
 
-ISOLATIONS = ("auto", "bubblewrap", "process")
+ISOLATIONS = ("bubblewrap", "process")
 PACKAGE = Path(serialization.__file__).parent
+SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py", PACKAGE / "serialization.py", PACKAGE / "watch.py"]
+SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders
+TOTAL_BYTES = (
+    6_000_000_000  # of memory that a worker and all answers that it runs may take, where systemd limits it
+)
 
 
-def build_command(isolation: str) -> list[str]:
+def build_command(isolation: str, own_code: bool = False, hidden: Sequence[Path] = ()) -> list[str]:
     """Return the command that starts the sandbox worker.
 
     Args:
         isolation: "bubblewrap" or "process".
+        own_code: whether the book's package is left out.
+        hidden: folders and files that must not be seen; a process without bubblewrap sees them all the same.
 
     Returns:
         The words of the command. ``python -I`` leaves out packages that a user has installed for themselves,
         so the last words say where all packages lie.
     """
-    grading = PACKAGE / "grading"
-    scripts = grading / "sandbox_worker.py", PACKAGE / "serialization.py", grading / "processes.py"
     if isolation == "process":
-        return [sys.executable, "-I", *map(str, scripts), *_list_package_folders()]
-    inside = [f"/grader/{script.name}" for script in scripts]
+        return [sys.executable, "-I", *map(str, SCRIPTS), *_list_package_folders()]
+    inside = [f"/grader/{script.name}" for script in SCRIPTS]
     return [
-        *_build_bubblewrap(dict(zip(scripts, inside, strict=True))),
+        *_build_scope(),
+        *_build_bubblewrap(dict(zip(SCRIPTS, inside, strict=True)), own_code, hidden),
         "--",
         sys.executable,
         "-I",
@@ -39,29 +49,82 @@ def build_command(isolation: str) -> list[str]:
     ]
 
 
-def _build_bubblewrap(scripts: dict[Path, str]) -> list[str]:
+@cache
+def _build_scope() -> list[str]:
+    """Return words that put a command into a control group with limited memory, where systemd gives one."""
+    words = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
+    words += ["-p", f"MemoryMax={TOTAL_BYTES}", "-p", "MemorySwapMax=0", "--"]
+    if not shutil.which(words[0]):
+        return []
+    try:
+        works = subprocess.run([*words, "true"], capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return words if works else []
+
+
+def _build_bubblewrap(scripts: dict[Path, str], own_code: bool, hidden: Sequence[Path]) -> list[str]:
     """Return a command that hides the network, other processes, and all files but Python's (read-only).
 
     The worker is process 1: no process of the sandbox can then read it or end it.
 
     Args:
         scripts: from each file that the worker is made of to its path in the sandbox.
+        own_code: whether the book's package is left out.
+        hidden: folders and files that must not be seen even if they lie among Python's.
     """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
+    words += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there
+    words += ["--unshare-user", "--disable-userns"] if _knows("--disable-userns") else []
     words += ["--tmpfs", "/tmp"]  # before --ro-bind, since what is bound may lie below /tmp
     for path in SCRATCH:
         words += ["--size", str(SCRATCH_BYTES), "--tmpfs", path]
-    for path in _list_needed():
-        words += ["--ro-bind", path, path]
-    if any(PACKAGE.is_relative_to(path) for path in _list_needed()):
-        words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]  # the checks came along: hide them
+    ours = [] if own_code else _list_folders("linattn_ref")
+    needed = [*_list_needed(), *ours]
+    masked = [PACKAGE, *hidden, *(_list_folders(*LIBRARIES) if own_code else [])]
+    words += _mount(needed, [place for path in masked for place in _find_places(path, needed)])
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
     words += ["--remount-ro", "/dev", "--remount-ro", "/tmp", "--remount-ro", "/"]
-    for name, value in {**build_environment(SCRATCH[0]), "LINATTN_SANDBOX": "1"}.items():
+    for name, value in {**build_environment(SCRATCH[0], own_code), "LINATTN_SANDBOX": "1"}.items():
         words += ["--setenv", name, value]
     return [*words, "--chdir", SCRATCH[0]]
+
+
+def _mount(needed: Sequence[Path], masked: Sequence[Path]) -> list[str]:
+    """Return the words that show some paths and hide others, the outer ones first."""
+    words: list[str] = []
+    shown = dict.fromkeys(needed, True)
+    for path in sorted({**shown, **dict.fromkeys(masked, False)}, key=lambda path: len(path.parts)):
+        if path in shown:
+            words += ["--ro-bind", str(path), str(path)]
+        elif path.is_dir():
+            words += ["--tmpfs", str(path)]
+        else:
+            words += ["--ro-bind", os.devnull, str(path)]
+    inner = [path for path in masked if path.is_dir() and path not in shown]
+    return words + [word for path in dict.fromkeys(inner) for word in ("--remount-ro", str(path))]
+
+
+def _find_places(path: Path, needed: Sequence[Path]) -> list[Path]:
+    """Return where in the sandbox a path would be seen, since it lies in a folder that is shown."""
+    real = path.resolve()
+    found = []
+    for folder in needed:
+        target = folder.resolve()
+        if real != target and real.is_relative_to(target) and real.exists():
+            found.append(folder / real.relative_to(target))
+    return found
+
+
+@cache
+def _knows(option: str) -> bool:
+    """Return whether this bubblewrap has an option; ``--disable-userns`` came with 0.8."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return False
+    return option in subprocess.run([bwrap, "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def _list_package_folders() -> list[str]:
@@ -69,19 +132,28 @@ def _list_package_folders() -> list[str]:
     return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
-def _list_needed() -> list[str]:
-    """Return the paths that exist of those that Python, torch and linattn_ref are loaded from."""
+def _list_folders(*packages: str) -> list[Path]:
+    """Return the folders of those packages that are installed."""
+    specs = [find_spec(name) for name in packages]
+    return [Path(spec.origin).parent for spec in specs if spec and spec.origin]
+
+
+def _list_needed() -> list[Path]:
+    """Return the paths that exist of those that Python and torch are loaded from.
+
+    Of an environment these are the parts that Python reads: it may lie in a folder with other things.
+    """
     system = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/alternatives"]
-    homes = [sys.prefix, sys.base_prefix, Path(sys.executable).resolve().parent.parent]
-    ours = find_spec("linattn_ref")
-    package = [Path(ours.origin).parent] if ours and ours.origin else []
-    every = map(str, (*system, *homes, *_list_package_folders(), *package))
-    return list(dict.fromkeys(path for path in every if os.path.exists(path)))
+    homes = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent]
+    parts = [home / part for home in homes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    every = [*map(Path, system), *parts, *map(Path, _list_package_folders())]
+    return [path for path in dict.fromkeys(every) if path.exists()]
 
 
-def build_environment(folder: str) -> dict[str, str]:
+def build_environment(folder: str, own_code: bool = False) -> dict[str, str]:
     """Return all environment variables of the worker: what an answer may know about the machine."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     place = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LANG": "C.UTF-8"}
     quiet = {"MPLBACKEND": "Agg", "PLOTLY_RENDERER": "json", "LINATTN_STATIC": "1"}
-    return {**threads, **place, **quiet, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
+    own = {"LINATTN_OWN_CODE": "1"} if own_code else {}
+    return {**threads, **place, **quiet, **own, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}

@@ -11,14 +11,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from linattn_exercises.calls import Call, Outcome, decode_outcome
 from linattn_exercises.grading.isolation import ISOLATIONS, build_command, build_environment
+from linattn_exercises.grading.reading import Names, UnreadableNotebook
+from linattn_exercises.grading.submissions import Submission, decode_submission
 from linattn_exercises.serialization import encode
+from linattn_exercises.watch import merge_outcomes
 
 START_SECONDS = 120.0
+MAX_REPORT = 16_000_000  # bytes of a report that are read; an answer may write no larger file than that
 
 
 class IsolationUnavailable(RuntimeError):
@@ -57,10 +62,15 @@ class Sandbox:
     Args:
         isolation: "bubblewrap" or "process", see ``choose_isolation``.
         limits: what one question may use.
+        own_code: whether answers must be their author's own code: the book's package is not there, and all
+            that they compute is watched (see ``watch``).
+        hidden: folders and files that an answer must not see, wherever they lie.
     """
 
-    def __init__(self, isolation: str, limits: Limits) -> None:
-        self.isolation, self.limits = isolation, limits
+    def __init__(
+        self, isolation: str, limits: Limits, own_code: bool = False, hidden: Sequence[Path] = ()
+    ) -> None:
+        self.isolation, self.limits, self.own_code, self.hidden = isolation, limits, own_code, hidden
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = ""
         self._channel: socket.socket | None = None
@@ -90,24 +100,58 @@ class Sandbox:
             IsolationUnavailable: if the worker does not start.
             SandboxClosed: if ``close`` was called from another thread.
         """
-        job = {
+        arguments = [[encode(x) for x in call.arguments] for call in calls]
+        names = [call.name for call in calls]
+        job: dict[str, Any] = {
             "cells": [list(cell) for cell in cells],
-            "calls": [[call.name, [encode(x) for x in call.arguments], call.is_counted] for call in calls],
+            "calls": [
+                [name, None if self.own_code else own] for name, own in zip(names, arguments, strict=True)
+            ],
             "definitions_only": definitions_only,
-            "limits": asdict(self.limits),
         }
-        end, data = self._run_job(job)
-        if end in ("lost", "died"):  # may have been the machine: once more
-            end, data = self._run_job(job)
+        jobs: list[dict[str, Any]] = [job, {"calls": arguments}] if self.own_code else [job]
+        start = time.monotonic()
+        end, reports = self._run_job("run", jobs)
+        early = time.monotonic() - start < self.limits.wall / 3
+        if end in ("lost", "died") and early:  # may have been the machine: once more
+            end, reports = self._run_job("run", jobs)
         if end != "done":
             return [_make_stopped(self._explain(end))] * len(calls)
         try:
-            found = [decode_outcome(one) for one in json.loads(data)["outcomes"]]
+            found = json.loads(reports[0])["outcomes"]
+            if self.own_code:
+                kept = dict(map(json.loads, reports[1].splitlines()))
+                found = [merge_outcomes(told, kept.get(number)) for number, told in enumerate(found)]
+            outcomes = [decode_outcome(one) for one in found]
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
-            found = []
-        if len(found) != len(calls):
+            outcomes = []
+        if len(outcomes) != len(calls):
             return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)
-        return found
+        return outcomes
+
+    def read(self, notebook: BinaryIO, names: Names, default_set: str = "") -> Submission:
+        """Read a notebook, see ``reading.read_notebook``; nothing in it is run.
+
+        Args:
+            notebook: the open file.
+            names: for every set, from each name that an answer defines to its question.
+            default_set: the set of a notebook that does not say which it is.
+
+        Raises:
+            UnreadableNotebook: with a message that says what the file is instead.
+            IsolationUnavailable: if the worker does not start.
+            SandboxClosed: if ``close`` was called from another thread.
+        """
+        job = {"names": names, "default_set": default_set}
+        end, reports = self._run_job("read", [job], notebook)
+        if end in ("lost", "died"):
+            end, reports = self._run_job("read", [job], notebook)
+        if end != "done":
+            raise UnreadableNotebook("The notebook cannot be read within the limits of an answer.")
+        found = json.loads(reports[0])
+        if "unreadable" in found:
+            raise UnreadableNotebook(found["unreadable"])
+        return decode_submission(found["read"])
 
     def close(self) -> None:
         """End the process for good."""
@@ -136,37 +180,55 @@ class Sandbox:
             "wall": f"Stopped after {limits.wall} seconds: it waits for something, or loops without end.",
             "died": "The process that ran the answer ended before it reported; it was ended from inside, or "
             f"ran out of its {limits.memory // 10**6:,} MB of memory.",
+            "memory": "Stopped: its processes together took more than "
+            f"{2 * limits.memory // 10**6:,} MB of memory.",
             "lost": "The answer ended the process that runs answers.",
         }
         return reasons.get(end, "The answer could not be run.")
 
-    def _run_job(self, job: dict[str, Any]) -> tuple[str, bytes]:
-        """Send a job; return how it ended, and what its process wrote.
+    def _run_job(
+        self, kind: str, jobs: Sequence[dict[str, Any]], notebook: BinaryIO | None = None
+    ) -> tuple[str, list[bytes]]:
+        """Send a job; return how it ended, and what its processes wrote.
 
-        It ended as the worker says ("done", "cpu", "wall" or "died"), or the worker itself was "lost".
+        It ended as the worker says ("done", "cpu", "wall", "memory" or "died"), or the worker itself was
+        "lost".
+
+        Args:
+            kind: "run" or "read".
+            jobs: what each process of the job is asked.
+            notebook: the open file to read.
         """
-        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as report:
-            asked.write(json.dumps(job).encode())
-            asked.flush()
-            asked.seek(0)
+        with contextlib.ExitStack() as stack:
+            files, reports = [], []
+            for job in jobs:
+                asked, report = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+                asked.write(json.dumps({**job, "limits": asdict(self.limits)}).encode())
+                asked.flush()
+                asked.seek(0)
+                files += [asked.fileno(), report.fileno()]
+                reports.append(report.fileno())
+            if notebook is not None:
+                notebook.seek(0)
+                files.append(notebook.fileno())
             try:
-                end = self._send_job([asked.fileno(), report.fileno()])
+                end = self._send_job(kind, files)
             except (OSError, ValueError, TimeoutError):
                 self._stop()
                 if self._closed:
                     raise SandboxClosed("the run was stopped") from None
                 end = "lost"
-            return end, os.pread(report.fileno(), self.limits.file + 1, 0)
+            return end, [os.pread(number, MAX_REPORT, 0) for number in reports]
 
-    def _send_job(self, files: list[int]) -> str:
+    def _send_job(self, kind: str, files: list[int]) -> str:
         """Send the open files of a job, wait, and return how the job ended."""
         if self._process is None or self._process.poll() is not None:
             self._stop()
             self._start()
         assert self._channel is not None
         self._jobs += 1
-        line = json.dumps({"id": self._jobs, "wall": self.limits.wall}).encode()
-        socket.send_fds(self._channel, [line], files)
+        asked = {"id": self._jobs, "kind": kind, "wall": self.limits.wall, "memory": 2 * self.limits.memory}
+        socket.send_fds(self._channel, [json.dumps(asked).encode()], files)
         reply = self._read_line(self.limits.wall + 15)
         if reply.get("id") != self._jobs:
             raise ValueError("reply: not to what was asked")
@@ -180,11 +242,11 @@ class Sandbox:
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                build_command(self.isolation),
+                build_command(self.isolation, self.own_code, self.hidden),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=build_environment(self._folder),
+                env=build_environment(self._folder, self.own_code),
                 cwd=self._folder,
                 start_new_session=True,
             )
@@ -240,17 +302,17 @@ def isolation_works(isolation: str) -> bool:
     try:
         with Sandbox("bubblewrap", Limits()) as sandbox:
             found = sandbox.run([("x = 1 + 1", True)], [Call("x")])
-        return found == [{"value": 2, "entries": 0, "operations": 0}]
+        return found == [{"value": 2}]
     except IsolationUnavailable:
         return False
 
 
 def choose_isolation(isolation: str) -> str:
-    """Return the isolation to use.
+    """Return the isolation to use, which is the one that is asked for, if it works.
 
     Args:
-        isolation: "bubblewrap" (no network, no files but Python's), "process" (limited in time and memory
-            alone), or "auto": bubblewrap where it works.
+        isolation: "bubblewrap" (no network, no files but Python's), or "process" (limited in time and memory
+            alone: an answer can read and change what you can, marks included).
 
     Raises:
         ValueError: for another word.
@@ -262,10 +324,9 @@ def choose_isolation(isolation: str) -> str:
         raise IsolationUnavailable(
             "Grading needs Linux or macOS (on Windows: WSL), because answers run in forked processes."
         )
-    if isolation == "auto":
-        return "bubblewrap" if isolation_works("bubblewrap") else "process"
     if not isolation_works(isolation):
         raise IsolationUnavailable(
-            "isolation: bubblewrap does not work here: install bwrap, and allow user namespaces."
+            "isolation: bubblewrap does not work here. Install bubblewrap and libseccomp2 on Linux, and "
+            "allow user namespaces; or ask for `--isolation process` by name: marks are then not protected."
         )
     return isolation

@@ -1,17 +1,25 @@
-"""Run answers in a process of its own: ``python -I sandbox_worker.py SERIALIZATION PROCESSES SITE...``.
+"""Run answers in a process of its own.
 
-The first two arguments are the paths of serialization.py and processes.py, the others are folders of
-installed packages. The worker imports nothing else of ours, so it can stand alone in a sandbox. (The grader
-imports this file too, as a module, for ``strip_magics``.)
+``python -I sandbox_worker.py SERIALIZATION WATCH READING PROCESSES SITE...``: the first four arguments are
+paths of modules of ours that the worker needs, the others are folders of installed packages. The worker
+imports nothing else of ours, so it can stand alone in a sandbox.
 
-It loads torch once, and forks a child for each question. It never reads what an answer gets or gives, since a
-child inherits its memory. Over the socket that is its standard input come a line and two open files, and a
-line goes back:
+It loads torch once, and forks a child for each job. It never reads what an answer gets or gives, since a
+child inherits its memory. Over the socket that is its standard input come a line and open files, and a line
+goes back:
 
-* the line: ``{"id": n, "wall": seconds}``; back: ``{"id": n, "end": how the child ended}``;
-* the first file, the job: ``{"cells": [[source, own], ...], "calls": [[name, arguments, counted], ...]}``,
-  the limits, and ``definitions_only``; ``own`` says whether a cell belongs to the question;
-* the second file, for the child's report: ``{"outcomes": [...]}``, one for each call.
+* the line: ``{"id": n, "kind": kind, "wall": seconds, "memory": bytes}``; back: ``{"id": n, "end": how the
+  child ended}``;
+* the first file, the job; the second, for the child's report.
+
+There are two kinds of jobs:
+
+* "run" an answer: ``{"cells": [[source, own], ...], "calls": [[name, arguments], ...]}``, the limits, and
+  ``definitions_only``; ``own`` says whether a cell belongs to the question. The report is ``{"outcomes":
+  [...]}``, one for each call. Where operations are watched, arguments are None; two more files then are job
+  and report of another child, the keeper (see watch.py): ``{"calls": [arguments, ...]}``, and a line
+  ``[number, outcome]`` for each call that ended.
+* "read" a notebook, the third file: ``{"names": ..., "default_set": ...}``, see reading.py.
 
 What an answer does to this process it does to all answers after it. So this process ends, to be started anew,
 when its limits or priorities are not what they were.
@@ -27,48 +35,37 @@ import inspect
 import json
 import linecache
 import os
-import re
 import signal
 import socket
 import sys
 import tempfile
 import time
 import types
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 if __package__:
-    from linattn_exercises import serialization
-    from linattn_exercises.grading import processes
+    from linattn_exercises import serialization, watch
+    from linattn_exercises.grading import processes, reading
 else:  # a script: -I leaves out a user's own packages, and this folder; the grader says where things are
 
     def _load(path: str) -> types.ModuleType:
         """Import a file by its path."""
-        spec = importlib.util.spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
+        name = os.path.basename(path).removesuffix(".py")
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None  # noqa: PT018
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
-    sys.path += [path for path in sys.argv[3:] if path not in sys.path]
-    serialization, processes = map(_load, sys.argv[1:3])
+    sys.path += [path for path in sys.argv[5:] if path not in sys.path]
+    serialization, watch, reading, processes = map(_load, sys.argv[1:5])
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
-
-
-def strip_magics(source: str) -> str:
-    """Return the source without what only a notebook understands, such as %pip, !ls, x = %timeit and f?."""
-    try:
-        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        return source
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        first, _, rest = source.lstrip().partition("\n")
-        if first.startswith("%%"):
-            timed = re.match(r"%%(time|timeit|capture|prun)\b", first)
-            return strip_magics(rest) if timed else ""
-        return re.sub(r"(?m)^([ \t]*)(?:[%!?].*|\w+ *= *[%!].*|[\w.]+\?+ *)$", r"\1pass", source)
 
 
 def run_cells(
@@ -91,7 +88,7 @@ def run_cells(
     functions: dict[str, Any] = {}
     for number, (source, own) in enumerate(cells):
         try:
-            run_cell(module, f"<answer {number}>", strip_magics(source), definitions_only, functions)
+            run_cell(module, f"<answer {number}>", reading.strip_magics(source), definitions_only, functions)
         except BaseException as error:
             if own and first is None:
                 first = serialization.describe_exception(error)
@@ -142,88 +139,187 @@ class SilentModule(types.ModuleType):
 
 
 class SilentImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Import ``linattn_exercises`` and all below it as silent modules."""
+    """Import a package and all below it as modules that do nothing, or refuse.
+
+    Args:
+        package: its name.
+        make: makes a module from its name.
+    """
+
+    def __init__(self, package: str, make: Callable[[str], types.ModuleType]) -> None:
+        self.package, self.make = package, make
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.split(".")[0] != HIDDEN_PACKAGE:
+        if name.split(".")[0] != self.package:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: Any) -> types.ModuleType:
-        return SilentModule(spec.name)
+        return self.make(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
         pass
 
 
-def run_calls(job: dict[str, Any]) -> dict[str, Any]:
+class Refused:
+    """Stand for a function of a library where own code is asked for: it can be imported, not called."""
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise PermissionError(watch.REFUSED.format(self._library))
+
+    def __getattr__(self, name: str) -> "Refused":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+class RefusedModule(types.ModuleType):
+    """Stand for a library where own code is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Refused(self.__name__.split(".")[0])
+
+
+def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, Any]:
     """Run the cells of a job, then its calls, and return the report.
 
     A name that was a function and is none any more, where a function is called for, is that function again.
+
+    Args:
+        job: see the head of this file.
+        ask: sends requests to the keeper, if the calls are watched.
     """
-    sys.meta_path.insert(0, SilentImporter())
+    sys.meta_path.insert(0, SilentImporter(HIDDEN_PACKAGE, SilentModule))
+    for library in watch.LIBRARIES if ask else ():
+        sys.meta_path.insert(0, SilentImporter(library, RefusedModule))
     module, broken, functions = run_cells(job["cells"], job.get("definitions_only", False))
+    link = watch.Link(ask) if ask else None
     outcomes = []
-    for name, arguments, counted in job["calls"]:
+    for number, (name, arguments) in enumerate(job["calls"]):
         found = vars(module)
-        if arguments and not callable(found.get(name)) and name in functions:
+        if arguments != [] and not callable(found.get(name)) and name in functions:
             found = found | {name: functions[name]}
         if name not in found and broken is not None:
             outcomes.append(broken | {"missing": name})
         else:
-            outcomes.append(serialization.call_answer(found, name, arguments, counted))
+            call = partial(link.call, number) if link else None
+            outcomes.append(serialization.call_answer(found, name, arguments, call))
     return {"outcomes": outcomes}
 
 
 # --- a child --------------------------------------------------------------------------------------------
 
 
-def run_child(job_file: int, report: int, folder: str) -> None:
-    """Do everything between fork and exit: read the job, give up what is open, run the answer, report."""
-    write, dump, leave = os.write, json.dumps, os._exit  # before the answer can replace them
+def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str) -> None:
+    """Do everything between fork and exit: read the job, give up what is open, work, report.
+
+    Args:
+        work: is given the job and the report, and returns what is to be written there, or None.
+        files: the job, the report, and what else stays open, as number 4.
+        folder: where the child works.
+    """
+    write, dump, leave = os.write, json.dumps, os._exit  # before an answer can replace them
     try:
-        with os.fdopen(job_file) as file:
+        with os.fdopen(os.dup(files[0])) as file:
             job = json.load(file)
         os.setsid()
         os.chdir(folder)
         os.environ.update(HOME=folder, TMPDIR=folder)
         tempfile.tempdir = folder
-        os.dup2(report, 3)
         null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.closerange(4, 4096)
+        kept = [os.dup(number) for number in (null, null, null, *files[1:])]  # none of them below those
+        first = os.dup(null)
+        if first < 64:
+            os.closerange(first, 64)
+        for place, number in enumerate(kept):
+            os.dup2(number, place)
+        os.closerange(len(kept), 4096)
         processes.limit_resources(job["limits"])
-        text = dump(run_calls(job)).encode()
+        processes.forbid_calls()
+        result = work(job, 3)
+        text = dump(result).encode() if result is not None else b""
         while text:
             text = text[write(3, text) :]
     finally:
         leave(0)
 
 
+def run_answer(job: dict[str, Any], report: int, watched: bool) -> dict[str, Any]:
+    """Run an answer, and return its report; if it is watched, the keeper listens at number 4."""
+    if not watched:
+        return run_calls(job)
+    channel = socket.socket(fileno=4)
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        watch.send(channel, request)
+        reply = watch.receive(channel)
+        if reply is None:
+            raise ConnectionError("the process that keeps the tensors has ended")
+        return reply
+
+    return run_calls(job, ask)
+
+
+def keep_tensors(job: dict[str, Any], report: int) -> None:
+    """Keep the tensors of an answer, and note the outcome of each call that has ended."""
+
+    def note(number: int, outcome: dict[str, Any]) -> None:
+        text = json.dumps([number, outcome]).encode() + b"\n"
+        while text:
+            text = text[os.write(report, text) :]
+
+    watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note)
+
+
+def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
+    """Read the notebook that is open as number 4."""
+    with os.fdopen(4, "rb") as file:
+        try:
+            return {"read": reading.read_notebook(file.read(), job["names"], job["default_set"])}
+        except reading.UnreadableNotebook as error:
+            return {"unreadable": str(error)}
+
+
 # --- the worker -----------------------------------------------------------------------------------------
 
 
-def run_job(job_file: int, report: int, wall: float) -> str:
-    """Fork a child for a job, wait, clean up, and return how it ended: "done", "cpu", "wall" or "died"."""
+def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
+    """Do a job in a child, clean up, and return how it ended: "done", "cpu", "wall", "memory" or "died"."""
     folder = tempfile.mkdtemp(prefix="answer-")
-    pid = os.fork()
-    if pid == 0:
-        run_child(job_file, report, folder)
-    status = processes.wait_for_child(pid, time.monotonic() + wall)
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-    late = status is None
-    if status is None:
-        _, status = os.waitpid(pid, 0)
+    if kind == "read":
+        pids = [start_child(read_notebook, files, folder)]
+    elif len(files) == 2:
+        pids = [start_child(partial(run_answer, watched=False), files, folder)]
+    else:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder)
+            answer = start_child(partial(run_answer, watched=True), [*files[:2], theirs.fileno()], folder)
+        pids = [answer, keeper]
+    end, status = processes.wait_for_child(pids[0], time.monotonic() + wall, memory)
+    statuses = [status] + [processes.end_process(pid) for pid in pids[1:]]
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pids[0], signal.SIGKILL)
     processes.reap_orphans()
     processes.remove_folder(folder)
-    if late:
-        return "wall"
-    if not os.WIFSIGNALED(status):
-        return "done" if os.fstat(report).st_size else "died"
-    return "cpu" if os.WTERMSIG(status) == signal.SIGXCPU else "died"
+    if end != "ended":
+        return end
+    if any(os.WIFSIGNALED(one) and os.WTERMSIG(one) == signal.SIGXCPU for one in statuses):
+        return "cpu"
+    return "done" if not os.WIFSIGNALED(status) and os.fstat(files[1]).st_size else "died"
+
+
+def start_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str) -> int:
+    """Fork a child that works, and return its number."""
+    pid = os.fork()
+    if pid == 0:
+        run_child(work, files, folder)
+    return pid
 
 
 def warm_up() -> None:
@@ -232,29 +328,30 @@ def warm_up() -> None:
 
     torch.set_num_threads(1)
     torch.zeros(2, 2).softmax(-1)
-    with contextlib.suppress(ImportError):
-        import linattn_ref.ops  # noqa: F401
-    with serialization.OperationCounter():
-        torch.zeros(1)
+    if not os.environ.get("LINATTN_OWN_CODE"):
+        with contextlib.suppress(ImportError):
+            import linattn_ref.ops  # noqa: F401
+    watch.watch_call({"f": lambda x: x + 1}, "f", [serialization.encode(torch.zeros(1))])
 
 
 def main() -> None:
     """Serve jobs until input ends. Children cannot read us, and what they leave behind comes to us."""
     processes.set_process_control(processes.PR_SET_DUMPABLE, 0)
     processes.set_process_control(processes.PR_SET_CHILD_SUBREAPER, 1)
+    if processes.SANDBOXED and not processes.can_forbid_calls():
+        return
     warm_up()
     channel = socket.socket(fileno=os.dup(0))
     before = processes.record_condition()
     channel.sendall(b'{"end": "ready"}\n')
     while processes.record_condition() == before:
-        line, files, _, _ = socket.recv_fds(channel, 4096, 2)
+        line, files, _, _ = socket.recv_fds(channel, 4096, 4)
         if not line:
             return
         asked = json.loads(line)
-        job_file, report = files
-        end = run_job(job_file, report, asked["wall"])
-        os.close(job_file)
-        os.close(report)
+        end = run_job(asked["kind"], files, asked["wall"], asked["memory"])
+        for number in files:
+            os.close(number)
         channel.sendall(json.dumps({"id": asked["id"], "end": end}).encode() + b"\n")
 
 

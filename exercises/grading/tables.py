@@ -4,15 +4,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from linattn_exercises.grading.grade import GradedSubmission, Mark
 from linattn_exercises.sets import load_questions
 from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
+SIGNATURES = "signatures.json"
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2127; --faint: #59636e; --line: #d0d7de; --paper: #fff;
@@ -28,16 +30,21 @@ section { border-top: 1px solid var(--line); padding: 1rem 0 }
 """
 
 
-def write(out: Path, submissions: Sequence[GradedSubmission]) -> None:
+def write(
+    out: Path, submissions: Sequence[GradedSubmission], sign: Callable[[Any], str], notice: str = ""
+) -> None:
     """Write all tables and pages, or none.
 
     ``marks.csv`` and ``marks.json`` have a row for each question of each submission (the fields of ``Mark``),
     ``totals.csv`` one for each submission, and ``feedback/`` a page of HTML for each. What came from a
-    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything.
+    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything. ``signatures.json``
+    has a signature of each table.
 
     Args:
         out: the folder, which exists.
         submissions: all submissions, in the order of the rows.
+        sign: returns the signature of a text, see ``Grader.sign``.
+        notice: a sentence that stands on every page.
 
     Raises:
         OSError: if a file cannot be written.
@@ -47,16 +54,44 @@ def write(out: Path, submissions: Sequence[GradedSubmission]) -> None:
     header = ("submission", "chapter", "points", "max_points")
     names = name_pages([graded.name for graded in submissions])
     feedback = {
-        out / FEEDBACK / name: render_page(graded) for graded, name in zip(submissions, names, strict=True)
+        out / FEEDBACK / name: render_page(graded, notice)
+        for graded, name in zip(submissions, names, strict=True)
     }
+    written = {
+        "marks.csv": _format_csv(Mark._fields, marks),
+        "marks.json": json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
+        "totals.csv": _format_csv(header, map(_sum_points, submissions)),
+    }
+    signatures = {name: sign([name, text]) for name, text in written.items()}
     write_atomically(
         {
-            out / "marks.csv": _format_csv(Mark._fields, marks),
-            out / "marks.json": json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
-            out / "totals.csv": _format_csv(header, map(_sum_points, submissions)),
+            **{out / name: text for name, text in written.items()},
             **feedback,
+            out / SIGNATURES: json.dumps(signatures, indent=1) + "\n",
         }
     )
+
+
+def find_changed(out: Path, sign: Callable[[Any], str]) -> list[str]:
+    """Return the names of tables that are not as they were written.
+
+    Args:
+        out: the folder of an earlier run, or of none.
+        sign: returns the signature of a text, see ``Grader.sign``; that of another seed finds all changed.
+    """
+    try:
+        signatures = dict(json.loads((out / SIGNATURES).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return []
+    changed = []
+    for name, signature in signatures.items():
+        try:
+            text = (out / Path(name).name).read_text("utf-8")
+        except (OSError, ValueError):
+            text = ""
+        if sign([name, text]) != signature:
+            changed.append(name)
+    return changed
 
 
 def _format_csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
@@ -71,9 +106,8 @@ def _format_csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> s
 
 
 def _make_harmless(cell: str) -> str:
-    """Return a text as one line that no spreadsheet takes for a formula."""
-    line = " ".join(cell.split())
-    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+    """Return a text as one line that no spreadsheet takes for a formula, also where ";" separates cells."""
+    return re.sub(r"(^|;)(?=[\s\"']*[=+\-@])", r"\1'", " ".join(cell.split()))
 
 
 def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
@@ -86,22 +120,26 @@ def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
 def name_pages(names: Sequence[str]) -> list[str]:
     """Return a file name for each submission: readable, safe, no two alike where case is ignored."""
     found: list[str] = []
+    taken: set[str] = set()
+    last: dict[str, int] = {}  # the number of the last page of a name
     for name in names:
         safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
         # File systems count bytes.
         safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
-        candidate, number = safe, 1
-        while candidate.lower() in {one.lower() for one in found}:
+        candidate, number = safe, last.get(safe.lower(), 1)
+        while candidate.lower() in taken:
             number += 1
             candidate = f"{safe}_{number}"
+        last[safe.lower()] = number
+        taken.add(candidate.lower())
         found.append(candidate)
     return [f"{name}.html" for name in found]
 
 
-def render_page(graded: GradedSubmission) -> str:
+def render_page(graded: GradedSubmission, notice: str = "") -> str:
     """Return the feedback on one submission, a page of HTML. All that came from the submission is escaped."""
     points, most = (sum(getattr(mark, name) for mark in graded.marks) for name in ("points", "max_points"))
-    note = f"<p>{escape(graded.note)}</p>\n" if graded.note else ""
+    note = "".join(f"<p>{escape(text)}</p>\n" for text in (graded.note, notice) if text)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -16,6 +16,7 @@ from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import Question
 from linattn_exercises.sets import SETS, load_questions
 from linattn_ref.cli import main
+from tests.exercises.gradebook import OPTIONS
 from tests.exercises.hostile import HOSTILE
 from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
@@ -80,7 +81,7 @@ def write_class(folder: Path, size: int, slow: bool) -> list[MarkRow]:
 
 
 def arguments(folder: Path, out: Path) -> list[str]:
-    return ["grade", str(folder), "--out", str(out), "--seed", "a secret", "--cpu", "3", "--jobs", "2"]
+    return ["grade", str(folder), "--out", str(out), "--cpu", "3", "--jobs", "2", *OPTIONS]
 
 
 def command(folder: Path, out: Path) -> list[str]:

@@ -2,22 +2,17 @@
 
 import pytest
 
-from linattn_exercises.grading import Grader, Limits
-from linattn_exercises.grading.submissions import UnreadableNotebook, read_submission
-from linattn_exercises.sets import SETS, load_questions
-from tests.exercises.gradebook import TOTAL, grade, messages, points, write
+from linattn_exercises.grading import Limits
+from linattn_exercises.grading.reading import UnreadableNotebook
+from linattn_exercises.sets import load_questions
+from tests.exercises.gradebook import TOTAL, grade, make_grader, messages, points, read, write
 from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
-
-# For every set, from each name that an answer defines to its question: what read_submission asks for.
-NAMES = {
-    name: {key: q.info.id for q in load_questions(name).values() for key in q.reference} for name in SETS
-}
 
 
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return Grader(out, seed="s", limits=Limits(cpu=2, wall=20), jobs=1)
+    return make_grader(out, limits=Limits(cpu=2, wall=20))
 
 
 def test_all_right(grader, tmp_path):
@@ -154,28 +149,6 @@ def test_names_alone_tell_the_set(grader, tmp_path):
     assert sum(points(grade(grader, write(tmp_path / "A.IPYNB", content))["A.IPYNB"]).values()) == TOTAL
 
 
-@pytest.mark.parametrize(
-    ("source", "allowed"),
-    [
-        ("def online_softmax(q, k, v, tile):\n    return (q @ k.T).softmax(-1) @ v", False),
-        ("f = torch.nn.Softmax(-1)\ndef online_softmax(q, k, v, tile):\n    return f(q @ k.T) @ v", False),
-        ("from torch import softmax as s\ndef online_softmax(q, k, v, tile):\n    return s(q, -1)", False),
-        (
-            "def softmax(x):\n    return torch.softmax(x, 0)\n"
-            "def online_softmax(q, k, v, tile):\n    return softmax(q)",
-            False,
-        ),
-        ("def online_softmax(q, k, v, tile):\n    logsumexp = softmax_scale = 1\n    return logsumexp", True),
-        ("def online_softmax(q, k, v, tile):\n    return q\nprint(torch.softmax(torch.ones(3), 0))", True),
-    ],
-)  # fmt: skip
-def test_what_an_answer_may_use(source, allowed):
-    found = load_questions("ch01_softmax")["q4"].describe_banned([source])
-    assert bool(found) is not allowed
-    if not allowed:
-        assert "oftmax`" in found
-
-
 def test_a_removed_cell_is_named(grader, tmp_path):
     content = notebook("ch01_softmax")
     content["cells"] = [cell for cell in content["cells"] if not cell["id"].startswith("q2")]
@@ -216,7 +189,7 @@ def test_the_hint_of_a_known_mistake_reaches_the_student(grader, tmp_path):
 def test_what_is_no_notebook_of_ours_is_said(content, says, tmp_path, grader):
     (tmp_path / "a.ipynb").write_bytes(content)
     with pytest.raises(UnreadableNotebook, match=says):
-        read_submission(tmp_path / "a.ipynb", NAMES)
+        read(tmp_path / "a.ipynb")
     one = grade(grader, tmp_path / "a.ipynb")["a.ipynb"]
     assert [mark.points for mark in one.marks] == [0]
     assert says in one.marks[0].message
@@ -226,11 +199,11 @@ def test_a_file_that_is_too_large_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("linattn_exercises.grading.submissions.MAX_BYTES", 100)
     path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
     with pytest.raises(UnreadableNotebook, match="larger than"):
-        read_submission(path, NAMES)
+        read(path)
 
 
 def test_with_a_set_given_a_damaged_file_gets_a_row_for_every_question(tmp_path):
     (tmp_path / "essay.docx").write_bytes(b"PK")
-    grader = Grader(tmp_path / "out", seed="s", jobs=1, default_set="ch01_softmax")
+    grader = make_grader(tmp_path / "out", default_set="ch01_softmax")
     one = grade(grader, tmp_path / "essay.docx")["essay.docx"]
     assert points(one) == dict.fromkeys(load_questions("ch01_softmax"), 0)

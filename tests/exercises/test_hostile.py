@@ -13,9 +13,9 @@ import pytest
 
 import linattn_exercises
 from linattn_exercises.grading.sandbox import Limits, Sandbox, isolation_works
-from linattn_exercises.grading.submissions import read_submission
 from linattn_exercises.questions import Question
 from linattn_exercises.sets import load_questions
+from tests.exercises.gradebook import read
 from tests.exercises.hostile import HOSTILE
 from tests.exercises.notebooks import hand_in
 
@@ -24,9 +24,6 @@ from tests.exercises.notebooks import hand_in
 # clock, or it is reported as one that waits: more than a quarter of a core will do. With cpu=4, wall=10 it
 # took more than half of one, and the test failed on a busy machine.
 QUICK = Limits(cpu=2, wall=12, memory=200_000_000)
-NAMES = {
-    "ch01_softmax": {name: q.info.id for q in load_questions("ch01_softmax").values() for name in q.reference}
-}
 MERGE = load_questions("ch01_softmax")["q5"]  # what HOSTILE answers
 OTHER = load_questions("ch01_softmax")["q2"]  # answered right in the same notebook
 
@@ -48,7 +45,7 @@ def verdict(
     """Return whether a question is right, and the message; these answers replace those of the solution."""
     path = tmp_path / "handed_in.ipynb"
     path.write_text(json.dumps(hand_in("ch01_softmax", answers)))
-    cells = read_submission(path, NAMES).select_cells(question.info.id)
+    cells = read(path).select_cells(question.info.id)
     found = question.judge(sandbox.run(cells, question.prepare("secret").calls), "secret")
     return found.right, found.message
 

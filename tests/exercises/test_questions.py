@@ -120,7 +120,7 @@ def busy(x):
         (lambda x: 3 * x, "Every entry is 1.5 times the expected one."),
         (lambda x: 0.1 * x, "Every entry is 0.05 times the expected one."),
         (lambda x: 2.02 * x, "Every entry is 1.01 times the expected one."),
-        (lambda x: x * float("nan"), "6 of 6 entries are NaN or infinite."),
+        (lambda x: x * float("nan"), "6 of 6 entries are NaN: look for 0/0"),
         (lambda x: {1, 2}, "returned a set"),
         (7.0, "raised TypeError"),
     ],
@@ -142,12 +142,13 @@ def test_a_right_answer_may_come_in_any_form(answer):
 def test_work_is_counted():
     assert (
         "made a tensor of 100 entries, expected at most 6"
-        in question(max_entries=6).check({"double": large}).message
+        in question(own_code=True, max_entries=6).check({"double": large}).message
     )
     assert (
-        "torch operations, expected at most 10" in question(max_operations=10).check({"double": busy}).message
+        "torch operations, expected at most 10"
+        in question(own_code=True, max_operations=10).check({"double": busy}).message
     )
-    assert question(max_entries=6, max_operations=10).check({"double": double}).right
+    assert question(own_code=True, max_entries=6, max_operations=10).check({"double": double}).right
 
 
 def softmax_of(x):
@@ -162,8 +163,8 @@ def own_softmax(x):
 
 
 def test_a_library_function_that_answers_the_question_is_refused():
-    asked = question(banned=("softmax",))
-    assert asked.check({"double": softmax_of}).message.endswith("without `softmax`.")
+    asked = question(own_code=True)
+    assert "without `softmax`." in asked.check({"double": softmax_of}).message
     assert asked.check({"double": own_softmax}).right
 
 
@@ -227,12 +228,3 @@ def test_the_first_wrong_entry_is_named():
     found = Close().find_difference((want, got), (want, want))
     assert found is not None
     assert (found.where, found.got, found.expected) == ("[1][1, 0]", "5", "0")
-
-
-def test_a_sequence_that_is_late_or_early_is_recognised():
-    want = np.arange(6.0).reshape(6, 1) ** 2
-    late, early = np.vstack([[[9.0]], want[:-1]]), np.vstack([want[1:], [[9.0]]])
-    assert "one token late" in Close().find_difference(late, want).hint  # type: ignore[union-attr]
-    assert "one token early" in Close().find_difference(early, want).hint  # type: ignore[union-attr]
-    two = np.array([[1.0, 2.0], [3.0, 4.0]])  # of two tokens one may be right by chance
-    assert Close().find_difference(two[::-1], two).hint == ""  # type: ignore[union-attr]

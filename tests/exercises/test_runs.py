@@ -5,19 +5,19 @@ import stat
 
 import pytest
 
-from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions
+from linattn_exercises.grading import GradedSubmission, Limits, find_submissions
 from linattn_exercises.sets import SETS
 from linattn_ref.cli import main
-from tests.exercises.gradebook import TOTAL, grade, points, write
+from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
 from tests.exercises.notebooks import notebook
 
 
 def test_a_seed_is_drawn_once_and_kept(tmp_path):
-    first = Grader(tmp_path / "out", jobs=1)
-    assert Grader(tmp_path / "out", jobs=1).seed == first.seed
-    assert Grader(tmp_path / "other", jobs=1).seed != first.seed
+    first = make_grader(tmp_path / "out", seed="")
+    assert make_grader(tmp_path / "out", seed="").seed == first.seed
+    assert make_grader(tmp_path / "other", seed="").seed != first.seed
     assert "chosen" not in (tmp_path / "out" / "run.json").read_text()
-    assert Grader(tmp_path / "out", seed="chosen", jobs=1).seed == "chosen"
+    assert make_grader(tmp_path / "out", seed="chosen").seed == "chosen"
 
 
 def test_only_what_changed_is_graded_again(tmp_path):
@@ -27,7 +27,7 @@ def test_only_what_changed_is_graded_again(tmp_path):
 
     def run(seed="s"):
         told.clear()
-        grader = Grader(tmp_path / "out", seed=seed, jobs=2, limits=Limits(cpu=2))
+        grader = make_grader(tmp_path / "out", seed=seed, jobs=2, limits=Limits(cpu=2))
         grader.grade(find_submissions([tmp_path / "in"])[0], lambda one, kept: told.append((one.name, kept)))
         return sorted(told)
 
@@ -43,7 +43,7 @@ def test_only_what_changed_is_graded_again(tmp_path):
 
 def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
     path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
-    grader = Grader(tmp_path / "out", seed="s", jobs=1)
+    grader = make_grader(tmp_path / "out")
     monkeypatch.setattr(grader, "_judge_submission", lambda *_: 1 / 0)
     one = grade(grader, path)["a.ipynb"]
     assert one.fault
@@ -60,8 +60,8 @@ def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Grader(tmp_path / "out", seed="s", jobs=2).grade(every, interrupt)
-    results = Grader(tmp_path / "out", seed="s", jobs=2).grade(every)
+        make_grader(tmp_path / "out", jobs=2).grade(every, interrupt)
+    results = make_grader(tmp_path / "out", jobs=2).grade(every)
     assert [sum(points(one).values()) for one in results] == [TOTAL] * 3
 
 
@@ -70,7 +70,10 @@ def test_the_command_grades_a_folder(tmp_path, capsys):
     (tmp_path / "in/notes.txt").write_text("x")
     (tmp_path / "seed").write_text("a secret\n")
     out = str(tmp_path / "out")
-    assert main(["grade", str(tmp_path / "in"), "--out", out, "--seed-file", str(tmp_path / "seed")]) == 0
+    assert (
+        main(["grade", str(tmp_path / "in"), "--out", out, "--seed-file", str(tmp_path / "seed"), *OPTIONS])
+        == 0
+    )
     said = capsys.readouterr().out
     assert "1 graded, 0 as before" in said
     assert "left out, no notebook" in said
@@ -97,7 +100,7 @@ def test_a_wrong_argument_is_named(arguments, says, tmp_path, capsys):
     one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
     names = {name: tmp_path / name for name in ("nowhere", "empty", "blank")} | {"one": one}
     words = [word.format(**names) for word in arguments]
-    assert main(["grade", *words, "--out", str(tmp_path / "out")]) == 2
+    assert main(["grade", *words, "--out", str(tmp_path / "out"), *OPTIONS]) == 2
     assert says in capsys.readouterr().err
 
 
@@ -105,5 +108,5 @@ def test_a_wrong_argument_is_named(arguments, says, tmp_path, capsys):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
     (tmp_path / "out").mkdir(mode=stat.S_IRUSR)
-    assert main(["grade", str(one), "--out", str(tmp_path / "out")]) == 2
+    assert main(["grade", str(one), "--out", str(tmp_path / "out"), *OPTIONS]) == 2
     assert "out" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_what_is_too_large_is_refused():
         serialization.encode(np.zeros(serialization.MAX_ENTRIES + 1))
     with pytest.raises(TypeError, match="whole number"):
         serialization.encode(10**5000)
-    with pytest.raises(TypeError, match="of 10,001, expected at most"):
+    with pytest.raises(TypeError, match="10,001 items in all, expected at most"):
         serialization.encode([0] * (serialization.MAX_ITEMS + 1))
     assert len(serialization.encode("x" * 10**6)) == serialization.MAX_TEXT
 

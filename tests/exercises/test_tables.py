@@ -4,8 +4,8 @@ import csv
 import json
 import os
 
-from linattn_exercises.grading import GradedSubmission, Grader, Mark, find_submissions, tables
-from tests.exercises.gradebook import TOTAL, write
+from linattn_exercises.grading import GradedSubmission, Mark, find_submissions, tables
+from tests.exercises.gradebook import TOTAL, make_grader, write
 from tests.exercises.notebooks import hand_in, notebook
 
 
@@ -25,8 +25,8 @@ def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
     (folder / name).write_text(json.dumps(content))
     write(folder / f"{'字' * 70}.ipynb", notebook("ch02_linear", "exercises"))
     every, _ = find_submissions([folder])
-    results = Grader(tmp_path / "out", seed="s", jobs=1).grade(every)
-    tables.write(tmp_path / "out", results)
+    results = make_grader(tmp_path / "out").grade(every)
+    tables.write(tmp_path / "out", results, str)
     assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
     assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
 
@@ -40,7 +40,7 @@ MARKS = [
 
 
 def test_tables_open_in_a_spreadsheet_and_run_nothing(tmp_path):
-    tables.write(tmp_path, MARKS)
+    tables.write(tmp_path, MARKS, str)
     rows = list(csv.reader((tmp_path / "marks.csv").read_text().splitlines()))
     assert rows[0] == ["submission", "chapter", "question", "points", "max_points", "message"]
     assert rows[1] == ["'=cmd()|x.ipynb", "ch01_softmax", "q1", "3", "3", "fine indeed"]
@@ -53,7 +53,7 @@ def test_tables_open_in_a_spreadsheet_and_run_nothing(tmp_path):
 
 
 def test_feedback_shows_what_a_submission_says_and_runs_nothing(tmp_path):
-    tables.write(tmp_path, MARKS)
+    tables.write(tmp_path, MARKS, str)
     page = (tmp_path / "feedback" / "b.html").read_text()
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page

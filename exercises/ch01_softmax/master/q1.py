@@ -53,8 +53,10 @@ def q1(rng):
         inputs, seed = f"K = {K}, rho = {rho:.2f}", int(rng.integers(2**31))
         samples, formula = max(10_000, 80_000 // K), ("predicted_size", (K, rho))
         measured = ("measured_size", (K, rho, 4 * samples, seed))
-        calls.append(Call(*formula, inputs, Within(1.03), measured, max_entries=16))
+        calls.append(Call(*formula, inputs, Within(1.03), measured))
         calls.append(Call("measured_size", (K, rho, samples, seed + 1), inputs, Within(1.05), measured))
         few = f"{inputs}, 50 samples"
         calls.append(Call("measured_size", (K, rho, 50, seed), few, Close(1e-12), formula, NO_NOISE))
+    wide, rho = 10**12, float(rng.uniform(0.1, 0.3))  # too wide for a prediction that draws samples
+    calls.append(Call("predicted_size", (wide, rho), f"K = {wide:,}, rho = {rho:.2f}", Within(1.03)))
     return calls

@@ -11,7 +11,7 @@
 # - `torch_dtype`: `"float32"`, `"bfloat16"`, `"float16"` or `"float8_e4m3fn"`, for cache entries too;
 # - [`sliding_window`]: a layer with a window keeps at most that many of the latest tokens;
 # - [`layer_types`]: one of `"full_attention"` or `"sliding_attention"` for each layer; if missing, all
-#   layers have the window, where there is one.
+#   layers have the window, where there is one. Without `sliding_window` no layer has one.
 #
 # | model | layers | query heads | KV heads | head width | window |
 # | --- | --- | --- | --- | --- | --- |
@@ -21,8 +21,8 @@
 # | [Gemma 2 9B](https://arxiv.org/abs/2408.00118) | 42 | 16 | 8 | 256 | 4096, every other layer |
 #
 # Write the bytes after `tokens` tokens in each of `batch` sequences. Then the other way round: the most
-# tokens per sequence that `free_bytes` have room for (`math.inf`, if there is no limit). Before you run the
-# check, rank the four models by their cache at 32,768 tokens.
+# tokens per sequence that `free_bytes` have room for (0 if not one token fits, `math.inf` if there is no limit).
+# Before you run the check, rank the four models by their cache at 32,768 tokens and two bytes a number.
 
 # %% answer q3
 def cache_bytes(config, tokens, batch):
@@ -68,14 +68,13 @@ def most_tokens(config, free_bytes, batch):
 # bisection is enough for the other direction, since the cache never shrinks with the number of tokens.)
 
 # %% checks q3
-def _config(layers, heads, kv_heads, width, window=None, every_other=False, dtype="bfloat16"):
+def _config(layers, heads, kv_heads, width, window=None, kinds=(), dtype="bfloat16"):
     config = {"num_hidden_layers": layers, "num_attention_heads": heads, "torch_dtype": dtype}
     config |= {"hidden_size": heads * width, "num_key_value_heads": kv_heads, "head_dim": width}
     if window:
         config["sliding_window"] = window
-    if every_other:
-        kinds = ("sliding_attention", "full_attention")
-        config["layer_types"] = [kinds[layer % 2] for layer in range(layers)]
+    if kinds:
+        config["layer_types"] = [f"{kind}_attention" for kind in kinds]
     return config
 
 
@@ -84,9 +83,11 @@ def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
     del old["num_key_value_heads"]
     old |= {"head_dim": None, "sliding_window": None}
-    gemma = _config(42, 16, 8, 256, 4096, every_other=True) | {"hidden_size": 3584}
-    layers, heads, kv_heads = (int(n) for n in rng.integers(2, 9, size=3))
+    gemma = _config(42, 16, 8, 256, 4096, ("sliding", "full") * 21) | {"hidden_size": 3584}
+    layers, heads, kv_heads, full = (int(n) for n in rng.integers(2, 9, size=4))
     drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
+    kinds = ["full"] * full + ["sliding"] * (full + int(rng.integers(3, 9)))  # never as many of one as of the other
+    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist()) | {"num_key_value_heads": None}
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -94,6 +95,7 @@ def q3(rng):
         "Mistral 7B v0.1": _config(32, 32, 8, 128, 4096),
         "Gemma 2 9B": gemma,
         "a model in 8 bits with a window of 100": drawn,
+        f"{full} of {len(kinds)} layers without a window": mixed,
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []

@@ -59,7 +59,7 @@ def already_scaled(K, rho):
 @mistake("Samples are a measurement. The prediction is a formula in K and rho.", replaces="predicted_size")
 def prediction_by_samples(K, rho):
     gen = torch.Generator().manual_seed(0)
-    k, n = torch.randn(2, 160_000 // K, K, generator=gen, dtype=torch.float64)
+    k, n = torch.randn(2, max(1, 160_000 // K), K, generator=gen, dtype=torch.float64)
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
 
 

@@ -86,6 +86,36 @@ def one_sequence(config, tokens, batch):
     return 2 * kept * (config.get("num_key_value_heads") or heads) * width * size
 
 
+@mistake(
+    "You took every second layer for one with a window. layer_types says of each layer what it is.",
+    replaces="cache_bytes",
+)
+def half_of_the_layers(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    kv_heads = config.get("num_key_value_heads") or heads
+    window = config.get("sliding_window") or math.inf
+    layers = config["num_hidden_layers"]
+    sliding = layers // 2 if config.get("layer_types") else layers
+    kept = sliding * min(tokens, window) + (layers - sliding) * tokens
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake(
+    "A field may be there and hold None. `config.get(name, default)` then gives None; `or` takes the default.",
+    replaces="cache_bytes",
+)
+def default_for_missing_alone(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * config.get("num_key_value_heads", heads) * width * size[config["torch_dtype"]]
+
+
 @mistake("You took two bytes a number for every model. torch_dtype says how many.", replaces="cache_bytes")
 def always_two_bytes(config, tokens, batch):
     heads = config["num_attention_heads"]

@@ -19,6 +19,18 @@ def sees_the_future(q, k, v, tile):
     return u / d, (m + d.log()).flatten()
 
 
+@mistake("The logarithm of d is to base 2, and m is not. The log-sum-exp is m + ln d.")
+def logarithm_to_base_two(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log2()).flatten()
+
+
 @mistake("Your mask hides the token itself. Key t is visible to query t.")
 def hides_itself(q, k, v, tile):
     T, K = q.shape
@@ -204,20 +216,18 @@ def whole_table(q, k, v, tile):
     return w @ v / d, (m + d.log()).flatten()
 
 
-@also_right()
+@mistake(
+    "The numbers are right, and no table is large, but you go query by query. Carry m, d and u of all queries at once.",
+)
 def query_by_query(q, k, v, tile):
     outputs, sums = [], []
     for t in range(len(q)):
-        m, d, u = -math.inf, 0.0, torch.zeros_like(v[0])
-        for start in range(0, t + 1, tile):
-            keys = slice(start, min(start + tile, t + 1))
-            x = k[keys] @ q[t] / math.sqrt(q.shape[1])
-            new = max(m, x.max().item())
-            shrink, w = math.exp(m - new), (x - new).exp()
-            d, u, m = shrink * d + w.sum().item(), shrink * u + w @ v[keys], new
-        outputs.append(u / d)
-        sums.append(m + math.log(d))
-    return torch.stack(outputs), sums
+        x = k[: t + 1] @ q[t] / math.sqrt(q.shape[1])
+        m = x.max()
+        w = (x - m).exp()
+        outputs.append(w @ v[: t + 1] / w.sum())
+        sums.append(m + w.sum().log())
+    return torch.stack(outputs), torch.stack(sums)
 
 
 @also_right()

@@ -33,6 +33,23 @@ def factor_upside_down(a, b):
     return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
 
 
+@mistake("The factors are exchanged: each part shrinks by exp(m_own - m), with its own maximum.")
+def factors_exchanged(a, b):
+    m = max(a[0], b[0])
+    f, g = (math.exp(x - m) if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    return m, g * a[1] + f * b[1], g * a[2] + f * b[2]
+
+
+@mistake(
+    "u is a sum already: weighed by its d once more, and divided by the new d, it is no triple of the chapter's."
+)
+def taken_for_means(a, b):
+    m = max(a[0], b[0])
+    f, g = (math.exp(x - m) if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    d = f * a[1] + g * b[1]
+    return m, d, (f * a[1] * a[2] + g * b[1] * b[2]) / max(d, 1e-300)
+
+
 @mistake("Right while somebody has read a key. For two empty triples -inf - (-inf) is not a number.")
 def nothing_and_nothing(a, b):
     m = max(a[0], b[0])

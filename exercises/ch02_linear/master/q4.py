@@ -78,10 +78,13 @@ def q4(rng):
         inputs, seed = f"K = {K}, H = {H}, accuracy {accuracy}", int(rng.integers(2**31))
         measured = ("measured_pairs", (K, H, accuracy, seed))
         formula = ("predicted_pairs", (K, H, accuracy))
-        calls.append(Call(*formula, inputs, Within(1.15), measured, max_entries=16))
+        calls.append(Call(*formula, inputs, Within(1.15), measured))
         again = ("measured_pairs", (K, H, accuracy, seed + 1))
         calls.append(Call(*again, inputs, Within(1.15), measured))
     calls.append(Call(*again, inputs, Close(1e-12), formula, NO_NOISE))
+    large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
+    inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
+    calls.append(Call("predicted_pairs", large, inputs, Within(1.15)))
     for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
         calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
     return calls

@@ -20,6 +20,16 @@ def no_diagonal(q, k, log_decay, w):
     return ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp() * (q @ k.T)
 
 
+@mistake(
+    "The token itself counts twice: q . k, as if it were read after writing, and the term with w. It is w's alone."
+)
+def itself_counted_twice(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return (decay + torch.eye(len(q), dtype=q.dtype)) * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
 @mistake("One decay too many: that of token t itself. It reads S_{t-1}, which has not been through it.")
 def own_decay_included(q, k, log_decay, w):
     c = log_decay.cumsum(0)
@@ -74,7 +84,10 @@ def no_decay(q, k, log_decay, w):
     return (q @ k.T).tril(-1) + torch.diag((q * w * k).sum(-1))
 
 
-@also_right()
+@mistake(
+    "The numbers are right, but they are those of the step, run on values that name their token. Write each entry of A "
+    "as a formula in t and j, and let torch compute all at once.",
+)
 def pushed_through(q, k, log_decay, w):
     T, K = q.shape
     eye = torch.eye(T, dtype=q.dtype)  # values that name their token: the outputs are the rows of A
@@ -87,10 +100,9 @@ def pushed_through(q, k, log_decay, w):
 
 
 @also_right()
-def entry_by_entry(q, k, log_decay, w):
-    A = torch.zeros(len(q), len(q), dtype=q.dtype)
-    for t in range(len(q)):
-        A[t, t] = (q[t] * w * k[t]).sum()
-        for j in range(t):
-            A[t, j] = torch.exp(log_decay[j + 1 : t].sum()) * (q[t] @ k[j])
-    return A
+def row_by_row_of_decays(q, k, log_decay, w):
+    T = len(q)
+    later = torch.ones(T, T, dtype=q.dtype).tril(-1)
+    inside = later[:, None, :] * later.T[None, :, :]  # [t, j, i]: j < i < t
+    decay = torch.exp(inside @ log_decay) * later
+    return decay * torch.einsum("tk,jk->tj", q, k) + torch.diag_embed(torch.einsum("tk,k,tk->t", q, w, k))

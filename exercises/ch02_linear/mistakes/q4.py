@@ -46,6 +46,22 @@ def formula_as_measurement(K, H, accuracy, seed):
 
 
 @mistake(
+    "Here the heads vote with their signs. They are to be averaged first; the sign of the average counts.",
+    replaces="measured_pairs",
+)
+def signs_averaged(K, H, accuracy, seed):
+    gen = torch.Generator().manual_seed(seed)
+    n, right = 2, 1.0
+    while right > accuracy:
+        n += max(1, n // 20)
+        k = torch.nn.functional.normalize(torch.randn(max(4, 2000 // n), H, n, K, generator=gen), dim=-1)
+        v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
+        votes = (k @ (k.mT @ v)).sign().mean(1, keepdim=True)
+        right = (votes * v > 0).double().mean().item()
+    return n
+
+
+@mistake(
     "All heads have the same keys here. Then they make the same error, and averaging does nothing.",
     replaces="measured_pairs",
 )

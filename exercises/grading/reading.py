@@ -1,0 +1,189 @@
+"""Read a notebook that was handed in: its set, and which of its cells belong to which question.
+
+Python's parser can be kept busy for hours by a text of a few kilobytes, so the grader does not read
+notebooks in its own process: a child of the sandbox worker does, under the limits of an answer, and reports
+plain data. Like serialization.py this file imports nothing else of ours, so that the worker can load it
+alone.
+"""
+
+import ast
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MAX_BYTES = 20_000_000  # of a file
+MAX_CODE = 200_000  # characters of a cell; five times as many in a notebook
+MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to put them into order
+# A question's heading, the first line of its answer cell and the import of the checks, as they are written.
+HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
+MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
+IMPORT = re.compile(r"linattn_exercises\.(\w+)")
+TIMED = re.compile(r"(?:\s*%%(?:time|timeit|capture|prun)\b[^\n]*(?:\n|$))+")
+
+Names = Mapping[
+    str, Mapping[str, str]
+]  # for every set, from each name that an answer defines to its question
+
+
+class UnreadableNotebook(ValueError):
+    """Say that a file is no notebook of ours; the message is for its author."""
+
+
+def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str, Any]:
+    """Read the content of a notebook file.
+
+    The set and the version stand in the notebook's metadata. A notebook without them is told by what it
+    imports, then by ``default_set``, then by the names that it defines. A renamed file, and one that another
+    program has saved without ids and metadata, can be read as well.
+
+    Args:
+        data: the content.
+        names: for every set, from each name that an answer defines to its question.
+        default_set: the set of a notebook that does not say which it is.
+
+    Returns:
+        ``{"set", "version", "cells"}``; a cell is ``[source, the questions that it answers, the question
+        that it stands under or ""]``.
+
+    Raises:
+        UnreadableNotebook: with a message that says what the file is instead.
+    """
+    notebook = _load_notebook(data)
+    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
+    code = [_read_source(cell) for cell in cells if cell.get("cell_type") == "code"]
+    metadata = notebook.get("metadata")
+    ours = metadata.get("linattn") if isinstance(metadata, dict) else None
+    ours = ours if isinstance(ours, dict) else {}
+    imported = [found[1] for source in code for found in IMPORT.finditer(source)]
+    named = [name for name in (ours.get("set"), *imported) if isinstance(name, str) and name in names]
+    set_name = next(iter(named), "") or default_set or _guess_set(code, names)
+    if not set_name:
+        raise UnreadableNotebook(
+            "The notebook does not say which exercises it answers; start from the notebook of a set."
+        )
+    found = [list(cell) for cell in _assign_questions(cells, names[set_name])]
+    return {"set": set_name, "version": str(ours.get("version", ""))[:12], "cells": found}
+
+
+def _load_notebook(data: bytes) -> dict[str, Any]:
+    """Return a notebook as it was written; an UnreadableNotebook if it is none."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnreadableNotebook("The file is not a Jupyter notebook.") from error
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+        raise UnreadableNotebook("The file is not a Jupyter notebook of format 4.")
+    sources = [_read_source(cell) for cell in content["cells"] if isinstance(cell, dict)]
+    if max(map(len, sources), default=0) > MAX_CODE or sum(map(len, sources)) > 5 * MAX_CODE:
+        raise UnreadableNotebook(
+            f"A cell has more than {MAX_CODE:,} characters, or all together more than {5 * MAX_CODE:,}."
+        )
+    if any(map(_has_heaps_of_marks, sources)):
+        raise UnreadableNotebook(f"A cell has more than {MAX_MARKS} accents on one letter.")
+    return content
+
+
+def _has_heaps_of_marks(source: str) -> bool:
+    """Return whether many combining characters stand in a row, once all are taken apart."""
+    if source.isascii():
+        return False
+    marks = 0
+    for c in source:
+        for part in unicodedata.normalize("NFKD", c):
+            marks = marks + 1 if unicodedata.combining(part) else 0
+            if marks > MAX_MARKS:
+                return True
+    return False
+
+
+def _read_source(cell: dict[str, Any]) -> str:
+    """Return the text of a cell, which may be stored as a list of lines."""
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    return source if isinstance(source, str) else ""
+
+
+def _guess_set(code: list[str], names: Names) -> str:
+    """Return the set most of whose answers the code defines; "" if there is none."""
+    defined = {name for source in code for name in _list_defined(source)}
+    count = {key: len(defined & set(own)) for key, own in names.items()}
+    best = max(count, key=lambda key: count[key])
+    return best if count[best] else ""
+
+
+def _assign_questions(
+    cells: Iterable[dict[str, Any]], names: Mapping[str, str]
+) -> Iterator[tuple[str, list[str], str]]:
+    """Yield code cells with their questions: by the names they define, their marker, or where they stand.
+
+    A stub that was left as it was is passed over if another cell defines its names.
+    """
+    cells = list(cells)
+    questions = set(names.values())
+    code = [_read_source(cell) for cell in cells if cell.get("cell_type") == "code"]
+    filled = {name for source in code for name in _list_defined(source)}
+    section = ""
+    for cell in cells:
+        source = _read_source(cell)
+        if cell.get("cell_type") != "code":
+            if (found := HEADING.search(source)) and f"q{found[1]}" in questions:
+                section = f"q{found[1]}"
+            continue
+        defined = _list_defined(source)
+        stubs = [name for name in _list_defined(source, stubs=True) if name in names]
+        if stubs and filled.issuperset(stubs) and not set(defined) & set(names):
+            continue
+        answers = {names[name] for name in (*defined, *stubs) if name in names}
+        if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
+            answers.add(f"q{marked[1]}")
+        section = min(answers) if len(answers) == 1 else section
+        yield source, sorted(answers), section
+
+
+def _list_defined(source: str, stubs: bool = False) -> list[str]:
+    """Return the names that a cell defines at its left margin, or with ``stubs`` those it leaves unanswered.
+
+    A stub is a function that ends in ``raise NotImplementedError``, or the value None.
+    """
+    source = strip_magics(source)
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [] if stubs else [a or b for a, b in re.findall(r"(?m)^(?:def (\w+)|(\w+) *=)", source)]
+    found: list[tuple[str, bool]] = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.append((node.name, _raises_not_implemented(node.body[-1])))
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            empty = isinstance(node.value, ast.Constant) and node.value.value is None
+            for target in targets:
+                found += [(one.id, empty) for one in ast.walk(target) if isinstance(one, ast.Name)]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(alias.asname or alias.name, False) for alias in node.names]
+    return [name for name, stub in found if stub is stubs]
+
+
+def _raises_not_implemented(node: ast.stmt) -> bool:
+    """Return whether a statement is ``raise NotImplementedError``."""
+    return (
+        isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Name)
+        and node.exc.id == "NotImplementedError"
+    )
+
+
+def strip_magics(source: str) -> str:
+    """Return the source without what only a notebook understands, such as %pip, !ls, x = %timeit and f?."""
+    try:
+        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return source
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if timed := TIMED.match(source):
+            source = source[timed.end() :]
+        if source.lstrip().startswith("%%"):
+            return ""
+        return re.sub(r"(?m)^([ \t]*)(?:[%!?].*|\w+ *= *[%!].*|[\w.]+\?+ *)$", r"\1pass", source)

@@ -1,0 +1,454 @@
+"""Run an answer on tensors whose values are kept elsewhere, so that all it computes is seen.
+
+Some questions ask for the reader's own code, within bounds: no library softmax, no table of T x T, no loop
+over tokens. What an answer calls cannot be told from the names in it (an alias, a default argument), NumPy
+is not counted by torch, and what counts within the process of an answer can be changed by it. So in such a
+question the answer gets *watched tensors*: they have a shape and a dtype, but no values. Each operation
+goes to a ``Keeper``, which holds the values, counts, and refuses what is not elementary. In the grader the
+keeper is a process of its own; in a notebook it is an object.
+
+Like serialization.py this file imports nothing else of ours, so that the sandbox of the grader can load it.
+"""
+
+import base64
+import builtins
+import json
+import socket
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if __package__:
+    from linattn_exercises.serialization import (
+        MAX_ENTRIES,
+        Budget,
+        call_answer,
+        decode,
+        describe_exception,
+        encode,
+    )
+else:  # in the sandbox, which has loaded serialization.py by its path
+    from serialization import (  # type: ignore[import-not-found, no-redef]
+        MAX_ENTRIES,
+        Budget,
+        call_answer,
+        decode,
+        describe_exception,
+        encode,
+    )
+
+# Packages that may not be used where own code is asked for.
+LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
+MAX_OPERATIONS = 20_000  # of one call
+MAX_READS = 100  # single numbers that leave torch in one call, as in `if x.max() > 0`
+MAX_MESSAGE = 64_000_000  # bytes
+REFUSED = "this question asks for your own code, without `{}`"
+
+# torch's elementary operations, without the underscore of those that work in place.
+NAMES = """
+abs acos acosh add addbmm addcdiv addcmul addmm addmv addr alias all amax amin aminmax any arange argmax
+argmin argsort as_strided asin asinh atan atan2 atanh baddbmm bernoulli bitwise_and bitwise_not bitwise_or
+bitwise_xor bmm bucketize cat ceil clamp clamp_max clamp_min clone complex constant_pad_nd contiguous copy
+copysign cos cosh count_nonzero cummax cummin cumprod cumsum detach diag_embed diagonal diff div dot elu
+empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand expand_as expm1 exponential eye
+fill flip floor floor_divide fmax fmin fmod frac full full_like gather ge gelu gt heaviside hypot index
+index_add index_copy index_fill index_put index_select isfinite isinf isnan kthvalue le leaky_relu lerp
+lift lift_fresh linspace log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
+logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max maximum mean median min
+minimum mm movedim mul multinomial mv nan_to_num ne neg new_empty new_empty_strided new_full new_ones
+new_zeros nonzero norm normal ones ones_like outer permute polar pow prod rand rand_like randint randn
+randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
+scalar_tensor scatter scatter_add scatter_reduce searchsorted select select_scatter sgn sigmoid sign silu
+sin sinh slice slice_scatter softplus sort split split_with_sizes sqrt square squeeze stack std sub sum t
+tan tanh tile topk transpose tril tril_indices triu triu_indices trunc unbind unfold uniform unique
+unsqueeze unsqueeze_copy var vdot view view_as where xlogy zero zeros zeros_like _local_scalar_dense
+_reshape_alias _to_copy _unsafe_view _unique2 linalg_vector_norm linalg_matrix_norm linalg_norm
+linalg_vecdot
+"""
+ELEMENTARY = frozenset(NAMES.split())
+
+# --- messages between an answer and the keeper --------------------------------------------------------------
+
+Ask = Callable[[dict[str, Any]], dict[str, Any]]  # sends a request, and returns the reply
+
+
+def send(channel: socket.socket, message: dict[str, Any]) -> None:
+    """Send a message."""
+    text = json.dumps(message).encode()
+    channel.sendall(len(text).to_bytes(8, "big") + text)
+
+
+def receive(channel: socket.socket) -> dict[str, Any] | None:
+    """Return the next message, or None when there is no more."""
+    length = int.from_bytes(_receive_bytes(channel, 8), "big")
+    if not 0 < length < MAX_MESSAGE:
+        return None
+    text = _receive_bytes(channel, length)
+    found = json.loads(text) if len(text) == length else None
+    return found if isinstance(found, dict) else None
+
+
+def _receive_bytes(channel: socket.socket, length: int) -> bytes:
+    """Return as many bytes, or fewer if the channel ends."""
+    found = bytearray()
+    while len(found) < length and (part := channel.recv(min(length - len(found), 1 << 20))):
+        found += part
+    return bytes(found)
+
+
+def _dump_tensor(x: torch.Tensor) -> list[Any]:
+    """Return dtype, shape and values of a tensor as plain data."""
+    if x.numel() > MAX_ENTRIES:
+        raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {MAX_ENTRIES:,}")
+    values = x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return [str(x.dtype).removeprefix("torch."), list(x.shape), base64.b64encode(values).decode()]
+
+
+def _load_tensor(data: Any) -> torch.Tensor:
+    """Return the tensor that ``_dump_tensor`` was given."""
+    name, shape, text = data
+    values = bytearray(base64.b64decode(text))
+    dtype = _find_dtype(name)
+    return torch.frombuffer(values, dtype=dtype).reshape(shape) if values else torch.zeros(shape, dtype=dtype)
+
+
+def _find_dtype(name: Any) -> torch.dtype:
+    """Return a dtype by its name, such as "float64"."""
+    found = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"dtype: got {str(name)[:80]!r}, expected one of torch's")
+    return found
+
+
+# --- the keeper: it has the values --------------------------------------------------------------------------
+
+
+class Keeper:
+    """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
+
+    Args:
+        calls: the encoded arguments of each watched call, see ``serialization.encode``.
+        inspect: called with the frame that asks for an operation, where that is in this process; may raise.
+    """
+
+    def __init__(
+        self, calls: Sequence[list[Any]], inspect: Callable[[FrameType | None], None] = lambda frame: None
+    ) -> None:
+        self.calls, self._inspect = calls, inspect
+        # By the number of a call: {"value", "entries", "operations"}, or an error if something was refused.
+        self.outcomes: dict[int, dict[str, Any]] = {}
+        self._call: int | None = None  # the one that is going on
+        self._last = -1
+        self._tensors: dict[int, torch.Tensor] = {}  # by their handles
+        self._handles = 0
+        self._entries = self._operations = self._reads = 0
+
+    def reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked, and return the reply; ``{"error", "text"}`` if it fails."""
+        try:
+            if "begin" in request:
+                return {"arguments": self._begin(request["begin"])}
+            if self._call is None:
+                raise RuntimeError("a watched tensor was used outside of the call that it belongs to")
+            if "end" in request:
+                return self._end(request["end"])
+            return {"result": self._run(request)}
+        except BaseException as error:
+            if isinstance(error, PermissionError) and self._call is not None:
+                self.outcomes.setdefault(self._call, describe_exception(error))
+            found = describe_exception(error)
+            return {"error": found["error"], "text": found["text"]}
+
+    def _begin(self, number: Any) -> list[Any]:
+        """Begin a call, and return its arguments: plain data, and descriptions of tensors."""
+        if type(number) is not int or not self._last < number < len(self.calls):
+            raise RuntimeError("calls are made once each, in order")
+        self._call = self._last = number
+        self._tensors = {}
+        self._entries = self._operations = self._reads = 0
+        return [self._describe(decode(one)) for one in self.calls[number]]
+
+    def _end(self, value: Any) -> dict[str, Any]:
+        """End a call, and note the value that the answer has returned."""
+        assert self._call is not None
+        try:
+            value = encode(self._restore_value(value, Budget(TypeError)))
+            counts = {"entries": self._entries, "operations": self._operations}
+            self.outcomes.setdefault(self._call, {"value": value, **counts})
+        except BaseException as error:
+            self.outcomes.setdefault(self._call, describe_exception(error))
+            raise
+        finally:
+            self._call, self._tensors = None, {}
+        return {"done": True}
+
+    def _run(self, request: dict[str, Any]) -> Any:
+        """Do an operation, and describe its result."""
+        name, overload = str(request["run"]), str(request["overload"])
+        base = name.removeprefix("aten::")
+        if not name.startswith("aten::") or base.rstrip("_") not in ELEMENTARY:
+            raise PermissionError(REFUSED.format(base.strip("_").split("::")[-1]))
+        self._inspect(sys._getframe(2))
+        self._operations += 1
+        if self._operations > MAX_OPERATIONS:
+            raise RuntimeError(f"took more than {MAX_OPERATIONS:,} torch operations")
+        if base == "_local_scalar_dense":
+            self._reads += 1
+            if self._reads > MAX_READS:
+                raise PermissionError(
+                    f"more than {MAX_READS} numbers were taken out of torch, where operations are counted"
+                )
+        operation = getattr(getattr(torch.ops.aten, base), overload)
+        arguments = [self._restore(one) for one in request["args"]]
+        options = {key: self._restore(one) for key, one in request["kwargs"].items()}
+        with torch.no_grad():
+            result = operation(*arguments, **options)
+        return self._describe(result)
+
+    def _describe(self, x: Any) -> Any:
+        """Return a result, or an argument, as the answer may see it."""
+        if isinstance(x, torch.Tensor):
+            self._handles += 1
+            self._tensors[self._handles] = x
+            if self._operations:
+                self._entries = max(self._entries, x.numel())
+            dtype = str(x.dtype).removeprefix("torch.")
+            return {"tensor": [self._handles, dtype, list(x.shape), list(x.stride())]}
+        if isinstance(x, (list, tuple)):
+            kind = "tuple" if isinstance(x, tuple) else "list"
+            return {kind: [self._describe(one) for one in x]}
+        if isinstance(x, dict):
+            return {"dict": [[key, self._describe(one)] for key, one in x.items()]}
+        return x
+
+    def _restore(self, data: Any) -> Any:
+        """Return an argument of an operation from what the answer has sent."""
+        if not isinstance(data, dict):
+            return data
+        ((kind, content),) = data.items()
+        if kind == "handle":
+            return self._get(content)
+        if kind == "local":
+            local = _load_tensor(content)
+            self._entries = max(self._entries, local.numel())
+            return local
+        if kind == "dtype":
+            return _find_dtype(content)
+        if kind == "list":
+            return [self._restore(one) for one in content]
+        raise ValueError("request: not made by a link")
+
+    def _restore_value(self, data: Any, budget: Budget) -> Any:
+        """Return the value of an answer from what it has sent: plain data, and handles."""
+        ((kind, content),) = data.items()
+        if kind == "handle":
+            return self._get(content)
+        if kind in ("list", "tuple"):
+            budget.add_items(kind, len(content))
+            values = [self._restore_value(one, budget) for one in content]
+            return tuple(values) if kind == "tuple" else values
+        return decode(content)
+
+    def _get(self, handle: Any) -> torch.Tensor:
+        """Return a tensor by its handle."""
+        if handle not in self._tensors:
+            raise RuntimeError("a watched tensor was used outside of the call that it belongs to")
+        return self._tensors[handle]
+
+
+def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:
+    """Reply to an answer in another process until it ends.
+
+    Args:
+        keeper: what replies.
+        channel: where requests come from.
+        note: called with the number of a call and its outcome as soon as there is one.
+    """
+    noted: set[int] = set()
+    while (request := receive(channel)) is not None:
+        reply = keeper.reply(request)
+        for number in keeper.outcomes.keys() - noted:
+            note(number, keeper.outcomes[number])
+            noted.add(number)
+        send(channel, reply)
+
+
+# --- the answer's side --------------------------------------------------------------------------------------
+
+
+class WatchedTensor(torch.Tensor):
+    """Stand for a tensor that a keeper holds. It has shape and dtype; every operation goes to the keeper."""
+
+    handle: int
+    link: "Link"
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        link = next(one.link for one in _iterate_tensors((args, kwargs)) if isinstance(one, WatchedTensor))
+        return link.run(func, args, kwargs or {})
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"tensor(values are kept by the check, shape={list(self.shape)}, dtype={self.dtype})"
+
+    def __format__(self, how: str) -> str:
+        return format(self.item(), how) if how else repr(self)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        """Refuse to leave torch."""
+        raise TypeError("tensors stay in torch here, where operations are counted: no arrays, no lists")
+
+    numpy = tolist = __array__ = _refuse  # type: ignore[assignment]
+
+
+def _iterate_tensors(x: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested arguments."""
+    if isinstance(x, torch.Tensor):
+        yield x
+    elif isinstance(x, (list, tuple, dict)):
+        for one in x.values() if isinstance(x, dict) else x:
+            yield from _iterate_tensors(one)
+
+
+class Link(TorchDispatchMode):
+    """Connect an answer with the keeper of its tensors; tensors made while it is active are kept as well.
+
+    Args:
+        ask: sends a request to the keeper, and returns the reply.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.run(func, args, kwargs or {})
+
+    def call(self, number: int, answer: Callable[..., Any]) -> None:
+        """Make a watched call: get its arguments, run the answer, and hand its value to the keeper."""
+        arguments = [self._unpack(one) for one in self._request({"begin": number})["arguments"]]
+        with self:
+            value = answer(*arguments)
+        self._request({"end": self._pack_value(value, Budget(TypeError))})
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Have an operation done by the keeper."""
+        schema = func._schema
+        written = [
+            args[i] if i < len(args) else kwargs.get(one.name)
+            for i, one in enumerate(schema.arguments)
+            if one.alias_info is not None and one.alias_info.is_write
+        ]
+        if any(not isinstance(one, WatchedTensor) for one in _iterate_tensors(written)):
+            raise TypeError("a tensor that was made outside of the function is written to; make it inside")
+        request = {
+            "run": schema.name,
+            "overload": schema.overload_name or "default",
+            "args": [self._pack(one) for one in args],
+            "kwargs": {key: self._pack(one) for key, one in kwargs.items()},
+        }
+        result = self._unpack(self._request(request)["result"])
+        return written[0] if written else result  # what was changed in place is the same tensor
+
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request; raise what the keeper raised."""
+        reply = self._ask(request)
+        if "error" in reply:
+            raise getattr(builtins, reply["error"], RuntimeError)(reply["text"])
+        return reply
+
+    def _pack(self, x: Any) -> Any:
+        """Return an argument of an operation as plain data."""
+        if isinstance(x, WatchedTensor):
+            return {"handle": x.handle}
+        if isinstance(x, torch.Tensor):
+            return {"local": _dump_tensor(x)}
+        if isinstance(x, (list, tuple)):
+            return {"list": [self._pack(one) for one in x]}
+        if isinstance(x, torch.dtype):
+            return {"dtype": str(x).removeprefix("torch.")}
+        if isinstance(x, (torch.device, torch.layout, torch.memory_format)):
+            return None  # all is dense, and on the processor
+        if x is None or isinstance(x, (bool, int, float, str)):
+            return x
+        raise TypeError(f"a {type(x).__name__} cannot be used where torch operations are counted")
+
+    def _unpack(self, data: Any) -> Any:
+        """Return a result: tensors are watched ones."""
+        if not isinstance(data, dict):
+            return data
+        ((kind, content),) = data.items()
+        if kind == "dict":
+            return {key: self._unpack(one) for key, one in content}
+        if kind != "tensor":
+            values = [self._unpack(one) for one in content]
+            return tuple(values) if kind == "tuple" else values
+        handle, dtype, shape, stride = content
+        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            WatchedTensor, shape, strides=stride, dtype=_find_dtype(dtype), device=torch.device("cpu")
+        )
+        made.handle, made.link = handle, weakref.proxy(self)
+        return made
+
+    def _pack_value(self, value: Any, budget: Budget) -> Any:
+        """Return the value of an answer as plain data, watched tensors as their handles."""
+        if isinstance(value, WatchedTensor):
+            return {"handle": value.handle}
+        if isinstance(value, (list, tuple)):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            budget.add_items(kind, len(value))
+            return {kind: [self._pack_value(one, budget) for one in value]}
+        return {"plain": encode(value, budget)}
+
+
+def refuse_libraries(frame: FrameType | None) -> None:
+    """Refuse an operation that is done for a library; in a notebook libraries are there.
+
+    Args:
+        frame: the innermost frame of the call stack that may be the library's.
+    """
+    while frame is not None and frame.f_code is not Link.call.__code__:
+        name = str(frame.f_globals.get("__name__", "")).split(".")[0]
+        if name in LIBRARIES:
+            raise PermissionError(REFUSED.format(name))
+        frame = frame.f_back
+
+
+def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) -> dict[str, Any]:
+    """Make a watched call in this process, and return its outcome.
+
+    Args:
+        namespace: what the answer has defined, by name.
+        name: the function that is called.
+        arguments: encoded.
+    """
+    keeper = Keeper([arguments], refuse_libraries)
+    link = Link(keeper.reply)
+    told = call_answer(namespace, name, [], partial(link.call, 0))
+    return merge_outcomes(told, keeper.outcomes.get(0))
+
+
+def merge_outcomes(told: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the outcome of a watched call.
+
+    Args:
+        told: what the answer's side says: an error, or nothing.
+        kept: what the keeper has noted: a value, or that something was refused; None if the call did not end.
+
+    Raises:
+        ValueError: if the answer's side says that all went well, and the keeper knows of nothing.
+    """
+    if kept is not None and "error" in kept:
+        return kept | ({"line": told["line"]} if told.get("line") else {})
+    if "error" in told:
+        return told
+    if kept is None:
+        raise ValueError("outcome: a watched call has no value")
+    return kept

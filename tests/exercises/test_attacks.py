@@ -1,0 +1,438 @@
+"""What got through once: attacks on marks, on other students and on the grader, and what must come of each.
+
+A sample writes to nothing but a file of its own in the test's folder."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from linattn_exercises.calls import decode_outcome
+from linattn_exercises.grading import isolation, processes, tables
+from linattn_exercises.grading.reading import MAX_BYTES
+from linattn_exercises.grading.sandbox import Limits, Sandbox, isolation_works
+from linattn_exercises.grading.submissions import find_submissions
+from linattn_exercises.known_mistakes import KnownMistake
+from linattn_exercises.questions import Question
+from linattn_exercises.sets import load_questions
+from linattn_ref.cli import main
+from tests.exercises.gradebook import NAMES, OPTIONS, TOTAL, grade, make_grader, points, write
+from tests.exercises.notebooks import QUESTIONS, hand_in, name_of, notebook, source_of
+from tests.exercises.undeserved import CHUNKED, ONLINE, UNDESERVED
+
+pytestmark = pytest.mark.slow
+LIMITS = Limits(cpu=3, wall=12)
+MERGE = load_questions("ch01_softmax")["q5"]
+
+
+def start(own_code: bool, hidden: tuple[Path, ...] = ()) -> Sandbox:
+    """Return a sandbox of bubblewrap; without it this test is skipped, in CI it fails."""
+    if not isolation_works("bubblewrap"):
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("bubblewrap does not work here")
+    return Sandbox("bubblewrap", LIMITS, own_code, hidden)
+
+
+@pytest.fixture(scope="module")
+def boxes():
+    """The sandboxes for questions that ask for own code (True), and for the others."""
+    with start(False) as other, start(True) as own:
+        yield {False: other, True: own}
+
+
+def judge(boxes, question: Question, source: str) -> tuple[bool, str]:
+    """Return whether an answer is right in the sandbox, and the message."""
+    outcomes = boxes[question.own_code].run(
+        [("import math\nimport torch\n" + source, True)], question.prepare("s").calls
+    )
+    verdict = question.judge(outcomes, "s")
+    return verdict.right, verdict.message
+
+
+def tell(boxes, expression: str) -> str:
+    """Return what an expression is in the sandbox, or how it fails."""
+    source = f"""
+def merge(a, b):
+    import ctypes, os, sys
+    libc = ctypes.CDLL(None, use_errno=True)
+    def errno(name, *arguments):
+        return "fine" if getattr(libc, name)(*arguments) >= 0 else f"errno {{ctypes.get_errno()}}"
+    try:
+        found = {expression}
+    except BaseException as error:
+        found = type(error).__name__
+    raise ValueError(f"<{{found}}>")
+"""
+    message = judge(boxes, MERGE, source)[1]
+    return message.partition("`: <")[2].rpartition(">")[0]
+
+
+# --- A, G, H: the machine -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)",
+        "os.open('/proc/sys/kernel/domainname', os.O_WRONLY)",
+        "errno('sethostname', b'x', 1)",
+        "errno('shmget', 0, 4096, 0o1600)",
+        "errno('memfd_create', b'x', 0)",
+        "errno('unshare', 0x10000000)",
+        "errno('mq_open', b'/x', 0o100, 0o600, None)",
+        "errno('syscall', 248, b'user', b'x', b'y', 1, -3)",  # add_key, on x86-64
+        "os.kill(os.getppid(), 0)",
+        "errno('ptrace', 16, os.getppid(), 0, 0)",
+    ],
+)
+def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
+    assert tell(boxes, expression) in ("OSError", "PermissionError", "errno 1"), expression
+
+
+def test_root_must_ask_by_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    one = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
+    assert main(["grade", str(one), "--out", str(tmp_path / "out")]) == 2
+    assert "user: got root" in capsys.readouterr().err
+
+
+def test_the_memory_of_all_processes_together_is_limited(boxes):
+    source = (
+        "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        kept = bytearray(800_000_000)\n"
+    )
+    source += "        time.sleep(30)\n        os._exit(0)\ntime.sleep(9)\ndef merge(a, b):\n    return b"
+    assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+def test_a_control_group_is_used_where_systemd_gives_one(tmp_path, monkeypatch):
+    fake = tmp_path / "systemd-run"
+    fake.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n')
+    fake.chmod(0o755)
+    isolation._build_scope.cache_clear()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    words = isolation.build_command("bubblewrap")
+    isolation._build_scope.cache_clear()
+    assert words[0] == "systemd-run"
+    assert any(word.startswith("MemoryMax=") for word in words)
+
+
+def test_who_sleeps_and_dies_is_not_run_again_for_minutes(boxes):
+    begin = time.monotonic()
+    source = f"import os, time\ntime.sleep({LIMITS.wall * 0.9})\nos._exit(1)"
+    assert not judge(boxes, MERGE, source)[0]
+    assert time.monotonic() - begin < 1.5 * LIMITS.wall
+
+
+def test_an_environment_in_the_course_folder_shows_no_submission(tmp_path, monkeypatch):
+    course = tmp_path / "course"
+    write(course / "submissions" / "a.ipynb", {})
+    write(course / "marks" / "run.json", {"seed": "s"})
+    write(course / "lib" / "needed.json", {})
+    needed = [*isolation._list_needed(), course]
+    monkeypatch.setattr(isolation, "_list_needed", lambda: needed)
+    with start(False, (course / "submissions", course / "marks")) as box:
+        found = tell({False: box}, f"sorted(n for _, _, names in os.walk({str(course)!r}) for n in names)")
+    assert found == "['needed.json']"
+
+
+# --- B: what the grader reads -------------------------------------------------------------------------------
+
+MARKS = "a" + "\u0301\u0316" * 14_000
+LONG = [f"a{n}" for n in range(1500)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"{MARKS} = 1",
+        "a" + "\u0f73" * 30_000 + " = 1",  # each is two marks, once taken apart
+        "=".join(LONG) + f"=[{','.join(LONG)}{',0' * 2000}]",
+        "%%time\n" * 3000 + "x = 1",
+        "(" * 50_000,
+        "with " + "(" * 90 + "a" + ")" * 90 + " as b: pass",
+        "x = " + "-" * 100_000 + "1",
+        "é" * 150_000,
+    ],
+    ids=["marks", "double marks", "names", "timed", "brackets", "with", "minus", "letters"],
+)
+def test_a_cell_costs_its_author_and_nobody_s_time(source, tmp_path):
+    content = hand_in("ch01_softmax", {"q1": source})
+    path = write(tmp_path / "a.ipynb", content)
+    grader = make_grader(tmp_path / "out", limits=LIMITS)
+    begin = time.monotonic()
+    one = grade(grader, path)["a.ipynb"]
+    assert not one.fault
+    assert sum(points(one).values()) < TOTAL
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"dict": [[k * (2**61 - 1), 0] for k in range(50_000)]},
+        {"list": [0] * 10**6},
+        {"list": [{"list": [0] * 9_000}] * 100},
+        {"tuple": [{"array": ["float64", [10**9], ""]}]},
+    ],
+    ids=["collisions", "a million numbers", "many lists", "a large array"],
+)
+def test_a_forged_report_is_refused_at_once(value):
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match=r"."):
+        decode_outcome({"value": value})
+    assert time.monotonic() - begin < 1
+
+
+@pytest.mark.parametrize("error", ["Stopped", "You have full marks.", "Anything", ["x"], None])
+def test_an_error_cannot_be_any_text(error):
+    with pytest.raises(ValueError, match="outcome"):
+        decode_outcome({"error": error, "text": "You have full marks.", "line": ""})
+
+
+# --- C: without bubblewrap ----------------------------------------------------------------------------------
+
+
+def test_a_seed_is_never_an_option(tmp_path, capsys):
+    one = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
+    assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--seed", "my secret", *OPTIONS]) == 2
+    assert "No such file" in capsys.readouterr().err  # taken for --seed-file
+
+
+def test_without_bubblewrap_is_said_on_every_page(tmp_path, capsys):
+    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    out = tmp_path / "out"
+    assert main(["grade", str(one), "--out", str(out), "--isolation", "process", "--as-root"]) == 0
+    assert "Marks are not protected" in capsys.readouterr().err
+    assert all("Marks are not protected" in page.read_text() for page in (out / "feedback").iterdir())
+
+
+def test_bubblewrap_that_is_missing_is_no_silent_downgrade(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linattn_exercises.grading.sandbox.isolation_works", lambda name: name == "process")
+    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--as-root"]) == 2
+    assert "--isolation process" in capsys.readouterr().err
+
+
+ESCAPE = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for _ in range(300):
+            time.sleep(0.05)
+            open({mark!r}, "w").write(str(time.time()))
+    os._exit(0)
+def merge(a, b):
+    return b
+"""
+
+
+def test_without_bubblewrap_no_process_outlives_the_run(tmp_path):
+    mark = tmp_path / "mark"
+    one = write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q5": ESCAPE.format(mark=str(mark))}))
+    arguments = ["grade", str(one), "--out", str(tmp_path / "out"), "--isolation", "process", "--as-root"]
+    program = "from linattn_ref.cli import main; raise SystemExit(main())"
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True, capture_output=True)
+    time.sleep(0.3)
+    left = mark.read_text() if mark.exists() else ""
+    time.sleep(0.5)
+    assert (mark.read_text() if mark.exists() else "") == left
+
+
+def test_while_it_grades_the_grader_cannot_be_read():
+    if sys.platform != "linux":
+        pytest.skip("only Linux knows it")
+    program = "import ctypes\nfrom linattn_exercises.grading import processes\nlibc = ctypes.CDLL(None)\n"
+    program += (
+        "with processes.contain():\n    print(libc.prctl(3, 0, 0, 0, 0))\nprint(libc.prctl(3, 0, 0, 0, 0))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["0", "1"]
+
+
+def test_a_table_or_a_mark_that_was_changed_is_noticed(tmp_path, capsys):
+    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    out = tmp_path / "out"
+    command = ["grade", str(one), "--out", str(out), *OPTIONS]
+    assert main(command) == 0
+    totals = out / "totals.csv"
+    totals.write_text(totals.read_text().replace(",0,", ",9,"))
+    for kept in (out / "kept").glob("*.json"):
+        kept.write_text(kept.read_text().replace('"points": 0', '"points": 9'))
+    capsys.readouterr()
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "totals.csv is not as it was written" in said.err
+    assert "1 graded, 0 as before" in said.out
+    assert ",9," not in totals.read_text()
+
+
+def test_the_reference_is_not_there_for_who_takes_the_guard_away(boxes):
+    source = (
+        "import sys\nsys.meta_path = [one for one in sys.meta_path if 'Silent' not in type(one).__name__]\n"
+    )
+    source += "for name in [n for n in sys.modules if n.startswith('linattn')]:\n    del sys.modules[name]\n"
+    merge = source + "from linattn_exercises.ch01_softmax.check import merge"
+    assert "ModuleNotFoundError" in judge(boxes, MERGE, merge)[1]
+    own = source + "from linattn_ref.ops.linear import chunk_linear_attention\ndef chunked(*a):\n    pass"
+    assert not judge(boxes, CHUNKED, own)[0]
+    assert (
+        tell({False: boxes[True]}, "__import__('importlib.util').util.find_spec('torch') is not None")
+        == "True"
+    )
+    found = tell({False: boxes[True]}, "[p for p in sys.path if os.path.isdir(p + '/linattn_ref')]")
+    assert found == "[]" or not tell(
+        {False: boxes[True]}, f"[os.listdir(p + '/linattn_ref') for p in {found}][0]"
+    )
+
+
+# --- D: points that are not deserved ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", UNDESERVED)
+def test_a_point_that_is_not_deserved_is_not_given(boxes, name):
+    question, source = UNDESERVED[name]
+    right, message = judge(boxes, question, source)
+    assert not right, message
+
+
+# --- E, H: files and tables ---------------------------------------------------------------------------------
+
+
+def test_a_link_to_a_neighbour_s_notebook_earns_nothing(tmp_path):
+    write(tmp_path / "in/ada/a.ipynb", notebook("ch01_softmax"))
+    (tmp_path / "in/eve").mkdir()
+    (tmp_path / "in/eve/a.ipynb").symlink_to("../ada/a.ipynb")
+    (tmp_path / "in/eve/loop").symlink_to("..")
+    (tmp_path / "in/eve/self.ipynb").symlink_to("self.ipynb")
+    found, left_out = find_submissions([tmp_path / "in"])
+    assert [one.name for one in found] == ["ada/a.ipynb"]
+    assert sorted(path.name for path in left_out) == ["a.ipynb", "loop", "self.ipynb"]
+
+
+def test_a_link_that_takes_the_place_of_a_notebook_is_not_followed(tmp_path):
+    path = write(tmp_path / "in/a.ipynb", notebook("ch01_softmax"))
+    found, _ = find_submissions([tmp_path / "in"])
+    path.rename(tmp_path / "b.ipynb")
+    path.symlink_to(tmp_path / "b.ipynb")
+    (one,) = make_grader(tmp_path / "out").grade(found)
+    assert "cannot be read" in one.marks[0].message
+
+
+def test_many_nested_folders_do_not_end_the_run(tmp_path):
+    write(tmp_path / "in/a.ipynb", {})
+    here = os.open(tmp_path / "in", os.O_RDONLY)
+    for _ in range(1_100):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    found, left_out = find_submissions([tmp_path / "in"])
+    assert [one.name for one in found] == ["a.ipynb"]
+    assert len(left_out) == 1
+    subprocess.run(["rm", "-rf", str(tmp_path / "in")], check=True)
+
+
+@pytest.mark.parametrize("kind", ["argument", "in a folder"])
+def test_a_pipe_is_no_notebook(tmp_path, kind):
+    (tmp_path / "in").mkdir()
+    pipe = tmp_path / "in" / "a.ipynb"
+    os.mkfifo(pipe)
+    if kind == "argument":
+        with pytest.raises(ValueError, match="expected a file or a folder"):
+            find_submissions([pipe])
+    else:
+        assert find_submissions([tmp_path / "in"]) == ([], [pipe])
+
+
+def test_names_that_differ_in_white_space_stay_apart(tmp_path):
+    for name in ("a  b.ipynb", "a b.ipynb", "a\tb.ipynb", " a b.ipynb"):
+        write(tmp_path / name, {})
+    found, _ = find_submissions([tmp_path])
+    assert len({" ".join(one.name.split()) for one in found}) == 4
+
+
+def test_thousands_of_names_that_collide_are_named_in_a_moment(tmp_path):
+    names = [f"{'x' * 300}{n}.ipynb" for n in range(4_000)]
+    begin = time.monotonic()
+    assert len(set(tables.name_pages(names))) == len(names)
+    assert time.monotonic() - begin < 2
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
+def test_a_folder_that_cannot_be_read_is_listed(tmp_path):
+    write(tmp_path / "in/a/a.ipynb", {})
+    (tmp_path / "in/a").chmod(0)
+    assert [path.name for path in find_submissions([tmp_path / "in"])[1]] == ["a"]
+    (tmp_path / "in/a").chmod(stat.S_IRWXU)
+
+
+def test_a_notebook_that_is_too_large_is_told_so(tmp_path):
+    path = tmp_path / "a.ipynb"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    one = grade(make_grader(tmp_path / "out"), path)["a.ipynb"]
+    assert "larger than 20 MB" in one.marks[0].message
+
+
+@pytest.mark.parametrize(
+    "name", ["x;=cmd|' /C calc'!A0.ipynb", "x; @SUM(1).ipynb", "=1;-1.ipynb", '";=1.ipynb']
+)
+def test_no_cell_is_a_formula_whatever_separates_cells(name):
+    line = tables._format_csv(("submission",), [(name,)]).splitlines()[1]
+    for separator in ";,\t":
+        for cell in line.strip('"').split(separator):
+            assert not cell.strip(" \"'" if cell.lstrip(' "')[:1] != "'" else " ").startswith(
+                tuple("=+-@")
+            ), line
+
+
+# --- notebook and grader agree ------------------------------------------------------------------------------
+
+NAMED = {
+    "a helper called softmax_tile": "def softmax_tile(x):\n    return x\n\n{right}",
+    "a parameter called softmax_scale": "{right}\n\nonline = online_softmax\n"
+    "def online_softmax(q, k, v, tile, softmax_scale=1.0):\n    return online(q * softmax_scale, k, v, tile)",
+    "a helper that uses softmax": "{right}\n\ndef weigh(x):\n    return x.softmax(-1)\n"
+    "online = online_softmax\n"
+    "def online_softmax(q, k, v, tile):\n    weigh(q)\n    return online(q, k, v, tile)",
+}
+
+
+@pytest.mark.parametrize(("name", "right"), list(zip(NAMED, (True, True, False), strict=True)))
+def test_names_decide_nothing_and_what_runs_decides_all(boxes, name, right):
+    reference = next(one for one in ONLINE.known_answers if one.label == "running_mean")
+    source = NAMED[name].format(right=source_of(ONLINE, reference))
+    assert judge(boxes, ONLINE, source)[0] is right
+    namespace: dict = {}
+    exec("import math\nimport torch\n" + source, namespace)
+    assert ONLINE.check({"online_softmax": namespace["online_softmax"]}, "s").right is right
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
+def test_notebook_and_grader_say_the_same(boxes, question):
+    for known in question.known_answers:
+        right, message = judge(
+            boxes, question, "from statistics import NormalDist\n" + source_of(question, known)
+        )
+        verdict = question.check({**question.reference, known.name: known.value}, "s")
+        assert right is verdict.right is not isinstance(known, KnownMistake), known.label
+        if isinstance(known, KnownMistake):
+            assert message.endswith(f"Hint: {known.hint}"), known.label
+
+
+def test_the_children_of_a_process_are_found():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert child.pid in processes.list_descendants()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def test_every_set_has_names_for_the_reader():
+    assert json.loads(json.dumps(NAMES)) == NAMES

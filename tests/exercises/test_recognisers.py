@@ -1,0 +1,105 @@
+"""Kinds of mistakes are told by what they do to a result; results that are wrong in another way are not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from linattn_exercises.recognisers import Case, recognise
+
+RNG = np.random.default_rng(5)
+TABLE = np.tril(RNG.normal(size=(6, 6)))
+ROWS = RNG.normal(size=(9, 4)) + 3.0
+WEIGHTS = np.exp(ROWS[:4]) / np.exp(ROWS[:4]).sum(1, keepdims=True)
+
+
+def told(got, expected, **arguments) -> str:
+    return recognise([Case(arguments, got, expected, False)], 0)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "says"),
+    [
+        (TABLE.T, TABLE, "transpose of the expected table"),
+        (-ROWS, ROWS, "wrong sign"),
+        (1.5 * ROWS, ROWS, "1.5 times the expected one."),
+        (ROWS / math.log(2), ROWS, "that is 1/ln 2"),
+        (16 * ROWS, ROWS, "that is 16, the length of axis 1 of `q`"),
+        (ROWS / 4, ROWS, "1 over the root of 16, the length of axis 1 of `q`"),
+        (ROWS + 1, ROWS, "too large by 1"),
+        (ROWS**2, ROWS, "is a root missing?"),
+        (np.log(np.abs(ROWS)), np.abs(ROWS), "is an exponential missing?"),
+        (np.vstack([ROWS[:1] + 1, ROWS[:-1]]), ROWS, "one token late"),
+        (np.vstack([ROWS[1:], ROWS[:1]]), ROWS, "one token early"),
+        (ROWS[::-1], ROWS, "back to front"),
+        (ROWS.cumsum(0), ROWS, "running sum of what is expected"),
+        (TABLE + np.triu(ROWS[:6, :1] + TABLE.T, 1), TABLE, "above it, where the future stands"),
+        (TABLE - np.diag(np.diag(TABLE)), TABLE, "but on the diagonal"),
+        (np.exp(ROWS[:4]) / np.exp(ROWS[:4]).sum(0), WEIGHTS, "wrong axis"),
+        (0.5 ** np.arange(9)[:, None] * ROWS, ROWS, "a power of 0.5"),
+        (RNG.uniform(1, 2, (9, 1)) * ROWS, ROWS, "a number of its own"),
+        (
+            np.vstack([ROWS[:4], ROWS[4:] + RNG.normal(size=(5, 4))]),
+            ROWS,
+            "4 rows are right, 2 times `chunk`",
+        ),
+        (np.vstack([ROWS[:1], ROWS[1:] + RNG.normal(size=(8, 4))]), ROWS, "first row alone is right"),
+        (np.vstack([RNG.normal(size=(8, 4)), ROWS[8:]]), ROWS, "do the others see their future?"),
+        (torch.from_numpy(ROWS).bfloat16().double(), ROWS, "bfloat16 numbers"),
+        (np.where(ROWS > 3, np.nan, ROWS), ROWS, "are NaN"),
+        ((ROWS, TABLE), (TABLE, ROWS), "in another order"),
+        ((TABLE, 2 * ROWS), (TABLE, ROWS), "Part 2 of the result: Every entry is 2 times"),
+        (ROWS.T, ROWS, "shape of the transpose"),
+        (ROWS[:, None], ROWS, "an axis of length 1 too many"),
+        (ROWS[:-1], ROWS, "longer or shorter by one"),
+        (RNG.normal(size=(9, 4)), ROWS, ""),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_an_array(got, expected, says):
+    found = told(got, expected, q=np.zeros((9, 16)), chunk=2)
+    assert says in found if says else found == ""
+
+
+def over_calls(wrong, right=lambda K, order: K**2 + order, judged=lambda got, want: got == want) -> str:
+    cases = []
+    for K, order in ((3, 1), (5, 2), (8, 3), (6, 1), (4, 2)):
+        got, want = wrong(K, order), right(K, order)
+        cases.append(Case({"K": K, "order": order}, got, want, judged(got, want)))
+    first = next(n for n, case in enumerate(cases) if not case.right)
+    return recognise(cases, first)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda K, order: 2 * (K**2 + order), "Every result is 2 times the expected one."),
+        (lambda K, order: (K**2 + order) / math.log(2), "1/ln 2"),
+        (lambda K, order: (K**2 + order) * math.sqrt(K), "times the root of `K`"),
+        (lambda K, order: (K**2 + order) / K / 2, "0.5 times the expected one divided by `K`"),
+        (lambda K, order: K**2 + order - 1, "too small by 1"),
+        (lambda K, order: K**2 + order + K, "too large by `K`"),
+        (lambda K, order: (K**2 + order) ** 2, "is a root missing?"),
+        (lambda K, order: K**2 + min(order, 1), "Right where `order` is at most 1, wrong where it is 2"),
+        (lambda K, order: math.sin(K * order), ""),
+    ],
+    ids=["factor", "base", "root of K", "two factors", "offset", "plus K", "square", "beyond", "none"],
+)  # fmt: skip
+def test_numbers_over_calls(wrong, says):
+    found = over_calls(wrong)
+    assert says in found if says else found == ""
+
+
+def test_one_wrong_call_is_no_rule_and_two_arguments_that_tell_are_none():
+    assert over_calls(lambda K, order: K**2 + order + (order == 3)) == ""
+    cases = [Case({"a": n, "b": n}, 2.0 if n > 2 else n, n, n <= 2) for n in (1, 2, 3, 5)]
+    assert recognise(cases, 2) == ""
+
+
+def test_a_field_of_a_configuration_that_is_missing():
+    cases = [
+        Case({"config": {"window": window}, "tokens": n}, n * (2 if window else 1), n, window is None)
+        for n, window in ((3, None), (5, 9), (8, None), (13, 9))
+    ]
+    assert recognise(cases, 1) == "Right where `window` is missing, and only there."
