@@ -97,11 +97,11 @@ def compare_arrays(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str
         _find_offset,
         _find_function,
         _find_order,
+        _find_small_error,
         _find_triangle,
         _find_wrong_axis,
         _find_factors_of_rows,
         _find_first_wrong_row,
-        _find_precision,
     )
     return next((found for test in tests if (found := test(got, expected, arguments))), "")
 
@@ -294,11 +294,11 @@ def _find_first_wrong_row(got: np.ndarray, expected: np.ndarray, arguments: Mapp
     if first == n - 1:
         return "All rows but the last are right."
     if first == 1:
-        return "The first row alone is right: what comes from earlier tokens is wrong."
+        return "The first row alone is right, that of a single token: look at how earlier tokens count."
     return f"The first {first} rows are right."
 
 
-def _find_precision(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) -> str:
+def _find_small_error(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) -> str:
     error = np.abs(got - expected).max() / max(float(np.abs(expected).max()), 1e-300)
     if error > 0.02:
         return ""
@@ -306,10 +306,12 @@ def _find_precision(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any])
         narrow = torch.from_numpy(np.array(got)).to(dtype).double().numpy()
         if np.array_equal(narrow, got) and not np.array_equal(np.float32(expected), expected):
             name = str(dtype).removeprefix("torch.")
-            return (
-                f"The entries are {name} numbers, off by {error:.1g} of the largest: use the inputs' dtype."
-            )
-    return f"No entry is off by more than {error:.1g} of the largest: rounding, or a small term left out?"
+            return f"The entries are {name} numbers, off by {error:.1g} of the largest: keep the dtype."
+    if error > 1e-3:
+        return ""
+    return (
+        f"No entry is off by more than {error:.1g} of the largest: is something computed in a narrower dtype?"
+    )
 
 
 # --- parts of a tuple ---------------------------------------------------------------------------------------

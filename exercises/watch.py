@@ -25,23 +25,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if __package__:
-    from linattn_exercises.serialization import (
-        MAX_ENTRIES,
-        Budget,
-        call_answer,
-        decode,
-        describe_exception,
-        encode,
-    )
-else:  # in the sandbox, which has loaded serialization.py by its path
-    from serialization import (  # type: ignore[import-not-found, no-redef]
-        MAX_ENTRIES,
-        Budget,
-        call_answer,
-        decode,
-        describe_exception,
-        encode,
-    )
+    from linattn_exercises import serialization
+else:  # in the sandbox, whose worker has loaded it by its path
+    serialization = sys.modules["serialization"]
 
 # Packages that may not be used where own code is asked for.
 LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
@@ -104,8 +90,9 @@ def _receive_bytes(channel: socket.socket, length: int) -> bytes:
 
 def _dump_tensor(x: torch.Tensor) -> list[Any]:
     """Return dtype, shape and values of a tensor as plain data."""
-    if x.numel() > MAX_ENTRIES:
-        raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {MAX_ENTRIES:,}")
+    if x.numel() > serialization.MAX_ENTRIES:
+        most = serialization.MAX_ENTRIES
+        raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {most:,}")
     values = x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return [str(x.dtype).removeprefix("torch."), list(x.shape), base64.b64encode(values).decode()]
 
@@ -161,8 +148,8 @@ class Keeper:
             return {"result": self._run(request)}
         except BaseException as error:
             if isinstance(error, PermissionError) and self._call is not None:
-                self.outcomes.setdefault(self._call, describe_exception(error))
-            found = describe_exception(error)
+                self.outcomes.setdefault(self._call, serialization.describe_exception(error))
+            found = serialization.describe_exception(error)
             return {"error": found["error"], "text": found["text"]}
 
     def _begin(self, number: Any) -> list[Any]:
@@ -172,17 +159,17 @@ class Keeper:
         self._call = self._last = number
         self._tensors = {}
         self._entries = self._operations = self._reads = 0
-        return [self._describe(decode(one)) for one in self.calls[number]]
+        return [self._describe(serialization.decode(one)) for one in self.calls[number]]
 
     def _end(self, value: Any) -> dict[str, Any]:
         """End a call, and note the value that the answer has returned."""
         assert self._call is not None
         try:
-            value = encode(self._restore_value(value, Budget(TypeError)))
+            value = serialization.encode(self._restore_value(value, serialization.Budget(TypeError)))
             counts = {"entries": self._entries, "operations": self._operations}
             self.outcomes.setdefault(self._call, {"value": value, **counts})
         except BaseException as error:
-            self.outcomes.setdefault(self._call, describe_exception(error))
+            self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             raise
         finally:
             self._call, self._tensors = None, {}
@@ -244,7 +231,7 @@ class Keeper:
             return [self._restore(one) for one in content]
         raise ValueError("request: not made by a link")
 
-    def _restore_value(self, data: Any, budget: Budget) -> Any:
+    def _restore_value(self, data: Any, budget: serialization.Budget) -> Any:
         """Return the value of an answer from what it has sent: plain data, and handles."""
         ((kind, content),) = data.items()
         if kind == "handle":
@@ -253,7 +240,7 @@ class Keeper:
             budget.add_items(kind, len(content))
             values = [self._restore_value(one, budget) for one in content]
             return tuple(values) if kind == "tuple" else values
-        return decode(content)
+        return serialization.decode(content)
 
     def _get(self, handle: Any) -> torch.Tensor:
         """Return a tensor by its handle."""
@@ -336,7 +323,7 @@ class Link(TorchDispatchMode):
         arguments = [self._unpack(one) for one in self._request({"begin": number})["arguments"]]
         with self:
             value = answer(*arguments)
-        self._request({"end": self._pack_value(value, Budget(TypeError))})
+        self._request({"end": self._pack_value(value, serialization.Budget(TypeError))})
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Have an operation done by the keeper."""
@@ -397,7 +384,7 @@ class Link(TorchDispatchMode):
         made.handle, made.link = handle, weakref.proxy(self)
         return made
 
-    def _pack_value(self, value: Any, budget: Budget) -> Any:
+    def _pack_value(self, value: Any, budget: serialization.Budget) -> Any:
         """Return the value of an answer as plain data, watched tensors as their handles."""
         if isinstance(value, WatchedTensor):
             return {"handle": value.handle}
@@ -405,7 +392,7 @@ class Link(TorchDispatchMode):
             kind = "tuple" if isinstance(value, tuple) else "list"
             budget.add_items(kind, len(value))
             return {kind: [self._pack_value(one, budget) for one in value]}
-        return {"plain": encode(value, budget)}
+        return {"plain": serialization.encode(value, budget)}
 
 
 def refuse_libraries(frame: FrameType | None) -> None:
@@ -431,7 +418,7 @@ def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) ->
     """
     keeper = Keeper([arguments], refuse_libraries)
     link = Link(keeper.reply)
-    told = call_answer(namespace, name, [], partial(link.call, 0))
+    told = serialization.call_answer(namespace, name, [], partial(link.call, 0))
     return merge_outcomes(told, keeper.outcomes.get(0))
 
 

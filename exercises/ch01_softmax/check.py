@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "3337411a9aa7"
+VERSION = "ac995c50316d"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -172,9 +172,9 @@ def q3(rng):
     old |= {"head_dim": None, "sliding_window": None}
     gemma = _config(42, 16, 8, 256, 4096, ("sliding", "full") * 21) | {"hidden_size": 3584}
     layers, heads, kv_heads, full = (int(n) for n in rng.integers(2, 9, size=4))
-    drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn")
+    drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn") | {"num_key_value_heads": None}
     kinds = ["full"] * full + ["sliding"] * (full + int(rng.integers(3, 9)))  # never as many of one as of the other
-    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist()) | {"num_key_value_heads": None}
+    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist()) | {"head_dim": None}
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -190,9 +190,11 @@ def q3(rng):
         calls.append(Call("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
-    for name, config in models.items():
-        inputs = f"{name}, {room:,} bytes, batch 2"
-        calls.append(Call("most_tokens", (config, room, 2), inputs, Close(1e-12)))
+    rooms = [(name, config, room) for name, config in models.items()]
+    rooms.append((name, mixed, 8 * cache_bytes(mixed, 30, 1)))  # before any window is full
+    for title, config, free in rooms:
+        inputs = f"{title}, {free:,} bytes, batch 2"
+        calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
     return calls
 
 
@@ -273,6 +275,7 @@ def q5(rng):
         ((3, -400.0), (4, 500.0), "maxima 900 apart"),
         ((6, 0.0), (0, 0.0), "the second has no keys"),
         ((0, 0.0), (6, 0.0), "the first has no keys"),
+        ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
         calls.append(Call("merge", (_triple(rng, *left), _triple(rng, *right)), inputs))

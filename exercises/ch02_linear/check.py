@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
 
 
-VERSION = "ae9b4ccf3c15"
+VERSION = "eb38bb5f256e"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -239,7 +239,7 @@ def q4(rng):
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.15)))
-    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4)):
+    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4), (int(rng.integers(8, 99)), 3)):
         calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
     return calls
 
@@ -263,7 +263,7 @@ def q5(rng):
     exact, calls = Close(1e-12), []
     for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
-    sizes = ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4))
+    sizes = ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4), (32, 16, 2, 2, 4), (9, 7, 3, 3, 2))
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

@@ -46,6 +46,7 @@ def q5(rng):
         ((3, -400.0), (4, 500.0), "maxima 900 apart"),
         ((6, 0.0), (0, 0.0), "the second has no keys"),
         ((0, 0.0), (6, 0.0), "the first has no keys"),
+        ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
         calls.append(Call("merge", (_triple(rng, *left), _triple(rng, *right)), inputs))

@@ -68,6 +68,25 @@ def formula_as_measurement(K, rho, samples, seed):
     return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))
 
 
+@mistake(
+    "The noise is the key itself: two generators with one seed draw the same numbers. Draw both from one.",
+    replaces="measured_size",
+)
+def noise_is_the_key(K, rho, samples, seed):
+    k, n = (torch.randn(samples, K, generator=torch.Generator().manual_seed(seed)) for _ in range(2))
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
+
+
+@mistake(
+    "The products are squared before they are summed. The score is their sum; square that.",
+    replaces="measured_size",
+)
+def squared_before_the_sum(K, rho, samples, seed):
+    gen = torch.Generator().manual_seed(seed)
+    k, n = torch.randn(2, samples, K, generator=gen)
+    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).square().sum(-1).mean().sqrt().item()
+
+
 @mistake("That is the mean of |q . k|. Square first, take the mean, then the root.", replaces="measured_size")
 def mean_of_sizes(K, rho, samples, seed):
     gen = torch.Generator().manual_seed(seed)

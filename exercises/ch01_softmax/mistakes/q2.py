@@ -54,6 +54,15 @@ def zero_scores(q, k, v):
 
 
 @mistake(
+    "Minus a thousand is not minus infinity: a hidden score near 1000 comes out near 0, beside the visible ones.",
+    replaces="repaired",
+)
+def a_thousand_less(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    return (score - 1e3 * torch.ones_like(score).triu(1)).softmax(-1) @ v
+
+
+@mistake(
     "A large negative number is not minus infinity: scores near -1000 are below it.", replaces="repaired"
 )
 def finite_mask(q, k, v):

@@ -116,6 +116,49 @@ def default_for_missing_alone(config, tokens, batch):
     return batch * 2 * kept * config.get("num_key_value_heads", heads) * width * size[config["torch_dtype"]]
 
 
+@mistake(
+    "Without layer_types all layers have the window. That every other one has it is so in Gemma 2, which says so.",
+    replaces="cache_bytes",
+)
+def every_other_layer(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["sliding_attention", "full_attention"] * 50
+    kinds = kinds[: config["num_hidden_layers"]]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake("The window is one for each sequence. You gave one to the whole batch.", replaces="cache_bytes")
+def window_for_the_batch(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    kept = sum(batch * tokens if kind == "full_attention" else min(batch * tokens, window) for kind in kinds)
+    return 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake(
+    "hidden_size is shared out among the query heads; you divided it by the heads of keys and values.",
+    replaces="cache_bytes",
+)
+def width_from_key_heads(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // kv_heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
 @mistake("You took two bytes a number for every model. torch_dtype says how many.", replaces="cache_bytes")
 def always_two_bytes(config, tokens, batch):
     heads = config["num_attention_heads"]

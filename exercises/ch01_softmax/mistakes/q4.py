@@ -19,6 +19,21 @@ def sees_the_future(q, k, v, tile):
     return u / d, (m + d.log()).flatten()
 
 
+@mistake(
+    "The last tile was moved back to be full, so the keys that it shares with the tile before count twice."
+)
+def last_tile_moved_back(q, k, v, tile):
+    T, K = q.shape
+    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
+    for start in range(0, T, tile):
+        now = torch.arange(T)[max(0, min(start, T - tile)) : start + tile]
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
 @mistake("The logarithm of d is to base 2, and m is not. The log-sum-exp is m + ln d.")
 def logarithm_to_base_two(q, k, v, tile):
     T, K = q.shape
@@ -104,8 +119,8 @@ def scaled_twice(q, k, v, tile):
 
 
 @mistake(
-    "The maximum was taken over hidden keys too. A large hidden score then makes all visible exponentials 0. "
-    "Mask before you take the maximum.",
+    "The maximum of a query was taken over scores that it must not see. A large one makes all its exponentials 0. "
+    "Mask first, then take each query's own maximum.",
 )
 def maximum_of_the_hidden(q, k, v, tile):
     T, K = q.shape

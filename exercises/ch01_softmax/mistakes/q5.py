@@ -50,6 +50,17 @@ def taken_for_means(a, b):
     return m, d, (f * a[1] * a[2] + g * b[1] * b[2]) / max(d, 1e-300)
 
 
+@mistake(
+    "The maximum of an empty part is minus infinity, not 0: with 0 it outdoes a part whose scores are negative."
+)
+def empty_maximum_of_zero(a, b):
+    m = max(x if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    if a[0] == b[0] == -math.inf:
+        return a
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
 @mistake("Right while somebody has read a key. For two empty triples -inf - (-inf) is not a number.")
 def nothing_and_nothing(a, b):
     m = max(a[0], b[0])

@@ -118,6 +118,14 @@ def already_at_the_rank(K, H):
     return H * K
 
 
+@mistake(
+    "H heads that each hold one pair too many hold H too many. One too many in all is enough.",
+    replaces="must_err",
+)
+def one_too_many_for_each_head(K, H):
+    return H * (K + 1)
+
+
 @mistake("That is one head. H heads have H states.", replaces="must_err")
 def rank_of_one_head(K, H):
     return K + 1

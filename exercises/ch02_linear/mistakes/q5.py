@@ -49,6 +49,14 @@ def entries_for_bytes(K, V, order, state_bytes, cache_bytes):
 
 
 @mistake(
+    "The sizes of entries were divided as whole numbers first: 2 // 4 is 0, and 3 // 2 is 1.",
+    replaces="break_even",
+)
+def sizes_divided_first(K, V, order, state_bytes, cache_bytes):
+    return math.comb(K + order, order) * (V + 1) * (state_bytes // cache_bytes) // (K + V) + 1
+
+
+@mistake(
     "One token short: there the cache is at most as large as the state, not larger.", replaces="break_even"
 )
 def one_token_short(K, V, order, state_bytes, cache_bytes):
