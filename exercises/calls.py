@@ -5,14 +5,14 @@ the sandbox of the grader, on the reference and on every known mistake."""
 
 import builtins
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from linattn_exercises.comparison import Close, Comparison
 from linattn_exercises.serialization import call_answer, decode, encode, make_printable
-from linattn_exercises.watch import watch_call
+from linattn_exercises.watch import COUNTS, watch_call
 
-CLOSE = Close()
+CLOSE, EXACT = Close(), Close(1e-12)
 
 # What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
 # stopped; see ``call_answer``, but the value is decoded. In the grader an error also has "missing", the name
@@ -31,10 +31,10 @@ class Call:
         comparison: how the result is compared; default ``Close()``.
         expected_from: what gives the expected result, if not ``name`` itself: another function of the
             reference, and the arguments it is called with.
-        must_differ: said if the result *is* the expected one, for a call that must not give it.
-        max_entries: of the largest tensor that may be made in this call; 0 is any size. This bound and the
-            next are for questions that ask for own code, see ``Question``.
-        max_operations: of torch, that may be done in this call; 0 is any number.
+        not_from: what must not give the result, to twelve digits: a function of the reference, and the
+            arguments it is called with. A measurement is not its formula.
+        bounds: the most that may be counted in this call, of the counts in ``watch.COUNTS``, by name; for
+            questions that ask for own code.
         hint: said when the call fails and no known mistake fits.
     """
 
@@ -43,19 +43,29 @@ class Call:
     inputs: str = ""
     comparison: Comparison = CLOSE
     expected_from: tuple[str, tuple[Any, ...]] | None = None
-    must_differ: str = ""
-    max_entries: int = 0
-    max_operations: int = 0
+    not_from: tuple[str, tuple[Any, ...]] | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict)
     hint: str = ""
-
-    @property
-    def bounds(self) -> dict[str, int]:
-        """Return what torch may do in this call; 0 is no bound."""
-        return {"entries": self.max_entries, "operations": self.max_operations}
 
     def find_excess(self, outcome: Outcome) -> list[str]:
         """Return the names of the bounds that a counted outcome exceeds."""
-        return [name for name, bound in self.bounds.items() if outcome.get(name, 0) > bound > 0]
+        return [name for name, bound in self.bounds.items() if outcome.get(name, 0) > bound]
+
+
+class Wanted(NamedTuple):
+    """Hold what the reference says of a call.
+
+    Args:
+        value: the expected result.
+        formula: the result that must not be given, see ``Call.not_from``; None if there is none.
+    """
+
+    value: Any
+    formula: Any = None
+
+    def is_formula(self, value: Any) -> bool:
+        """Return whether a value is the one that must not be given."""
+        return self.formula is not None and EXACT.find_difference(value, self.formula) is None
 
 
 def run_call(answer: Mapping[str, Any], call: Call, watched: bool = False) -> Outcome:
@@ -87,7 +97,7 @@ def decode_outcome(outcome: Any) -> Outcome:
     if not isinstance(outcome, dict):
         raise ValueError(f"outcome: got a {type(outcome).__name__}, expected a dict")
     if "value" in outcome:
-        counts = {name: outcome[name] for name in ("entries", "operations") if name in outcome}
+        counts = {name: outcome[name] for name in COUNTS if name in outcome}
         if not all(type(count) is int for count in counts.values()):
             raise ValueError(f"outcome: got counts {counts}, expected whole numbers")
         return {"value": decode(outcome["value"]), **counts}
@@ -108,25 +118,30 @@ def _is_exception(name: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
-def find_fault(call: Call, outcome: Outcome, expected: Any) -> str:
+def find_fault(call: Call, outcome: Outcome, wanted: Wanted) -> str:
     """Return what is wrong with an outcome in a sentence, or "" if nothing is.
 
     Args:
         call: the call that the outcome belongs to.
         outcome: what the call led to.
-        expected: the result of the reference.
+        wanted: what the reference says.
     """
     inputs = f"{call.inputs}: " if call.inputs else ""
     if "value" not in outcome:
         return _describe_error(call, outcome, inputs)
-    if outcome["value"] is None:
+    value = outcome["value"]
+    if value is None:
         return f"`{call.name}` is not answered yet: it gave None."
-    found = call.comparison.find_difference(outcome["value"], expected)
-    if call.must_differ:
-        return "" if found else f"{inputs}`{call.name}` {call.must_differ}"
-    if found:
+    if found := call.comparison.find_difference(value, wanted.value):
         return f"{inputs}`{call.name}` {found}"
-    counted = {"entries": "made a tensor of {:,} entries", "operations": "took {:,} torch operations"}
+    if wanted.is_formula(value):
+        return f"{inputs}`{call.name}` is the formula to twelve digits; a measurement has noise."
+    counted = {
+        "entries": "made a tensor of {:,} entries",
+        "operations": "took {:,} torch operations",
+        "multiplications": "took {:,} multiplications in matrix products",
+        "held": "held tensors of {:,} entries at a time",
+    }
     for name in call.find_excess(outcome):
         much, bound = counted[name].format(outcome[name]), call.bounds[name]
         return f"{inputs}right, but `{call.name}` {much}, expected at most {bound:,}."
@@ -152,17 +167,18 @@ def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:
     return f"{inputs}`{call.name}` {raised}."
 
 
-def outcomes_agree(call: Call, outcome: Outcome, other: Outcome) -> bool:
+def outcomes_agree(call: Call, outcome: Outcome, other: Outcome, wanted: Wanted) -> bool:
     """Return whether two outcomes of a call are the same, as far as its comparison and bounds can tell.
 
     Args:
         call: the call that both belong to.
         outcome: what an answer gave.
         other: what a known mistake gives.
+        wanted: what the reference says.
     """
-    if call.must_differ:
-        return True  # every other result will do, so this call tells nothing
     if "value" in outcome and "value" in other:
+        if wanted.is_formula(outcome["value"]) != wanted.is_formula(other["value"]):
+            return False
         same_excess = call.find_excess(outcome) == call.find_excess(other)
         return same_excess and call.comparison.find_difference(outcome["value"], other["value"]) is None
     return "error" in outcome and outcome.get("error") == other.get("error")

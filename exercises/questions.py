@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
+from linattn_exercises.calls import Call, Outcome, Wanted, find_fault, outcomes_agree, run_call
 from linattn_exercises.comparison import Close, as_numbers
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
 from linattn_exercises.recognisers import Case, recognise
 
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
-# What ``Call.must_differ`` says of a measurement that was computed by the formula.
-NO_NOISE = "is the formula to twelve digits; a measurement has noise."
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 WrongValues = Mapping[str, Mapping[Any, str]]  # by the name of a value: each wrong one, and what to say to it
@@ -73,12 +71,12 @@ class PreparedQuestion:
 
     Args:
         calls: what is called, in order.
-        expected: the result of the reference for each call.
+        wanted: what the reference says of each call.
         mistakes: each known mistake with its outcome for each call; None where it replaces another function.
     """
 
     calls: list[Call]
-    expected: list[Any]
+    wanted: list[Wanted]
     mistakes: list[tuple[KnownMistake, list[Outcome | None]]]
 
 
@@ -153,7 +151,7 @@ class Question:
         """
         prepared = self.prepare(seed)
         for number, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
-            if not (fault := find_fault(call, outcome, prepared.expected[number])):
+            if not (fault := find_fault(call, outcome, prepared.wanted[number])):
                 continue
             known = self._recognise(prepared, outcomes, call.name) or self._recognise_by_one_call(
                 prepared, outcome, number
@@ -188,8 +186,10 @@ class Question:
         """Return the first known mistake that agrees with the answer on all calls of a function."""
         for known, others in prepared.mistakes:
             if known.name == name and all(
-                other is None or outcomes_agree(call, outcome, other)
-                for call, outcome, other in zip(prepared.calls, outcomes, others, strict=True)
+                other is None or outcomes_agree(call, outcome, other, wanted)
+                for call, outcome, other, wanted in zip(
+                    prepared.calls, outcomes, others, prepared.wanted, strict=True
+                )
             ):
                 return known
         return None
@@ -199,14 +199,15 @@ class Question:
     ) -> KnownMistake | None:
         """Return the one known mistake that gives the same on a call, if there is one and no other."""
         call = prepared.calls[number]
-        if not isinstance(call.comparison, Close) or call.must_differ or "value" not in outcome:
+        if not isinstance(call.comparison, Close) or "value" not in outcome:
             return None
-        if not _holds_many_numbers(prepared.expected[number]):
+        wanted = prepared.wanted[number]
+        if not _holds_many_numbers(wanted.value):
             return None  # a single number may be the same by chance
         alike = [
             known
             for known, others in prepared.mistakes
-            if (other := others[number]) and outcomes_agree(call, outcome, other)
+            if (other := others[number]) and outcomes_agree(call, outcome, other, wanted)
         ]
         return alike[0] if len(alike) == 1 else None
 
@@ -214,15 +215,15 @@ class Question:
         """Return what the recognisers say of the function that is called in the call of this number."""
         name = prepared.calls[number].name
         function = self.reference[name]
-        if not callable(function) or prepared.calls[number].must_differ or "value" not in outcomes[number]:
+        if not callable(function) or "value" not in outcomes[number]:
             return ""
         names = list(inspect.signature(function).parameters)
         cases: list[Case] = []
         first = 0
         for n, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
-            if call.name == name and "value" in outcome and not call.must_differ:
+            if call.name == name and "value" in outcome:
                 first = len(cases) if n == number else first
-                expected = prepared.expected[n]
+                expected = prepared.wanted[n].value
                 right = not call.comparison.find_difference(outcome["value"], expected)
                 arguments = dict(zip(names, call.arguments, strict=False))
                 cases.append(Case(arguments, outcome["value"], expected, right))
@@ -272,16 +273,16 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     calls = question.draw(rng)
     reference = dict(question.reference)
     own = question.own_code
-    expected = [run_call(reference, _call_of_reference(call), own)["value"] for call in calls]
+    wanted = [_ask_reference(reference, call, own) for call in calls]
     mistakes: list[tuple[KnownMistake, list[Outcome | None]]] = []
     for known in question.known_mistakes:
         answer = reference | {known.name: known.value}
         outcomes = [run_call(answer, call, own) if call.name == known.name else None for call in calls]
         mistakes.append((known, outcomes))
-    return PreparedQuestion(calls, expected, mistakes)
+    return PreparedQuestion(calls, wanted, mistakes)
 
 
-def _call_of_reference(call: Call) -> Call:
-    """Return the call of the reference that gives what a call expects."""
-    name, arguments = call.expected_from or (call.name, call.arguments)
-    return Call(name, arguments)
+def _ask_reference(reference: Mapping[str, Any], call: Call, own_code: bool) -> Wanted:
+    """Return what the reference says of a call."""
+    value = run_call(reference, Call(*(call.expected_from or (call.name, call.arguments))), own_code)["value"]
+    return Wanted(value, run_call(reference, Call(*call.not_from))["value"] if call.not_from else None)

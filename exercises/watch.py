@@ -15,10 +15,11 @@ import builtins
 import json
 import socket
 import sys
+import types
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import torch
@@ -32,30 +33,48 @@ else:  # in the sandbox, whose worker has loaded it by its path
 # Packages that may not be used where own code is asked for.
 LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
 MAX_OPERATIONS = 20_000  # of one call
-MAX_READS = 100  # single numbers that leave torch in one call, as in `if x.max() > 0`
+# What an answer may learn of values in one call, as in `if x.max() > 0`: a truth value is a bit, a number 64.
+MAX_BITS = 1_000
+TELLING = ("equal", "nonzero", "_local_scalar_dense", "index", "index_put", "repeat_interleave")
+BITS_OF_A_SHAPE = 16  # where values decide it
+BITS_OF_AN_ERROR = 64  # whose text may name a value
+MATRIX_PRODUCTS = (
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "addmv",
+    "dot",
+    "vdot",
+    "matmul",
+    "linalg_vecdot",
+)
+LIBRARY_MODULES = ("torch._refs", "torch._decomp", "torch._prims", "torch._inductor")
 MAX_MESSAGE = 64_000_000  # bytes
+MASKS = (torch.bool, torch.uint8)
+COUNTS = ("entries", "operations", "multiplications", "held")
 REFUSED = "this question asks for your own code, without `{}`"
 
 # torch's elementary operations, without the underscore of those that work in place.
 NAMES = """
-abs acos acosh add addbmm addcdiv addcmul addmm addmv addr alias all amax amin aminmax any arange argmax
-argmin argsort as_strided asin asinh atan atan2 atanh baddbmm bernoulli bitwise_and bitwise_not bitwise_or
-bitwise_xor bmm bucketize cat ceil clamp clamp_max clamp_min clone complex constant_pad_nd contiguous copy
-copysign cos cosh count_nonzero cummax cummin cumprod cumsum detach diag_embed diagonal diff div dot elu
-empty empty_like empty_strided eq equal erf erfc erfinv exp exp2 expand expand_as expm1 exponential eye
-fill flip floor floor_divide fmax fmin fmod frac full full_like gather ge gelu gt heaviside hypot index
-index_add index_copy index_fill index_put index_select isfinite isinf isnan kthvalue le leaky_relu lerp
-lift lift_fresh linspace log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
-logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max maximum mean median min
-minimum mm movedim mul multinomial mv nan_to_num ne neg new_empty new_empty_strided new_full new_ones
-new_zeros nonzero norm normal ones ones_like outer permute polar pow prod rand rand_like randint randn
-randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
-scalar_tensor scatter scatter_add scatter_reduce searchsorted select select_scatter sgn sigmoid sign silu
-sin sinh slice slice_scatter softplus sort split split_with_sizes sqrt square squeeze stack std sub sum t
-tan tanh tile topk transpose tril tril_indices triu triu_indices trunc unbind unfold uniform unique
-unsqueeze unsqueeze_copy var vdot view view_as where xlogy zero zeros zeros_like _local_scalar_dense
-_reshape_alias _to_copy _unsafe_view _unique2 linalg_vector_norm linalg_matrix_norm linalg_norm
-linalg_vecdot
+_local_scalar_dense _reshape_alias _to_copy _unsafe_view abs acos acosh add addbmm addcdiv addcmul addmm
+addmv addr alias all amax amin aminmax any arange argmax argmin argsort asin asinh atan atan2 atanh
+baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor bmm cat ceil clamp clamp_max clamp_min clone
+complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cummax cummin cumprod cumsum
+detach diag_embed diagonal diff div dot elu empty empty_like eq equal erf erfc erfinv exp exp2 expand
+expand_as expm1 eye fill flip floor floor_divide fmax fmin fmod frac full full_like gather ge gelu gt
+heaviside hypot index index_add index_copy index_fill index_put index_select isfinite isinf isnan le
+leaky_relu lerp lift lift_fresh linalg_matrix_norm linalg_norm linalg_vecdot linalg_vector_norm linspace
+log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit logspace lt
+masked_fill masked_scatter matmul max maximum mean median min minimum mm movedim mul mv nan_to_num ne neg
+new_empty new_full new_ones new_zeros nonzero norm ones ones_like outer permute polar pow prod rand
+rand_like randint randn randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape
+roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn
+sigmoid sign silu sin sinh slice slice_scatter softplus sort split split_with_sizes sqrt square squeeze
+stack std sub sum t tan tanh tile topk transpose tril tril_indices triu triu_indices trunc unbind unfold
+unsqueeze unsqueeze_copy var vdot view view_as where xlogy zero zeros zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 
@@ -119,22 +138,28 @@ def _find_dtype(name: Any) -> torch.dtype:
 class Keeper:
     """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
 
+    It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made, the
+    ``operations`` of torch, the ``multiplications`` in matrix products, and the floating-point entries that
+    are ``held`` at a time in what the answer has made.
+
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
-        inspect: called with the frame that asks for an operation, where that is in this process; may raise.
     """
 
-    def __init__(
-        self, calls: Sequence[list[Any]], inspect: Callable[[FrameType | None], None] = lambda frame: None
-    ) -> None:
-        self.calls, self._inspect = calls, inspect
+    def __init__(self, calls: Sequence[list[Any]]) -> None:
+        self.calls = calls
         # By the number of a call: {"value", "entries", "operations"}, or an error if something was refused.
         self.outcomes: dict[int, dict[str, Any]] = {}
         self._call: int | None = None  # the one that is going on
         self._last = -1
         self._tensors: dict[int, torch.Tensor] = {}  # by their handles
         self._handles = 0
-        self._entries = self._operations = self._reads = 0
+        self._arguments: list[Any] = []  # those of the call
+        self._given: set[int] = set()  # where the values of the arguments lie
+        self._holders: Counter[int] = Counter()  # of other places: how many tensors lie there
+        self._held = 0
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._bits = 0
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked, and return the reply; ``{"error", "text"}`` if it fails."""
@@ -147,9 +172,11 @@ class Keeper:
                 return self._end(request["end"])
             return {"result": self._run(request)}
         except BaseException as error:
-            if isinstance(error, PermissionError) and self._call is not None:
-                self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             found = serialization.describe_exception(error)
+            if self._call is not None:
+                self._bits += BITS_OF_AN_ERROR
+                if isinstance(error, PermissionError):
+                    self.outcomes.setdefault(self._call, found)
             return {"error": found["error"], "text": found["text"]}
 
     def _begin(self, number: Any) -> list[Any]:
@@ -158,16 +185,19 @@ class Keeper:
             raise RuntimeError("calls are made once each, in order")
         self._call = self._last = number
         self._tensors = {}
-        self._entries = self._operations = self._reads = 0
-        return [self._describe(serialization.decode(one)) for one in self.calls[number]]
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._holders, self._held, self._bits = Counter(), 0, 0
+        self._arguments = [serialization.decode(one) for one in self.calls[number]]
+        tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
+        self._given = {x.untyped_storage().data_ptr() for x in tensors}
+        return [self._describe(one) for one in self._arguments]
 
     def _end(self, value: Any) -> dict[str, Any]:
         """End a call, and note the value that the answer has returned."""
         assert self._call is not None
         try:
             value = serialization.encode(self._restore_value(value, serialization.Budget(TypeError)))
-            counts = {"entries": self._entries, "operations": self._operations}
-            self.outcomes.setdefault(self._call, {"value": value, **counts})
+            self.outcomes.setdefault(self._call, {"value": value, **self._counts})
         except BaseException as error:
             self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             raise
@@ -177,36 +207,80 @@ class Keeper:
 
     def _run(self, request: dict[str, Any]) -> Any:
         """Do an operation, and describe its result."""
-        name, overload = str(request["run"]), str(request["overload"])
-        base = name.removeprefix("aten::")
-        if not name.startswith("aten::") or base.rstrip("_") not in ELEMENTARY:
-            raise PermissionError(REFUSED.format(base.strip("_").split("::")[-1]))
-        self._inspect(sys._getframe(2))
-        self._operations += 1
-        if self._operations > MAX_OPERATIONS:
+        operation, base = self._find_operation(request)
+        for handle in request.get("dropped", ()):
+            self._drop(handle)
+        self._counts["operations"] += 1
+        if self._counts["operations"] > MAX_OPERATIONS:
             raise RuntimeError(f"took more than {MAX_OPERATIONS:,} torch operations")
-        if base == "_local_scalar_dense":
-            self._reads += 1
-            if self._reads > MAX_READS:
-                raise PermissionError(
-                    f"more than {MAX_READS} numbers were taken out of torch, where operations are counted"
-                )
-        operation = getattr(getattr(torch.ops.aten, base), overload)
-        arguments = [self._restore(one) for one in request["args"]]
-        options = {key: self._restore(one) for key, one in request["kwargs"].items()}
+        schema = operation._schema.arguments
+        by_name = {one.name: one for one in schema}
+        arguments = [self._restore(x, one) for x, one in zip(request["args"], schema, strict=False)]
+        options = {key: self._restore(x, by_name[key]) for key, x in request["kwargs"].items()}
         with torch.no_grad():
             result = operation(*arguments, **options)
+        if base in TELLING:
+            self._count_bits(base, arguments, result)
+        if base in MATRIX_PRODUCTS and isinstance(result, torch.Tensor):
+            first = arguments[1 if base.startswith("add") or base == "baddbmm" else 0]
+            self._counts["multiplications"] += result.numel() * first.shape[-1]
         return self._describe(result)
+
+    def _find_operation(self, request: dict[str, Any]) -> tuple[Any, str]:
+        """Return the operation that is asked for, and its name without "aten::" and without underscore."""
+        name, overload = str(request["run"]), str(request["overload"])
+        full = name.removeprefix("aten::")
+        base = full if full.startswith("_") else full.rstrip("_")
+        if not name.startswith("aten::") or base not in ELEMENTARY:
+            raise PermissionError(REFUSED.format(full.strip("_").split("::")[-1]))
+        packet = getattr(torch.ops.aten, full)
+        if overload not in packet.overloads():
+            raise PermissionError(REFUSED.format(f"{full}.{overload}"))
+        return getattr(packet, overload), base
+
+    def _count_bits(self, base: str, arguments: list[Any], result: Any) -> None:
+        """Count what the answer learns of values by a result that is a number, or whose shape they decide."""
+        if base == "equal" or isinstance(result, bool):
+            self._bits += 1
+        elif base == "_local_scalar_dense":
+            self._bits += 64
+        elif base == "index" and not any(one.dtype in MASKS for one in arguments[1] if one is not None):
+            return
+        elif base != "index_put":
+            self._bits += BITS_OF_A_SHAPE
+        if self._bits > MAX_BITS:
+            raise PermissionError("too many numbers were taken out of torch, where operations are counted")
+
+    def _keep(self, x: torch.Tensor) -> int:
+        """Keep a tensor, count it if it is of floating-point numbers, and return its handle."""
+        self._handles += 1
+        self._tensors[self._handles] = x
+        if x.is_floating_point() and self._counts["operations"]:
+            self._counts["entries"] = max(self._counts["entries"], x.numel())
+            place = x.untyped_storage().data_ptr()  # that of a view is its base's
+            if place not in self._given:
+                self._holders[place] += 1
+                if self._holders[place] == 1:
+                    self._held += x.untyped_storage().nbytes() // x.element_size()
+                    self._counts["held"] = max(self._counts["held"], self._held)
+        return self._handles
+
+    def _drop(self, handle: int) -> None:
+        """Keep a tensor no more."""
+        x = self._tensors.pop(handle, None)
+        if x is None or not x.is_floating_point():
+            return
+        place = x.untyped_storage().data_ptr()
+        if self._holders.get(place):
+            self._holders[place] -= 1
+            if not self._holders[place]:
+                self._held -= x.untyped_storage().nbytes() // x.element_size()
 
     def _describe(self, x: Any) -> Any:
         """Return a result, or an argument, as the answer may see it."""
         if isinstance(x, torch.Tensor):
-            self._handles += 1
-            self._tensors[self._handles] = x
-            if self._operations:
-                self._entries = max(self._entries, x.numel())
             dtype = str(x.dtype).removeprefix("torch.")
-            return {"tensor": [self._handles, dtype, list(x.shape), list(x.stride())]}
+            return {"tensor": [self._keep(x), dtype, list(x.shape), list(x.stride())]}
         if isinstance(x, (list, tuple)):
             kind = "tuple" if isinstance(x, tuple) else "list"
             return {kind: [self._describe(one) for one in x]}
@@ -214,21 +288,26 @@ class Keeper:
             return {"dict": [[key, self._describe(one)] for key, one in x.items()]}
         return x
 
-    def _restore(self, data: Any) -> Any:
-        """Return an argument of an operation from what the answer has sent."""
+    def _restore(self, data: Any, wanted: Any) -> Any:
+        """Return an argument of an operation from what the answer has sent.
+
+        Args:
+            data: what was sent.
+            wanted: what the schema says of the argument; a tensor may stand only where it wants one.
+        """
         if not isinstance(data, dict):
             return data
         ((kind, content),) = data.items()
+        if kind == "list":
+            return [self._restore(one, wanted) for one in content]
+        if kind == "dtype":
+            return _find_dtype(content)
+        if "Tensor" not in str(wanted.type):
+            raise TypeError(f"{wanted.name}: got a tensor, expected a number")
         if kind == "handle":
             return self._get(content)
         if kind == "local":
-            local = _load_tensor(content)
-            self._entries = max(self._entries, local.numel())
-            return local
-        if kind == "dtype":
-            return _find_dtype(content)
-        if kind == "list":
-            return [self._restore(one) for one in content]
+            return _load_tensor(content)
         raise ValueError("request: not made by a link")
 
     def _restore_value(self, data: Any, budget: serialization.Budget) -> Any:
@@ -314,6 +393,7 @@ class Link(TorchDispatchMode):
     def __init__(self, ask: Ask) -> None:
         super().__init__()
         self._ask = ask
+        self._dropped: list[int] = []  # handles of tensors that are gone
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.run(func, args, kwargs or {})
@@ -327,6 +407,7 @@ class Link(TorchDispatchMode):
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Have an operation done by the keeper."""
+        refuse_libraries(sys._getframe(1))
         schema = func._schema
         written = [
             args[i] if i < len(args) else kwargs.get(one.name)
@@ -335,7 +416,9 @@ class Link(TorchDispatchMode):
         ]
         if any(not isinstance(one, WatchedTensor) for one in _iterate_tensors(written)):
             raise TypeError("a tensor that was made outside of the function is written to; make it inside")
+        dropped, self._dropped = self._dropped, []
         request = {
+            "dropped": dropped,
             "run": schema.name,
             "overload": schema.overload_name or "default",
             "args": [self._pack(one) for one in args],
@@ -382,7 +465,12 @@ class Link(TorchDispatchMode):
             WatchedTensor, shape, strides=stride, dtype=_find_dtype(dtype), device=torch.device("cpu")
         )
         made.handle, made.link = handle, weakref.proxy(self)
+        weakref.finalize(made, self._drop, handle).atexit = False
         return made
+
+    def _drop(self, handle: int) -> None:
+        """Note that the answer holds a tensor no more."""
+        self._dropped.append(handle)
 
     def _pack_value(self, value: Any, budget: serialization.Budget) -> Any:
         """Return the value of an answer as plain data, watched tensors as their handles."""
@@ -395,16 +483,18 @@ class Link(TorchDispatchMode):
         return {"plain": serialization.encode(value, budget)}
 
 
-def refuse_libraries(frame: FrameType | None) -> None:
-    """Refuse an operation that is done for a library; in a notebook libraries are there.
+def refuse_libraries(frame: types.FrameType | None) -> None:
+    """Refuse an operation that a library does for the answer, where own code is asked for.
 
     Args:
         frame: the innermost frame of the call stack that may be the library's.
     """
     while frame is not None and frame.f_code is not Link.call.__code__:
-        name = str(frame.f_globals.get("__name__", "")).split(".")[0]
-        if name in LIBRARIES:
+        module = str(frame.f_globals.get("__name__", ""))
+        if (name := module.split(".")[0]) in LIBRARIES:
             raise PermissionError(REFUSED.format(name))
+        if module.startswith(LIBRARY_MODULES):
+            raise PermissionError(REFUSED.format(frame.f_code.co_name.strip("_")))
         frame = frame.f_back
 
 
@@ -416,7 +506,7 @@ def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) ->
         name: the function that is called.
         arguments: encoded.
     """
-    keeper = Keeper([arguments], refuse_libraries)
+    keeper = Keeper([arguments])
     link = Link(keeper.reply)
     told = serialization.call_answer(namespace, name, [], partial(link.call, 0))
     return merge_outcomes(told, keeper.outcomes.get(0))
@@ -432,8 +522,10 @@ def merge_outcomes(told: dict[str, Any], kept: dict[str, Any] | None) -> dict[st
     Raises:
         ValueError: if the answer's side says that all went well, and the keeper knows of nothing.
     """
+    if not isinstance(told, dict) or not isinstance(kept, (dict, types.NoneType)):
+        raise ValueError("outcome: expected dicts")
     if kept is not None and "error" in kept:
-        return kept | ({"line": told["line"]} if told.get("line") else {})
+        return {**kept, **({"line": told["line"]} if told.get("line") else {})}
     if "error" in told:
         return told
     if kept is None:

@@ -123,7 +123,7 @@ class Sandbox:
                 kept = dict(map(json.loads, reports[1].splitlines()))
                 found = [merge_outcomes(told, kept.get(number)) for number, told in enumerate(found)]
             outcomes = [decode_outcome(one) for one in found]
-        except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
             outcomes = []
         if len(outcomes) != len(calls):
             return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)

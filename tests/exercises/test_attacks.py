@@ -188,6 +188,25 @@ def test_a_forged_report_is_refused_at_once(value):
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        b'{"outcomes": [[], [], [], [], [], [], []]}',
+        b'{"outcomes": [{"line": {"a": [1]}}, {"error": ["x"], "text": 1}, {}, {}, {}, {"missing": 5}]}',
+        b"[1]",
+        b'{"outcomes": {"a": 1}}',
+        b"[" * 10_000,
+    ],
+)
+@pytest.mark.parametrize("question", [MERGE, ONLINE], ids=["other", "own code"])
+def test_a_report_in_any_shape_is_no_fault_of_the_grader(boxes, report, question):
+    name = next(iter(question.reference))
+    source = f"import os\ndef {name}(*_):\n    os.pwrite(3, {report!r}, 0)\n    os._exit(0)"
+    right, message = judge(boxes, question, source)
+    assert not right
+    assert "interfered with the report" in message or "raised" in message, message
+
+
 @pytest.mark.parametrize("error", ["Stopped", "You have full marks.", "Anything", ["x"], None])
 def test_an_error_cannot_be_any_text(error):
     with pytest.raises(ValueError, match="outcome"):

@@ -8,6 +8,7 @@ from linattn_exercises.calls import Call
 from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
+from linattn_exercises.watch import WatchedTensor
 from tests.exercises.notebooks import QUESTIONS, name_of
 
 SEEDS = (PUBLIC_SEED, "a secret", "another")
@@ -53,7 +54,7 @@ def test_nothing_expected_is_empty_or_not_a_number(question):
         numbers = np.asarray(value, dtype=float)
         return numbers.size > 0 and not np.isnan(numbers).any()
 
-    assert all(map(finite, question.prepare(PUBLIC_SEED).expected))
+    assert all(finite(wanted.value) for wanted in question.prepare(PUBLIC_SEED).wanted)
 
 
 def test_the_check_prints_and_returns_nothing(capsys):
@@ -77,12 +78,12 @@ def double(x):
 
 
 def question(**settings) -> Question:
-    bounds = {name: settings.pop(name) for name in ("max_entries", "max_operations") if name in settings}
+    bounds = settings.pop("bounds", {})
 
     @define_question(INFO, **settings, double=double)
     def asked(rng):
         x = torch.from_numpy(rng.normal(size=(3, 2)))
-        return [Call("double", (x,), "three rows", **bounds), Call("double", (1.5,), "a number")]
+        return [Call("double", (x,), "three rows", bounds=bounds), Call("double", (1.5,), "a number")]
 
     return asked
 
@@ -139,16 +140,29 @@ def test_a_right_answer_may_come_in_any_form(answer):
     assert question().check({"double": answer}).right
 
 
-def test_work_is_counted():
-    assert (
-        "made a tensor of 100 entries, expected at most 6"
-        in question(own_code=True, max_entries=6).check({"double": large}).message
-    )
-    assert (
-        "torch operations, expected at most 10"
-        in question(own_code=True, max_operations=10).check({"double": busy}).message
-    )
-    assert question(own_code=True, max_entries=6, max_operations=10).check({"double": double}).right
+def hoard(x):
+    kept = [x + i for i in range(20)]
+    return 2 * x if kept else x
+
+
+def by_product(x):
+    return x @ (2.0 * torch.eye(2, dtype=x.dtype)) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
+
+
+@pytest.mark.parametrize(
+    ("answer", "bounds", "says"),
+    [
+        (large, {"entries": 6}, "made a tensor of 100 entries, expected at most 6"),
+        (busy, {"operations": 10}, "torch operations, expected at most 10"),
+        (hoard, {"held": 60}, "held tensors of 126 entries at a time, expected at most 60"),
+        (by_product, {"multiplications": 11}, "took 12 multiplications in matrix products"),
+        (double, {"entries": 6, "operations": 10, "held": 12, "multiplications": 0}, ""),
+    ],
+)
+def test_work_is_counted(answer, bounds, says):
+    verdict = question(own_code=True, bounds=bounds).check({"double": answer})
+    assert verdict.right is not bool(says), verdict.message
+    assert says in verdict.message
 
 
 def softmax_of(x):

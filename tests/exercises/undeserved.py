@@ -39,6 +39,36 @@ def replace(question: Question, label: str) -> str:
     return source_of(question, next(one for one in question.known_answers if one.label == label))
 
 
+STRIDES = """
+def values(x):
+    bits = x.contiguous().view(torch.int64).reshape(-1)
+    arguments = bits, [0] * len(bits), list(bits.unbind())
+    told = x.link.run(torch.ops.aten.as_strided.default, arguments, {}).stride()
+    return np.array(told, dtype=np.int64).view(np.float64).reshape(tuple(x.shape))
+"""
+ERRORS = """
+import re
+def values(x):
+    one, found = torch.zeros(1), []
+    for bits in x.contiguous().view(torch.int64).reshape(-1, 1).unbind():
+        try:
+            one[bits]
+        except IndexError as error:
+            found.append(int(re.search(r"index (-?[0-9]+)", str(error))[1]))
+    return np.array(found, dtype=np.int64).view(np.float64).reshape(tuple(x.shape))
+"""
+PACKED = """
+def values(x):
+    n = ((x.reshape(-1).clamp(-6, 6) + 6) / 12 * (2**21 - 1)).round().to(torch.int64)
+    n = torch.cat([n, n.new_zeros(-len(n) % 3)]).reshape(-1, 3)
+    found = []
+    for one in (n[:, 0] * 2**42 + n[:, 1] * 2**21 + n[:, 2]).unbind():
+        one = one.item()
+        found += [one >> 42, (one >> 21) & (2**21 - 1), one & (2**21 - 1)]
+    return (np.array(found[: x.numel()]) / (2**21 - 1) * 12 - 6).reshape(tuple(x.shape))
+"""
+
+
 UNDESERVED: dict[str, tuple[Question, str]] = {
     "softmax": (ONLINE, online("return x.softmax(-1) @ v, x.logsumexp(-1)")),
     "softmax by attribute": (
@@ -111,6 +141,182 @@ def chunked(q, k, v, g, state, chunk):
     "a loop in NumPy, over memory": (
         CHUNKED,
         loop("np.array((ctypes.c_double * x.numel()).from_address(x.data_ptr())).reshape(x.shape)"),
+    ),
+    "decompositions of torch": (
+        ONLINE,
+        """
+from torch._decomp.decompositions import _softmax
+from torch._refs import logsumexp
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    n = max(tile, K, v.shape[1] + 1)
+    o, l = [], []
+    for Q, i in zip(q.split(n), torch.arange(S - T, S).split(n)):
+        x = (Q @ k.T * K**-0.5).masked_fill(torch.arange(S) > i[:, None], -torch.inf)
+        o.append(_softmax(x, -1, False) @ v)
+        l.append(logsumexp(x, -1))
+    return torch.cat(o), torch.cat(l)
+""",
+    ),
+    "strips of queries": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    n = max(1, T * max(tile, K, v.shape[1] + 1) // S)
+    o, l = [], []
+    for Q, i in zip(q.split(n), torch.arange(S - T, S).split(n)):
+        x = (Q @ k.T * K**-0.5).masked_fill(torch.arange(S) > i[:, None], -torch.inf)
+        m = x.amax(1, keepdim=True)
+        w = (x - m).exp()
+        d = w.sum(1, keepdim=True)
+        o.append(w @ v / d)
+        l.append((m + d.log())[:, 0])
+    return torch.cat(o), torch.cat(l)
+""",
+    ),
+    "all tiles kept": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    parts = list(zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)))
+    x = [(q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf) for a, _, j in parts]
+    m = x[0].amax(1, keepdim=True)
+    for one in x[1:]:
+        m = torch.maximum(m, one.amax(1, keepdim=True))
+    w = [(one - m).exp() for one in x]
+    d = sum(one.sum(1, keepdim=True) for one in w)
+    return sum(one @ b for one, (_, b, _) in zip(w, parts)) / d, (m + d.log())[:, 0]
+""",
+    ),
+    "each score twice": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def tiles():
+        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+            yield (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf), b
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    for x, _ in tiles():
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+    d = u = 0.0
+    for x, b in tiles():
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "the table in strips": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    T = len(q)
+    i = torch.arange(T, dtype=q.dtype)
+    o = []
+    for Q, n in zip(q.split(chunk), i.split(chunk)):
+        gap = n[:, None] - i
+        D = (g * gap.clamp(min=0)).exp().masked_fill(gap < 0, 0)
+        o.append((D * (Q @ k.T)) @ v + (g * (n + 1)).exp()[:, None] * (Q @ state))
+    left = (g * (T - 1 - i)).exp()[:, None]
+    return torch.cat(o), math.exp(g * T) * state + (left * k).T @ v
+""",
+    ),
+    "a loop over the places of a chunk": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    T, K = q.shape
+    n = -(-T // chunk)
+    pad = n * chunk - T
+    q, k, v = (torch.cat([x, x.new_zeros(pad, x.shape[1])]).view(n, chunk, -1) for x in (q, k, v))
+    def run(S):
+        o = []
+        for a, b, c in zip(k.unsqueeze(-1).unbind(1), v.unsqueeze(2).unbind(1), q.unsqueeze(2).unbind(1)):
+            S = torch.baddbmm(S, a, b, beta=math.exp(g))
+            o.append(torch.bmm(c, S))
+        return o, S
+    _, own = run(q.new_zeros(n, K, v.shape[2]))
+    S, first = state, []
+    for c in range(n):
+        first.append(S)
+        S = math.exp(g * chunk) * S + own[c]
+    o, last = run(torch.stack(first))
+    return torch.cat(o, 1).reshape(n * chunk, -1)[:T], last[-1] * math.exp(-g * pad)
+""",
+    ),
+    "a loop where powers would overflow": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    S, o = state, []
+    if g < -5:
+        for t in range(len(q)):
+            S = math.exp(g) * S + torch.outer(k[t], v[t])
+            o.append(q[t] @ S)
+        return torch.stack(o), S
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        i = torch.arange(len(Q), dtype=q.dtype)
+        up, down = (g * i).exp()[:, None], (-g * i).exp()[:, None]
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + ((up * Q) @ (down * K).T).tril() @ V)
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+""",
+    ),
+    "powers around the middle": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        i = torch.arange(len(Q), dtype=q.dtype)
+        up, down = (g * (i - len(Q) / 2)).exp()[:, None], (-g * (i - len(Q) / 2)).exp()[:, None]
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + ((up * Q) @ (down * K).T).tril() @ V)
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+""",
+    ),
+    "an operation a token": (
+        TABLE,
+        """
+def table(q, k, log_decay, w):
+    decay, unit = log_decay.exp().unbind(), torch.eye(len(q), dtype=q.dtype).unbind()
+    row, rows = torch.zeros(len(q), dtype=q.dtype), []
+    for t in range(len(q)):
+        rows.append(row)
+        row = torch.addcmul(unit[t], decay[t], row)
+    return torch.stack(rows) * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "values by strides": (CHUNKED, STRIDES + loop("values(x)")),
+    "values by an overload of numbers": (
+        CHUNKED,
+        """
+def value(x):
+    request = {"run": "aten::add", "overload": "float", "args": [{"handle": x.handle}, 0.0], "kwargs": {}}
+    return x.link._request(request)["result"]
+"""
+        + loop("np.array([[value(one) for one in row] for row in x])"),
+    ),
+    "values by errors": (CHUNKED, ERRORS + loop("values(x)")),
+    "values packed in numbers": (CHUNKED, PACKED + loop("values(x)")),
+    "an operation under another name": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    def ask(how, what):
+        return q.link._request({"run": "aten::acosh", "overload": how, "args": what, "kwargs": {}})
+    try:
+        ask("__delattr__", ["default"])
+    except AttributeError:
+        pass
+    ask("__setattr__", ["_qualified_op_name", "aten::_softmax"])
+    x = q.link._pack(q @ k.T)
+    return q.link._unpack(ask("default", [x, -1, False])["result"]) @ v, q[:, 0]
+""",
     ),
     "the step on unit vectors": (
         TABLE,

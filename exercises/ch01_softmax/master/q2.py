@@ -14,7 +14,7 @@
 # - `"F"`: the mask is transposed.
 #
 # Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
-# ones of about $-1000$.
+# ones of about $-3000$ or far apart.
 
 # %% given q2
 def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
@@ -52,11 +52,11 @@ def repaired(q, k, v):
 # future key has all the weight.
 
 # %% checks q2
-def _two_futures(rng, T, size):
+def _two_futures(rng, T, size, K=4):
     """q, k, v with a future key whose score is about `size` for all queries before it."""
-    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, 3))
+    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, 3))
     q[:, 0], k[:, 0] = 1.0, 0.0
-    k[-2, 0] = 2.0 * size
+    k[-2, 0] = K**0.5 * size
     return q, k, v
 
 
@@ -75,11 +75,14 @@ def _two_futures(rng, T, size):
     },
 )
 def q2(rng):
-    small = _two_futures(rng, 6, 1.0)
+    small = _two_futures(rng, 6, 1.0, 7)
     calls = [Call("fault", (), "", Exactly())]
     calls.append(Call("repaired", small, "T = 6"))
     calls.append(Call("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
     low = _two_futures(rng, 9, 0.0)
-    low[1][:-1, 0] = -2000.0  # all scores but the last key's near -1000
-    calls.append(Call("repaired", low, "T = 9, visible scores near -1000"))
+    low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
+    calls.append(Call("repaired", low, "T = 9, visible scores near -3000"))
+    rising = _two_futures(rng, 9, 0.0)
+    rising[1][:, 0] = torch.arange(9) * 800.0  # visible scores up to 3200 apart
+    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above the one before"))
     return calls

@@ -82,12 +82,14 @@ def _config(layers, heads, kv_heads, width, window=None, kinds=(), dtype="bfloat
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
     del old["num_key_value_heads"]
-    old |= {"head_dim": None, "sliding_window": None}
+    old |= {"head_dim": None, "sliding_window": None, "layer_types": None}
     gemma = _config(42, 16, 8, 256, 4096, ("sliding", "full") * 21) | {"hidden_size": 3584}
     layers, heads, kv_heads, full = (int(n) for n in rng.integers(2, 9, size=4))
     drawn = _config(layers, heads, kv_heads, 64, 100, dtype="float8_e4m3fn") | {"num_key_value_heads": None}
     kinds = ["full"] * full + ["sliding"] * (full + int(rng.integers(3, 9)))  # never as many of one as of the other
-    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist()) | {"head_dim": None}
+    mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist(), dtype="float32")
+    del mixed["head_dim"]
+    unused = _config(4, 4, 2, 32, None, ["sliding", "full"] * 2)
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -96,6 +98,7 @@ def q3(rng):
         "Gemma 2 9B": gemma,
         "a model in 8 bits with a window of 100": drawn,
         f"{full} of {len(kinds)} layers without a window": mixed,
+        "layers of two types, and no window": unused,
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []
@@ -104,7 +107,8 @@ def q3(rng):
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
-    rooms.append((name, mixed, 8 * cache_bytes(mixed, 30, 1)))  # before any window is full
+    small = mixed, drawn  # rooms that end before any window is full
+    rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))

@@ -3,28 +3,30 @@
 #
 # The recursion of the chapter, for all queries of a head at once and with the causal mask: go over the keys
 # in tiles of `tile` (the last may be shorter), and carry $m$, $d$ and $u$ for every query. Scores have the
-# scale $1/\sqrt K$.
+# scale $1/\sqrt K$. There are $S$ keys and $T \le S$ queries, those of the last $T$ positions, as when a prompt is
+# read in parts: query $i$ (from 0) sees the first $S - T + i + 1$ keys.
 #
 # Return two things: the output, and $\ell_t = \log \sum_{j\le t} e^{x_{tj}}$ for every query $t$, the
 # *log-sum-exp*. It is the one number per query that [FlashAttention-2](https://arxiv.org/abs/2307.08691)
 # keeps for its backward pass, in place of a row of weights.
 #
-# Scores may be near $1000$ or $-1000$, those of hidden keys too. No tensor may have more entries than $T$
-# times the largest of `tile`, $K$ and $V+1$, and 600 torch operations must do at $T = 200$ in tiles of 16. The
-# check counts: it keeps the values of all tensors, masks too, and does for you each operation of torch that is
-# elementary. Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum`, slices and their like are, and count as
-# one or two each. A softmax or a log-sum-exp of torch's is not, and NumPy gets nothing.
+# Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be $T$ times the largest
+# of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, and all that you hold
+# at a time no more than $16n$; each score may be computed once; and 40 torch operations a tile, and 40 besides,
+# must do. So that it can count, the check keeps the values of all tensors and does for you each operation of torch
+# that is elementary. Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum`, slices and their like are, and count
+# as one or two each. A softmax or a log-sum-exp of torch's is not, and NumPy gets nothing.
 
 # %% answer q4
 def online_softmax(q, k, v, tile):
-    """q, k [T, K], v [T, V] -> output [T, V], log-sum-exp [T]."""
+    """q [T, K], k [S, K], v [S, V] -> output [T, V], log-sum-exp [T]."""
     # BEGIN SOLUTION
-    T, K = q.shape
+    (T, K), S = q.shape, len(k)
     m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
     d = torch.zeros(T, 1, dtype=q.dtype)
     u = torch.zeros(T, v.shape[1], dtype=q.dtype)
-    t = torch.arange(T)
-    for now in t.split(tile):                        # the keys of a tile
+    t = torch.arange(S - T, S)                       # positions of queries
+    for now in torch.arange(S).split(tile):          # keys of a tile
         x = q @ k[now].T * K**-0.5                   # [T, tile]
         x = x.masked_fill(now > t[:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
@@ -43,8 +45,8 @@ def online_softmax(q, k, v, tile):
 # second pass for the denominator.
 
 # %% checks q4
-def _head(rng, T, K, V, size=1.0):
-    q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+def _head(rng, T, S, K, V, size=1.0):
+    q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
     if abs(size) > 1.0:  # scores near `size`, apart by a few units
         q[:, 0], k[:, 0] = 1.0, size * K**0.5
     return q, k, v
@@ -52,19 +54,27 @@ def _head(rng, T, K, V, size=1.0):
 
 @define_question(INFO["q4"], own_code=True, online_softmax=online_softmax)
 def q4(rng):
-    calls = []
-    for T, K, V, tile, size in (
-        (7, 4, 3, 3, 1.0),
-        (12, 5, 2, 4, 1.0),
-        (1, 2, 2, 8, 1.0),
-        (20, 4, 3, 6, 1000.0),
-        (20, 4, 3, 6, -1000.0),
-        (200, 4, 3, 16, 1.0),
+    cases = []
+    for T, S, K, V, tile, size in (
+        (7, 7, 4, 3, 3, 1.0),
+        (12, 12, 5, 2, 4, 1.0),
+        (1, 1, 2, 2, 8, 1.0),
+        (20, 20, 4, 3, 6, 1000.0),
+        (20, 20, 4, 3, 6, -1000.0),
+        (200, 200, 4, 3, 16, 1.0),
+        (6, 11, 4, 3, 4, 1.0),
+        (10, 300, 6, 1, 12, 1.0),
     ):
-        inputs = f"T = {T}, tiles of {tile}" + (f", scores near {size:.0f}" if abs(size) > 1 else "")
-        head, largest = _head(rng, T, K, V, size), T * max(tile, K, V + 1)
-        bounds = {"max_entries": largest, "max_operations": 600 if T == 200 else 0}
-        calls.append(Call("online_softmax", (*head, tile), inputs, Close(1e-5), **bounds))
-    inputs = "T = 9, tiles of 4, a hidden score near 1000"
-    calls.append(Call("online_softmax", (*_two_futures(rng, 9, 1000.0), 4), inputs, max_entries=9 * 4))
+        inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
+        inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
+        cases.append((*_head(rng, T, S, K, V, size), tile, inputs))
+    cases.append((*_two_futures(rng, 9, 1000.0), 4, "T = 9, tiles of 4, a hidden score near 1000"))
+    calls = []
+    for q, k, v, tile, inputs in cases:
+        (T, K), (S, V) = q.shape, v.shape
+        entries, tiles = T * max(tile, K, V + 1), -(-S // tile)
+        once = T * tiles * tile * (K + V + 1)  # multiplications
+        bounds = {"entries": entries, "held": 16 * entries, "operations": 40 * tiles + 40}
+        bounds["multiplications"] = once + once // 4
+        calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -159,6 +159,49 @@ def width_from_key_heads(config, tokens, batch):
     return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
 
 
+@mistake(
+    "You took the windows' share off as if they were full. Where the memory ends earlier, all layers still grow.",
+    replaces="most_tokens",
+)
+def windows_always_full(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size[config["torch_dtype"]]
+    window = config.get("sliding_window")
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    sliding = kinds.count("sliding_attention") if window else 0
+    if sliding == len(kinds):
+        return math.inf if free_bytes >= sliding * window * one else free_bytes // (sliding * one)
+    left = free_bytes - (sliding * window * one if sliding else 0)
+    return max(0, left // ((len(kinds) - sliding) * one))
+
+
+@mistake(
+    "A large number is no infinity: a full-attention layer ends somewhere, if far off. Look for a layer without window.",
+    replaces="most_tokens",
+)
+def a_million_is_no_limit(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size[config["torch_dtype"]]
+    window = config.get("sliding_window")
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    sliding = kinds.count("sliding_attention") if window else 0
+
+    def held(n):
+        return one * ((len(kinds) - sliding) * n + (sliding * min(n, window) if sliding else 0))
+
+    low, high = 0, 2**20
+    if held(high) <= free_bytes:
+        return math.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if held(middle) <= free_bytes else (low, middle)
+    return low
+
+
 @mistake("You took two bytes a number for every model. torch_dtype says how many.", replaces="cache_bytes")
 def always_two_bytes(config, tokens, batch):
     heads = config["num_attention_heads"]

@@ -9,9 +9,13 @@ from linattn_exercises.known_mistakes import also_right, mistake
 
 @mistake("There is no causal mask: every query saw all keys.")
 def sees_the_future(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
         x = q @ k[now].T * K**-0.5
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
@@ -23,10 +27,30 @@ def sees_the_future(q, k, v, tile):
     "The last tile was moved back to be full, so the keys that it shares with the tile before count twice."
 )
 def last_tile_moved_back(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for start in range(0, T, tile):
-        now = torch.arange(T)[max(0, min(start, T - tile)) : start + tile]
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for start in range(0, S, tile):
+        now = torch.arange(S)[max(0, min(start, S - tile)) : start + tile]
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("Where there are more keys than queries, query i stands at position S - T + i, not at i.")
+def queries_at_the_beginning(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
         x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
@@ -36,10 +60,14 @@ def last_tile_moved_back(q, k, v, tile):
 
 @mistake("The logarithm of d is to base 2, and m is not. The log-sum-exp is m + ln d.")
 def logarithm_to_base_two(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -48,10 +76,14 @@ def logarithm_to_base_two(q, k, v, tile):
 
 @mistake("Your mask hides the token itself. Key t is visible to query t.")
 def hides_itself(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now >= torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now >= torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -60,10 +92,14 @@ def hides_itself(q, k, v, tile):
 
 @mistake("What was gathered before a larger maximum came was not rescaled: neither d nor u.")
 def never_rescaled(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         m = torch.maximum(m, x.amax(1, keepdim=True))
         w = (x - m).exp()
         d, u = d + w.sum(1, keepdim=True), u + w @ v[now]
@@ -72,10 +108,14 @@ def never_rescaled(q, k, v, tile):
 
 @mistake("The denominator is rescaled, the numerator u is not. Both were measured against the old maximum.")
 def numerator_not_rescaled(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), u + w @ v[now], new
@@ -84,10 +124,14 @@ def numerator_not_rescaled(q, k, v, tile):
 
 @mistake("The last tile is dropped when it is shorter than the others.")
 def drops_the_last_tile(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T - T % tile).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S - S % tile).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -97,9 +141,13 @@ def drops_the_last_tile(q, k, v, tile):
 @mistake("The scale 1/sqrt K is missing.")
 def without_scale(q, k, v, tile):
     T = len(q)
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -108,10 +156,14 @@ def without_scale(q, k, v, tile):
 
 @mistake("The scale is applied twice: that is 1/K.")
 def scaled_twice(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T / K).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T / K).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -123,21 +175,29 @@ def scaled_twice(q, k, v, tile):
     "Mask first, then take each query's own maximum.",
 )
 def maximum_of_the_hidden(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
         x = q @ k[now].T * K**-0.5
         new = torch.maximum(m, x.amax(1, keepdim=True))
-        shrink, w = (m - new).exp(), (x - new).exp() * (now <= torch.arange(T)[:, None])
+        shrink, w = (m - new).exp(), (x - new).exp() * (now <= torch.arange(S)[-T:, None])
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
     return u / d, (m + d.log()).flatten()
 
 
 @mistake("Every tile has the mask of the first. Key c of a tile stands at start + c: mask by position.")
 def mask_of_the_first_tile(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for start in range(0, T, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for start in range(0, S, tile):
         x = q @ k[start : start + tile].T * K**-0.5
         x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
@@ -148,10 +208,14 @@ def mask_of_the_first_tile(q, k, v, tile):
 
 @mistake("u is rescaled, the denominator d is not. Both were measured against the old maximum.")
 def denominator_not_rescaled(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -163,10 +227,14 @@ def denominator_not_rescaled(q, k, v, tile):
     "nothing is left to measure against: keep the larger of the two.",
 )
 def maximum_of_the_tile(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = x.amax(1, keepdim=True)
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -175,10 +243,10 @@ def maximum_of_the_tile(q, k, v, tile):
 
 @mistake("The running maximum starts at 0. Where all scores are near -1000, all exponentials are then 0.")
 def starts_at_zero(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.zeros(T, 1).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = torch.zeros(T, 1).double(), torch.zeros(T, 1).double(), torch.zeros(T, v.shape[1]).double()
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -187,20 +255,24 @@ def starts_at_zero(q, k, v, tile):
 
 @mistake("No maximum is subtracted, so large scores overflow and small ones vanish.")
 def plain_exponentials(q, k, v, tile):
-    T, K = q.shape
-    d, u = torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        w = (q @ k[now].T * K**-0.5).exp().masked_fill(now > torch.arange(T)[:, None], 0)
+    (T, K), S = q.shape, len(k)
+    d, u = torch.zeros(T, 1).double(), torch.zeros(T, v.shape[1]).double()
+    for now in torch.arange(S).split(tile):
+        w = (q @ k[now].T * K**-0.5).exp().masked_fill(now > torch.arange(S)[-T:, None], 0)
         d, u = d + w.sum(1, keepdim=True), u + w @ v[now]
     return u / d, d.log().flatten()
 
 
 @mistake("The output is right. The log-sum-exp lacks the maximum that was subtracted.")
 def maximum_not_given_back(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -209,10 +281,14 @@ def maximum_not_given_back(q, k, v, tile):
 
 @mistake("You returned u and d as they are. The output is u / d.")
 def not_divided(q, k, v, tile):
-    T, K = q.shape
-    m, d, u = torch.full((T, 1), -torch.inf).double(), torch.zeros(T, 1).double(), torch.zeros_like(v)
-    for now in torch.arange(T).split(tile):
-        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(T)[:, None], -torch.inf)
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > torch.arange(S)[-T:, None], -torch.inf)
         new = torch.maximum(m, x.amax(1, keepdim=True))
         shrink, w = (m - new).exp(), (x - new).exp()
         d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
@@ -224,7 +300,7 @@ def not_divided(q, k, v, tile):
 )
 def whole_table(q, k, v, tile):
     x = q @ k.T * q.shape[1] ** -0.5
-    x = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf)
+    x = x.masked_fill(torch.ones_like(x).triu(1 + len(k) - len(q)).bool(), -torch.inf)
     m = x.amax(1, keepdim=True)
     w = (x - m).exp()
     d = w.sum(1, keepdim=True)
@@ -237,29 +313,31 @@ def whole_table(q, k, v, tile):
 def query_by_query(q, k, v, tile):
     outputs, sums = [], []
     for t in range(len(q)):
-        x = k[: t + 1] @ q[t] / math.sqrt(q.shape[1])
+        seen = len(k) - len(q) + t + 1
+        x = k[:seen] @ q[t] / math.sqrt(q.shape[1])
         m = x.max()
         w = (x - m).exp()
-        outputs.append(w @ v[: t + 1] / w.sum())
+        outputs.append(w @ v[:seen] / w.sum())
         sums.append(m + w.sum().log())
     return torch.stack(outputs), torch.stack(sums)
 
 
 @also_right()
 def running_mean(q, k, v, tile):
-    T, K = q.shape
+    (T, K), S = q.shape, len(k)
     log_sum = torch.full((T,), -torch.inf, dtype=q.dtype)
-    mean = torch.zeros_like(v)
-    for start in range(0, T, tile):
-        late = torch.arange(T)[start:]  # earlier queries see nothing of this tile
-        x = q[start:] @ k[start : start + tile].T / K**0.5
+    mean = torch.zeros(T, v.shape[1]).double()
+    for start in range(0, S, tile):
+        first = max(0, start - (S - T))  # earlier queries see nothing of this tile
+        late = torch.arange(S)[S - T + first :]
+        x = q[first:] @ k[start : start + tile].T / K**0.5
         x[late[:, None] < torch.arange(start, start + x.shape[1])] = -torch.inf
         top = x.max(1).values
         w = torch.exp(x - top[:, None])
         tile_sum = top + w.sum(1).log()
-        new = torch.logaddexp(log_sum[start:], tile_sum)
+        new = torch.logaddexp(log_sum[first:], tile_sum)
         tile_mean = w @ v[start : start + tile] / w.sum(1, keepdim=True)
-        keep = torch.exp(log_sum[start:] - new)[:, None]
-        mean[start:] = keep * mean[start:] + (1 - keep) * tile_mean
-        log_sum[start:] = new
+        keep = torch.exp(log_sum[first:] - new)[:, None]
+        mean[first:] = keep * mean[first:] + (1 - keep) * tile_mean
+        log_sum[first:] = new
     return mean, log_sum

@@ -21,4 +21,4 @@ import torch
 # %% checks
 from linattn_exercises.calls import Call
 from linattn_exercises.comparison import Close, Exactly, Within
-from linattn_exercises.questions import NO_NOISE, QuestionInfo, define_question
+from linattn_exercises.questions import QuestionInfo, define_question

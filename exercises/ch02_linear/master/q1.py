@@ -14,7 +14,7 @@
 #
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
 # forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check counts elementary operations of
-# torch (NumPy gets no values): 60 must do at $T = 40$, so go neither step by step nor entry by entry.
+# torch (NumPy gets no values): 60 must do at $T = 200$, so go neither step by step nor entry by entry.
 
 # %% given q1
 def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]
@@ -53,13 +53,15 @@ def _sequence(rng, T, K, V):
 @define_question(INFO["q1"], own_code=True, table=table)
 def q1(rng):
     calls = []
-    for T, strength, inputs in ((6, 0.3, "T = 6"), (1, 0.3, "T = 1"), (40, 1.0, "T = 40")):
+    for T, strength in ((6, 0.3), (1, 0.3), (200, 1.0), (200, 0.02)):
         q, k, u = _sequence(rng, T, 3, 3)
         log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
-        bounds = {"max_operations": 60} if T == 40 else {}
-        calls.append(Call("table", (q, k, log_decay, u[0]), inputs, **bounds))
-    q, k, u = _sequence(rng, 30, 3, 3)
-    log_decay = torch.full((30,), -40.0, dtype=torch.float64)
+        bounds = {"operations": 60} if T == 200 else {}
+        inputs = f"T = {T}, log decays near {-strength}"
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
+    q, k, u = _sequence(rng, 200, 3, 3)
+    log_decay = torch.full((200,), -40.0, dtype=torch.float64)
     log_decay[::3] = -0.1
-    calls.append(Call("table", (q, k, log_decay, u[0]), "T = 30, log decays down to -40"))
+    inputs = "T = 200, log decays down to -40"
+    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 60}))
     return calls

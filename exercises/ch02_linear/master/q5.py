@@ -37,7 +37,7 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 @define_question(INFO["q5"], feature_width=feature_width, break_even=break_even)
 def q5(rng):
     exact, calls = Close(1e-12), []
-    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3)):
+    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3), (int(rng.integers(3, 9)), 5)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = ((64, 64, 2, 4, 2), (16, 64, 2, 4, 2), (3, 5, 1, 2, 1), (8, 24, 3, 4, 4), (32, 16, 2, 2, 4), (9, 7, 3, 3, 2))
     for K, V, order, state, cache in sizes:

@@ -54,7 +54,7 @@ def signs_averaged(K, H, accuracy, seed):
     n, right = 2, 1.0
     while right > accuracy:
         n += max(1, n // 20)
-        k = torch.nn.functional.normalize(torch.randn(max(4, 2000 // n), H, n, K, generator=gen), dim=-1)
+        k = torch.nn.functional.normalize(torch.randn(max(4, 600 // n), H, n, K, generator=gen), dim=-1)
         v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
         votes = (k @ (k.mT @ v)).sign().mean(1, keepdim=True)
         right = (votes * v > 0).double().mean().item()
@@ -70,7 +70,7 @@ def same_keys(K, H, accuracy, seed):
     n, right = 2, 1.0
     while right > accuracy:
         n += max(1, n // 20)
-        k = torch.nn.functional.normalize(torch.randn(max(4, 2000 // n), n, K, generator=gen), dim=-1)
+        k = torch.nn.functional.normalize(torch.randn(max(4, 600 // n), n, K, generator=gen), dim=-1)
         v = torch.randn(len(k), n, 32, generator=gen).sign()
         right = ((k @ (k.mT @ v)).sign() == v).double().mean().item()
     return n
@@ -85,7 +85,7 @@ def whole_values(K, H, accuracy, seed):
     n, right = 2, 1.0
     while right > accuracy:
         n += max(1, n // 20)
-        k = torch.randn(max(8, 2000 // n), H, n, K, generator=gen)
+        k = torch.randn(max(8, 600 // n), H, n, K, generator=gen)
         k = k / k.norm(dim=-1, keepdim=True)
         v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
         read = (k @ (k.mT @ v)).mean(1, keepdim=True)
@@ -102,7 +102,7 @@ def orthogonal_keys(K, H, accuracy, seed):
     n, right = 2, 1.0
     while right > accuracy:
         n += max(1, n // 20)
-        base = torch.linalg.qr(torch.randn(max(4, 2000 // n), H, K, K, generator=gen)).Q
+        base = torch.linalg.qr(torch.randn(max(4, 600 // n), H, K, K, generator=gen)).Q
         k = base.repeat(1, 1, n // K + 1, 1)[:, :, :n]
         v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
         read = (k @ (k.mT @ v)).mean(1, keepdim=True)
@@ -145,7 +145,7 @@ def keys_not_normalised(K, H, accuracy, seed):
     n, right = 2, 1.0
     while right > accuracy:
         n += max(1, n // 25)
-        k = torch.nn.functional.normalize(torch.randn(max(8, 3000 // n), H, n, K, generator=gen), dim=-1) * K
+        k = torch.nn.functional.normalize(torch.randn(max(8, 900 // n), H, n, K, generator=gen), dim=-1) * K
         v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
         read = torch.einsum("bhnk,bhmk,bmv->bnv", k, k, v[:, 0])
         right = (read * v[:, 0] > 0).double().mean().item()

@@ -71,8 +71,8 @@ def selective_copy(
 ) -> Recall:
     """Draw tokens among fillers, which are to be said again in their order at the end.
 
-    The last ``n_tokens`` places hold marks; at the i-th of them the target is the i-th token. The tokens stand
-    at random places before them, or, if fixed, side by side at the beginning.
+    The last ``n_tokens`` places hold marks; at the i-th the target is the i-th token. The tokens stand at
+    random places before them, or, if fixed, side by side at the beginning.
 
     Args:
         batch_size: sequences, B.
