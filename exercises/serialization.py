@@ -18,6 +18,7 @@ import torch
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
 MAX_ENTRIES = 400_000  # of all arrays of a value together
 MAX_ITEMS = 10_000  # of all lists, tuples and dicts of a value together
+MAX_AXES = 64  # of an array
 MAX_BITS = 4_096  # of one whole number
 OUR_FILES = ("serialization.py", "watch.py", "sandbox_worker.py")  # whose frames are left out of a traceback
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
@@ -168,7 +169,8 @@ def _decode_array(content: Any, budget: Budget) -> np.ndarray:
     """Return the array that ``_encode_array`` was given; a ValueError if it cannot have made the content."""
     try:
         name, shape, data = content
-        if name not in DTYPES or not all(type(n) is int and n >= 0 for n in shape):
+        known = name in DTYPES and isinstance(shape, list) and len(shape) <= MAX_AXES
+        if not known or not all(type(n) is int and 0 <= n <= MAX_ENTRIES for n in shape):
             raise ValueError("data: not made by encode")
         budget.add_entries(math.prod(shape))
         flat = np.frombuffer(base64.b64decode(data, validate=True), dtype=name)

@@ -12,9 +12,11 @@ Like serialization.py this file imports nothing else of ours, so that the sandbo
 
 import base64
 import builtins
+import itertools
 import json
 import socket
 import sys
+import threading
 import types
 import weakref
 from collections import Counter
@@ -35,7 +37,14 @@ LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
 MAX_OPERATIONS = 20_000  # of one call
 # What an answer may learn of values in one call, as in `if x.max() > 0`: a truth value is a bit, a number 64.
 MAX_BITS = 1_000
-TELLING = ("equal", "nonzero", "_local_scalar_dense", "index", "index_put", "repeat_interleave")
+TELLING = ("equal", "allclose", "nonzero", "_local_scalar_dense", "index", "index_put", "repeat_interleave")
+RESHAPING = (
+    "t",
+    "transpose",
+    "swapaxes",
+    "squeeze",
+    "unsqueeze",
+)  # not in place: an answer keeps the old shape
 BITS_OF_A_SHAPE = 16  # where values decide it
 BITS_OF_AN_ERROR = 64  # whose text may name a value
 MATRIX_PRODUCTS = (
@@ -53,28 +62,32 @@ MATRIX_PRODUCTS = (
 )
 LIBRARY_MODULES = ("torch._refs", "torch._decomp", "torch._prims", "torch._inductor")
 MAX_MESSAGE = 64_000_000  # bytes
+HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 COUNTS = ("entries", "operations", "multiplications", "held")
 REFUSED = "this question asks for your own code, without `{}`"
 
 # torch's elementary operations, without the underscore of those that work in place.
 NAMES = """
-_local_scalar_dense _reshape_alias _to_copy _unsafe_view abs acos acosh add addbmm addcdiv addcmul addmm
-addmv addr alias all amax amin aminmax any arange argmax argmin argsort asin asinh atan atan2 atanh
-baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor bmm cat ceil clamp clamp_max clamp_min clone
-complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cummax cummin cumprod cumsum
-detach diag_embed diagonal diff div dot elu empty empty_like eq equal erf erfc erfinv exp exp2 expand
-expand_as expm1 eye fill flip floor floor_divide fmax fmin fmod frac full full_like gather ge gelu gt
-heaviside hypot index index_add index_copy index_fill index_put index_select isfinite isinf isnan le
-leaky_relu lerp lift lift_fresh linalg_matrix_norm linalg_norm linalg_vecdot linalg_vector_norm linspace
-log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit logspace lt
-masked_fill masked_scatter matmul max maximum mean median min minimum mm movedim mul mv nan_to_num ne neg
-new_empty new_full new_ones new_zeros nonzero norm ones ones_like outer permute polar pow prod rand
-rand_like randint randn randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape
-roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn
-sigmoid sign silu sin sinh slice slice_scatter softplus sort split split_with_sizes sqrt square squeeze
-stack std sub sum t tan tanh tile topk transpose tril tril_indices triu triu_indices trunc unbind unfold
-unsqueeze unsqueeze_copy var vdot view view_as where xlogy zero zeros zeros_like
+__lshift__ __rshift__ _local_scalar_dense _to_copy _unsafe_view abs acos acosh add addbmm addcdiv addcmul
+addmm addmv addr alias all allclose amax amin aminmax any arange argmax argmin argsort asin asinh atan
+atan2 atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm cat ceil clamp clamp_max
+clamp_min clone complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cross cummax
+cummin cumprod cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding
+empty empty_like eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide
+fmax fmin fmod frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy
+index_fill index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift
+lift_fresh linalg_matrix_norm linalg_norm linalg_vecdot linalg_vector_norm linspace log log10 log1p log2
+log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit logspace lt
+masked_fill masked_scatter matmul max maximum mean median min minimum mm movedim mse_loss mul mv
+nan_to_num nansum narrow_copy native_layer_norm ne neg new_empty new_full new_ones new_zeros nonzero norm
+ones ones_like outer permute polar pow prod rand rand_like randint randn randn_like randperm reciprocal
+relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub scalar_tensor scatter
+scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin sinh slice
+slice_scatter softplus sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
+t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
+unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
+zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 
@@ -153,7 +166,6 @@ class Keeper:
         self._call: int | None = None  # the one that is going on
         self._last = -1
         self._tensors: dict[int, torch.Tensor] = {}  # by their handles
-        self._handles = 0
         self._arguments: list[Any] = []  # those of the call
         self._given: set[int] = set()  # where the values of the arguments lie
         self._holders: Counter[int] = Counter()  # of other places: how many tensors lie there
@@ -217,8 +229,7 @@ class Keeper:
         by_name = {one.name: one for one in schema}
         arguments = [self._restore(x, one) for x, one in zip(request["args"], schema, strict=False)]
         options = {key: self._restore(x, by_name[key]) for key, x in request["kwargs"].items()}
-        with torch.no_grad():
-            result = operation(*arguments, **options)
+        result = _run_with_dtype(request["default"], operation, arguments, options)
         if base in TELLING:
             self._count_bits(base, arguments, result)
         if base in MATRIX_PRODUCTS and isinstance(result, torch.Tensor):
@@ -231,6 +242,8 @@ class Keeper:
         name, overload = str(request["run"]), str(request["overload"])
         full = name.removeprefix("aten::")
         base = full if full.startswith("_") else full.rstrip("_")
+        if base in RESHAPING and full != base:
+            raise TypeError(f"`{full}` changes a shape in place; use `{base}`")
         if not name.startswith("aten::") or base not in ELEMENTARY:
             raise PermissionError(REFUSED.format(full.strip("_").split("::")[-1]))
         packet = getattr(torch.ops.aten, full)
@@ -240,7 +253,7 @@ class Keeper:
 
     def _count_bits(self, base: str, arguments: list[Any], result: Any) -> None:
         """Count what the answer learns of values by a result that is a number, or whose shape they decide."""
-        if base == "equal" or isinstance(result, bool):
+        if isinstance(result, bool):
             self._bits += 1
         elif base == "_local_scalar_dense":
             self._bits += 64
@@ -253,8 +266,8 @@ class Keeper:
 
     def _keep(self, x: torch.Tensor) -> int:
         """Keep a tensor, count it if it is of floating-point numbers, and return its handle."""
-        self._handles += 1
-        self._tensors[self._handles] = x
+        handle = next(HANDLES)
+        self._tensors[handle] = x
         if x.is_floating_point() and self._counts["operations"]:
             self._counts["entries"] = max(self._counts["entries"], x.numel())
             place = x.untyped_storage().data_ptr()  # that of a view is its base's
@@ -263,7 +276,7 @@ class Keeper:
                 if self._holders[place] == 1:
                     self._held += x.untyped_storage().nbytes() // x.element_size()
                     self._counts["held"] = max(self._counts["held"], self._held)
-        return self._handles
+        return handle
 
     def _drop(self, handle: int) -> None:
         """Keep a tensor no more."""
@@ -286,6 +299,8 @@ class Keeper:
             return {kind: [self._describe(one) for one in x]}
         if isinstance(x, dict):
             return {"dict": [[key, self._describe(one)] for key, one in x.items()]}
+        if isinstance(x, complex):
+            raise TypeError("a complex number cannot be taken out of torch here")
         return x
 
     def _restore(self, data: Any, wanted: Any) -> Any:
@@ -328,6 +343,17 @@ class Keeper:
         return self._tensors[handle]
 
 
+def _run_with_dtype(default: Any, operation: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+    """Do an operation, where new tensors have the dtype that is the default in the process of the answer."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(_find_dtype(default))
+    try:
+        with torch.no_grad():
+            return operation(*arguments, **options)
+    finally:
+        torch.set_default_dtype(before)
+
+
 def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:
     """Reply to an answer in another process until it ends.
 
@@ -364,6 +390,9 @@ class WatchedTensor(torch.Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(values are kept by the check, shape={list(self.shape)}, dtype={self.dtype})"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return self.clone()
+
     def __format__(self, how: str) -> str:
         return format(self.item(), how) if how else repr(self)
 
@@ -394,6 +423,7 @@ class Link(TorchDispatchMode):
         super().__init__()
         self._ask = ask
         self._dropped: list[int] = []  # handles of tensors that are gone
+        self._lock = threading.Lock()  # a request and its reply belong together
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.run(func, args, kwargs or {})
@@ -421,6 +451,7 @@ class Link(TorchDispatchMode):
             "dropped": dropped,
             "run": schema.name,
             "overload": schema.overload_name or "default",
+            "default": str(torch.get_default_dtype()).removeprefix("torch."),
             "args": [self._pack(one) for one in args],
             "kwargs": {key: self._pack(one) for key, one in kwargs.items()},
         }
@@ -429,7 +460,8 @@ class Link(TorchDispatchMode):
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request; raise what the keeper raised."""
-        reply = self._ask(request)
+        with self._lock:
+            reply = self._ask(request)
         if "error" in reply:
             raise getattr(builtins, reply["error"], RuntimeError)(reply["text"])
         return reply

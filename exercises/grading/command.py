@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from tqdm import tqdm
 
@@ -92,23 +93,24 @@ def run(options: argparse.Namespace) -> int:
         limits=Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6),
         jobs=options.jobs,
         default_set=options.default_set,
+        hidden=[*options.submissions, *filter(None, [options.seed_file])],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
     if notice:
-        print(f"linattn: {notice}", file=sys.stderr)
+        _say(f"linattn: {notice}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
-        print(f"{name} is not as it was written with this seed; it is written anew", file=sys.stderr)
+        _say(f"{name} is not as it was written with this seed; it is written anew", sys.stderr)
     with processes.contain() if notice else contextlib.nullcontext():
         results, before = _grade(grader, files)
     for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
-        print(f"{name} was changed while answers ran", file=sys.stderr)
+        _say(f"{name} was changed while answers ran", sys.stderr)
     tables.write(options.out, results, grader.sign, notice)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
-    print(f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}")
+    _say(f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}", sys.stdout)
     for path in left_out:
-        print(f"left out, no notebook: {make_printable(str(path))}")
+        _say(f"left out, no notebook: {path}", sys.stdout)
     for line in failed:
-        print(f"not graded: {line}", file=sys.stderr)
+        _say(f"not graded: {line}", sys.stderr)
     return 1 if failed else 0
 
 
@@ -123,6 +125,13 @@ def _grade(grader: Grader, files: Sequence[SubmissionFile]) -> tuple[list[Graded
             bar.update()
 
         return grader.grade(files, on_graded), before
+
+
+def _say(text: str, stream: TextIO) -> None:
+    """Print one line, whatever is in it and whatever the terminal can show."""
+    line = " ".join(make_printable(text).split())
+    coding = stream.encoding or "utf-8"
+    print(line.encode(coding, "backslashreplace").decode(coding), file=stream)
 
 
 def _read_first_line(path: Path | None) -> str:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import linattn_exercises
 from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
-    IsolationUnavailable,
     Limits,
     Sandbox,
     SandboxClosed,
@@ -78,6 +77,7 @@ class Grader:
         limits: what one question may use; default ``Limits()``.
         jobs: submissions graded at a time; 0 is one per core.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
+        hidden: what no answer may see, besides ``out`` and the folders of the submissions.
 
     Raises:
         ValueError: if there is no such set or isolation, or ``jobs`` is negative.
@@ -93,6 +93,7 @@ class Grader:
         limits: Limits | None = None,
         jobs: int = 0,
         default_set: str = "",
+        hidden: Sequence[Path] = (),
     ) -> None:
         if default_set and default_set not in SETS:
             raise ValueError(f"set: got {default_set!r}, expected one of {', '.join(SETS)}")
@@ -100,8 +101,9 @@ class Grader:
             raise ValueError(f"jobs: got {jobs}, expected 1 or more, or 0 for one per core")
         self.out, self.default_set, self.limits = out, default_set, limits or Limits()
         self.isolation = choose_isolation(isolation)
-        self.jobs = jobs or os.cpu_count() or 1
-        (out / KEPT_FOLDER).mkdir(parents=True, exist_ok=True)
+        self.jobs = jobs or len(list_cores()) or os.cpu_count() or 1
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (out / KEPT_FOLDER).mkdir(exist_ok=True)
         self.seed = seed or self._load_or_draw_seed()
         self.checks = {name: load_check(name) for name in SETS}
         self.answer_names = {  # for every set, from each name that an answer defines to its question
@@ -109,7 +111,8 @@ class Grader:
             for name, module in self.checks.items()
         }
         self._local = threading.local()  # the sandboxes of each thread, by whether own code is asked for
-        self._hidden: list[Path] = []  # what no answer may see
+        self._given_hidden, self._hidden = list(hidden), list(hidden)  # what no answer may see
+        self._cores = iter(list_cores() if self.jobs <= len(list_cores()) else [])  # one for each thread
         self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
         self._lock = threading.Lock()  # held where a question is prepared
@@ -133,7 +136,7 @@ class Grader:
         """
         results: dict[str, GradedSubmission] = {}
         todo = []
-        self._hidden = [self.out, *dict.fromkeys(file.path.parent for file in files)]
+        self._hidden = [self.out, *self._given_hidden, *dict.fromkeys(file.path.parent for file in files)]
         for file in files:
             if kept := self._load_kept(file):
                 results[file.name] = kept
@@ -170,7 +173,7 @@ class Grader:
             kept = json.dumps({**content, "signature": self.sign(content)}, indent=1) + "\n"
             write_atomically({self._kept_path(file): kept})
             return graded
-        except (SandboxClosed, IsolationUnavailable):
+        except SandboxClosed:
             raise
         except Exception as error:  # one submission must not stop the class
             fault = make_printable(f"{type(error).__name__}: {error}")
@@ -245,7 +248,9 @@ class Grader:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""
         own: dict[bool, Sandbox] = vars(self._local).setdefault("sandboxes", {})
         if own_code not in own:
-            own[own_code] = Sandbox(self.isolation, self.limits, own_code, self._hidden)
+            if not hasattr(self._local, "core"):
+                self._local.core = next(self._cores, None)
+            own[own_code] = Sandbox(self.isolation, self.limits, own_code, self._hidden, self._local.core)
             self._sandboxes.append(own[own_code])
             if self._stopped:  # after all others were closed
                 raise SandboxClosed("the run was stopped")
@@ -264,7 +269,7 @@ class Grader:
                 return GradedSubmission(
                     file.name, [Mark(**mark) for mark in content["marks"]], content["note"]
                 )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             pass  # never graded, or the file is damaged: grade it
         return None
 
@@ -297,9 +302,17 @@ class Grader:
         except (OSError, ValueError, KeyError, TypeError):
             pass
         seed = secrets.token_hex(16)
-        write_atomically({file: json.dumps({"seed": seed}) + "\n"})
-        file.chmod(0o600)
+        mask = os.umask(0o077)
+        try:
+            write_atomically({file: json.dumps({"seed": seed}) + "\n"})
+        finally:
+            os.umask(mask)
         return seed
+
+
+def list_cores() -> list[int]:
+    """Return the processor cores that this process may use; none where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def _hash_code() -> str:

@@ -23,13 +23,16 @@ TOTAL_BYTES = (
 )
 
 
-def build_command(isolation: str, own_code: bool = False, hidden: Sequence[Path] = ()) -> list[str]:
+def build_command(
+    isolation: str, own_code: bool = False, hidden: Sequence[Path] = (), core: int | None = None
+) -> list[str]:
     """Return the command that starts the sandbox worker.
 
     Args:
         isolation: "bubblewrap" or "process".
         own_code: whether the book's package is left out.
         hidden: folders and files that must not be seen; a process without bubblewrap sees them all the same.
+        core: the processor core that answers run on; None is any.
 
     Returns:
         The words of the command. ``python -I`` leaves out packages that a user has installed for themselves,
@@ -40,7 +43,7 @@ def build_command(isolation: str, own_code: bool = False, hidden: Sequence[Path]
     inside = [f"/grader/{script.name}" for script in SCRIPTS]
     return [
         *_build_scope(),
-        *_build_bubblewrap(dict(zip(SCRIPTS, inside, strict=True)), own_code, hidden),
+        *_build_bubblewrap(dict(zip(SCRIPTS, inside, strict=True)), own_code, hidden, core),
         "--",
         sys.executable,
         "-I",
@@ -63,7 +66,9 @@ def _build_scope() -> list[str]:
     return words if works else []
 
 
-def _build_bubblewrap(scripts: dict[Path, str], own_code: bool, hidden: Sequence[Path]) -> list[str]:
+def _build_bubblewrap(
+    scripts: dict[Path, str], own_code: bool, hidden: Sequence[Path], core: int | None
+) -> list[str]:
     """Return a command that hides the network, other processes, and all files but Python's (read-only).
 
     The worker is process 1: no process of the sandbox can then read it or end it.
@@ -72,6 +77,7 @@ def _build_bubblewrap(scripts: dict[Path, str], own_code: bool, hidden: Sequence
         scripts: from each file that the worker is made of to its path in the sandbox.
         own_code: whether the book's package is left out.
         hidden: folders and files that must not be seen even if they lie among Python's.
+        core: the processor core that answers run on; None is any.
     """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
@@ -86,8 +92,8 @@ def _build_bubblewrap(scripts: dict[Path, str], own_code: bool, hidden: Sequence
     words += _mount(needed, [place for path in masked for place in _find_places(path, needed)])
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
-    words += ["--remount-ro", "/dev", "--remount-ro", "/tmp", "--remount-ro", "/"]
-    for name, value in {**build_environment(SCRATCH[0], own_code), "LINATTN_SANDBOX": "1"}.items():
+    words += [word for path in ("/proc", "/dev", "/tmp", "/") for word in ("--remount-ro", path)]
+    for name, value in {**build_environment(SCRATCH[0], own_code, core), "LINATTN_SANDBOX": "1"}.items():
         words += ["--setenv", name, value]
     return [*words, "--chdir", SCRATCH[0]]
 
@@ -150,10 +156,11 @@ def _list_needed() -> list[Path]:
     return [path for path in dict.fromkeys(every) if path.exists()]
 
 
-def build_environment(folder: str, own_code: bool = False) -> dict[str, str]:
+def build_environment(folder: str, own_code: bool = False, core: int | None = None) -> dict[str, str]:
     """Return all environment variables of the worker: what an answer may know about the machine."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     place = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LANG": "C.UTF-8"}
     quiet = {"MPLBACKEND": "Agg", "PLOTLY_RENDERER": "json", "LINATTN_STATIC": "1"}
     own = {"LINATTN_OWN_CODE": "1"} if own_code else {}
+    own |= {} if core is None else {"LINATTN_CORE": f"{core}"}
     return {**threads, **place, **quiet, **own, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
+MAX_FILES = 20_000  # that an answer may make; each takes memory, even an empty one
+MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
 # System calls that no answer needs: they outlive it, reach other processes, or pass the limit on memory.
 FORBIDDEN = (
@@ -31,11 +33,25 @@ FORBIDDEN = (
     ),
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal"),
     *("tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setpriority", "sched_setscheduler", "sched_setattr"),
+    *("sched_setaffinity", "sched_setparam"),
+    *(
+        "setxattr",
+        "lsetxattr",
+        "fsetxattr",
+        "ioprio_set",
+        "name_to_handle_at",
+        "fanotify_init",
+        "inotify_add_watch",
+    ),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
-NOT_EQUAL, MASKED_EQUAL = 1, 7  # comparisons of libseccomp
-CLONE_NEWUSER = 0x10000000
+NOT_EQUAL, EQUAL, MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
+CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
+# Of open files: who gets signals of them, leases that make others wait, and ways of writing that fail later.
+FORBIDDEN_FCNTL = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
+FORBIDDEN_IOCTL = (0x5452, 0x8901, 0x8902)  # FIOASYNC, FIOSETOWN, SIOCSPGRP
+F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 # --- before an answer runs ----------------------------------------------------------------------------------
@@ -125,18 +141,25 @@ def forbid_calls() -> bool:
     library.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(ALLOW)))
     own = os.getpid()
-    conditions = {
-        "kill": (REFUSE, Comparison(0, NOT_EQUAL, own, 0)),
-        "tgkill": (REFUSE, Comparison(0, NOT_EQUAL, own, 0)),
-        "prlimit64": (REFUSE, Comparison(0, NOT_EQUAL, 0, 0)),
-        "clone": (REFUSE, Comparison(0, MASKED_EQUAL, CLONE_NEWUSER, CLONE_NEWUSER)),
-        "clone3": (UNKNOWN, None),  # its flags cannot be seen; the C library then takes clone
-    }
-    for name in (*FORBIDDEN, *conditions):
-        action, condition = conditions.get(name, (REFUSE, None))
+    rules_of_calls: list[tuple[str, int, list[Comparison]]] = [
+        *((name, REFUSE, []) for name in FORBIDDEN),
+        ("kill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)]),
+        ("tgkill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)]),
+        ("prlimit64", REFUSE, [Comparison(0, NOT_EQUAL, 0, 0)]),
+        ("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_NEWUSER, CLONE_NEWUSER)]),
+        ("socket", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
+        ("socketpair", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
+        ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
+        *(("fcntl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_FCNTL),
+        *(("ioctl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_IOCTL),
+        *(
+            ("fcntl", REFUSE, [Comparison(1, EQUAL, F_SETFL, 0), Comparison(2, MASKED_EQUAL, flag, flag)])
+            for flag in FORBIDDEN_FLAGS
+        ),
+    ]
+    for name, action, compared in rules_of_calls:
         number = library.seccomp_syscall_resolve_name(name.encode())
         if number >= 0:  # this processor has it
-            compared = [condition] if condition else []
             array = (Comparison * len(compared))(*compared)
             library.seccomp_rule_add_array(rules, ctypes.c_uint32(action), number, len(compared), array)
     return library.seccomp_load(rules) == 0
@@ -180,7 +203,7 @@ def wait_for_child(pid: int, deadline: float, memory: int) -> tuple[str, int]:
             return "ended", status
         if now - looked > 0.1:
             looked = now
-            if measure_memory() > memory:
+            if measure_memory() > memory or count_files() > MAX_FILES:
                 return "memory", end_process(pid)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
@@ -199,19 +222,24 @@ def end_process(pid: int) -> int:
 
 def measure_memory() -> int:
     """Return the bytes that our descendants have in memory, beyond what each has inherited from us."""
-    inherited = _measure_own_pages("self")
-    pages = (max(0, _measure_own_pages(str(pid)) - inherited) for pid in list_descendants())
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+    inherited = _measure_process("self")
+    return sum(max(0, _measure_process(str(pid)) - inherited) for pid in list_descendants())
 
 
-def _measure_own_pages(pid: str) -> int:
-    """Return the pages of a process that are of no file; 0 if it is gone."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-        return resident - shared
-    except (OSError, ValueError):
-        return 0
+def _measure_process(pid: str) -> int:
+    """Return the bytes of a process that are of no file, shared and swapped ones too; 0 if it is gone."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
+                total += 1024 * int(line.split()[1])
+    return total
+
+
+def count_files() -> int:
+    """Return how many files an answer has made in its sandbox."""
+    found = [os.statvfs(top) for top in SCRATCH if SANDBOXED]
+    return sum(one.f_files - one.f_ffree for one in found)
 
 
 def list_descendants() -> list[int]:
@@ -253,22 +281,32 @@ def kill_descendants(spared: Collection[int] = ()) -> None:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to."""
-    folders = [folder]
-    if SANDBOXED:
-        folders = [entry.path for top in SCRATCH for entry in os.scandir(top)]
-    left = []
-    for path in folders:
-        try:
-            os.rmdir(path)
-        except OSError:
-            left.append(path)
-    # Modes are changed only where they are in the way.
+    """Remove the folder of an answer, whatever it holds; in a sandbox all that can be written to.
+
+    What is left all the same is found by ``record_condition``, and ends the worker.
+    """
+    tops = SCRATCH if SANDBOXED else (folder,)
+    with contextlib.suppress(OSError):
+        for top in tops:
+            os.chmod(top, MODE)
+        os.rmdir(folder)  # mostly there is nothing in it
+    # The names of folders alone are given: those of files may be more than a command takes. In a sandbox the
+    # folders themselves are mounts, and stay. Modes are changed only where they are in the way.
     for words in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        left = [path for path in left if os.path.lexists(path)]
-        if left:
+        if any(map(_holds_anything, tops)):
             with contextlib.suppress(OSError):
-                subprocess.run([*words, "--", *left], stderr=subprocess.DEVNULL, check=False)
+                subprocess.run([*words, "--", *tops], stderr=subprocess.DEVNULL, check=False)
+    for top in SCRATCH if SANDBOXED else ():
+        with contextlib.suppress(OSError):
+            os.utime(top, (0, 0))
+
+
+def _holds_anything(folder: str) -> bool:
+    """Return whether there is anything to remove: in a sandbox in the folder, else the folder itself."""
+    try:
+        return bool(os.listdir(folder)) if SANDBOXED else os.path.lexists(folder)
+    except OSError:
+        return True
 
 
 def record_condition() -> list[Any]:
@@ -280,6 +318,8 @@ def record_condition() -> list[Any]:
     found.append(os.getpriority(os.PRIO_PROCESS, 0))
     if sys.platform == "linux":
         found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
+    for top in SCRATCH if SANDBOXED else ():
+        found.append((os.stat(top).st_mode, os.listdir(top)))
     for name in ("shm", "sem", "msg") if SANDBOXED else ():
         with contextlib.suppress(OSError), open(f"/proc/sysvipc/{name}") as file:
             found.append(len(file.readlines()))

@@ -15,6 +15,7 @@ from typing import Any
 
 MAX_BYTES = 20_000_000  # of a file
 MAX_CODE = 200_000  # characters of a cell; five times as many in a notebook
+MAX_CELLS = 5_000
 MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to put them into order
 # A question's heading, the first line of its answer cell and the import of the checks, as they are written.
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
@@ -75,6 +76,8 @@ def _load_notebook(data: bytes) -> dict[str, Any]:
         raise UnreadableNotebook("The file is not a Jupyter notebook.") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         raise UnreadableNotebook("The file is not a Jupyter notebook of format 4.")
+    if len(content["cells"]) > MAX_CELLS:
+        raise UnreadableNotebook(f"The notebook has more than {MAX_CELLS:,} cells.")
     sources = [_read_source(cell) for cell in content["cells"] if isinstance(cell, dict)]
     if max(map(len, sources), default=0) > MAX_CODE or sum(map(len, sources)) > 5 * MAX_CODE:
         raise UnreadableNotebook(

@@ -39,14 +39,18 @@ class Limits:
         wall: seconds on the clock; default 15.
         memory: bytes of each process beyond what torch takes; default 1 GB.
         file: bytes of the largest file that it may write; default 10 MB.
-        processes: how many it may start; default 64.
+        processes: how many it may start; default 16.
     """
 
     cpu: int = 5
     wall: int = 15
     memory: int = 1_000_000_000
     file: int = 10_000_000
-    processes: int = 64
+    processes: int = 16
+
+
+class MachineFault(RuntimeError):
+    """Say that the machine could not run an answer: no fault of its author."""
 
 
 class SandboxClosed(RuntimeError):
@@ -65,12 +69,19 @@ class Sandbox:
         own_code: whether answers must be their author's own code: the book's package is not there, and all
             that they compute is watched (see ``watch``).
         hidden: folders and files that an answer must not see, wherever they lie.
+        core: the processor core that answers run on; None is any.
     """
 
     def __init__(
-        self, isolation: str, limits: Limits, own_code: bool = False, hidden: Sequence[Path] = ()
+        self,
+        isolation: str,
+        limits: Limits,
+        own_code: bool = False,
+        hidden: Sequence[Path] = (),
+        core: int | None = None,
     ) -> None:
         self.isolation, self.limits, self.own_code, self.hidden = isolation, limits, own_code, hidden
+        self.core = core
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = ""
         self._channel: socket.socket | None = None
@@ -98,6 +109,7 @@ class Sandbox:
 
         Raises:
             IsolationUnavailable: if the worker does not start.
+            MachineFault: if the machine has no process for it.
             SandboxClosed: if ``close`` was called from another thread.
         """
         arguments = [[encode(x) for x in call.arguments] for call in calls]
@@ -140,6 +152,7 @@ class Sandbox:
         Raises:
             UnreadableNotebook: with a message that says what the file is instead.
             IsolationUnavailable: if the worker does not start.
+            MachineFault: if the machine has no process for it.
             SandboxClosed: if ``close`` was called from another thread.
         """
         job = {"names": names, "default_set": default_set}
@@ -148,7 +161,10 @@ class Sandbox:
             end, reports = self._run_job("read", [job], notebook)
         if end != "done":
             raise UnreadableNotebook("The notebook cannot be read within the limits of an answer.")
-        found = json.loads(reports[0])
+        try:
+            found = json.loads(reports[0])
+        except ValueError as error:  # longer than a report may be
+            raise UnreadableNotebook("The notebook cannot be read within the limits of an answer.") from error
         if "unreadable" in found:
             raise UnreadableNotebook(found["unreadable"])
         return decode_submission(found["read"])
@@ -218,7 +234,7 @@ class Sandbox:
                 if self._closed:
                     raise SandboxClosed("the run was stopped") from None
                 end = "lost"
-            return end, [os.pread(number, MAX_REPORT, 0) for number in reports]
+            return end, [_read_report(number) for number in reports]
 
     def _send_job(self, kind: str, files: list[int]) -> str:
         """Send the open files of a job, wait, and return how the job ended."""
@@ -241,15 +257,18 @@ class Sandbox:
         self._folder = tempfile.mkdtemp(prefix="linattn-")
         self._channel, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                build_command(self.isolation, self.own_code, self.hidden),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=build_environment(self._folder, self.own_code),
-                cwd=self._folder,
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    build_command(self.isolation, self.own_code, self.hidden, self.core),
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=build_environment(self._folder, self.own_code, self.core),
+                    cwd=self._folder,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise MachineFault(f"no process could be started: {error.strerror or error}") from error
         try:
             ready = self._read_line(START_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
@@ -268,12 +287,17 @@ class Sandbox:
         deadline = time.monotonic() + seconds
         line = b""
         while not line.endswith(b"\n"):
-            if self._channel is None or time.monotonic() > deadline:
+            late = (
+                time.monotonic() > deadline
+            )  # this process may have been held up: look whether the reply is there
+            if self._channel is None:
                 raise TimeoutError("no reply")
             self._channel.settimeout(1.0)
             try:
                 part = self._channel.recv(4096)
             except TimeoutError:
+                if late:
+                    raise
                 continue
             if not part:
                 raise OSError("the worker has ended")
@@ -282,6 +306,14 @@ class Sandbox:
         if not isinstance(reply, dict) or "end" not in reply:
             raise ValueError("reply: no dict with an end")
         return reply
+
+
+def _read_report(number: int) -> bytes:
+    """Return what was written to a report; b"" if it cannot be read, whatever was done to it."""
+    try:
+        return os.pread(number, MAX_REPORT, 0)
+    except OSError:
+        return b""
 
 
 def _make_stopped(text: str) -> Outcome:

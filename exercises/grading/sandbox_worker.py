@@ -223,7 +223,11 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
         files: the job, the report, and what else stays open, as number 4.
         folder: where the child works.
     """
-    write, dump, leave = os.write, json.dumps, os._exit  # before an answer can replace them
+    write, dump, leave = (
+        os.write,
+        partial(json.dumps, ensure_ascii=False),
+        os._exit,
+    )  # before an answer can replace them
     try:
         with os.fdopen(os.dup(files[0])) as file:
             job = json.load(file)
@@ -240,9 +244,10 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
             os.dup2(number, place)
         os.closerange(len(kept), 4096)
         processes.limit_resources(job["limits"])
-        processes.forbid_calls()
+        if not processes.forbid_calls() and processes.SANDBOXED:
+            return
         result = work(job, 3)
-        text = dump(result).encode() if result is not None else b""
+        text = dump(result).encode("utf-8", "surrogatepass") if result is not None else b""
         while text:
             text = text[write(3, text) :]
     finally:
@@ -340,8 +345,11 @@ def main() -> None:
     processes.set_process_control(processes.PR_SET_CHILD_SUBREAPER, 1)
     if processes.SANDBOXED and not processes.can_forbid_calls():
         return
+    if core := os.environ.get("LINATTN_CORE"):
+        os.sched_setaffinity(0, {int(core)})
     warm_up()
     channel = socket.socket(fileno=os.dup(0))
+    processes.remove_folder(tempfile.mkdtemp(prefix="answer-"))  # as after each answer
     before = processes.record_condition()
     channel.sendall(b'{"end": "ready"}\n')
     while processes.record_condition() == before:

@@ -15,6 +15,7 @@ from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
 SIGNATURES = "signatures.json"
+TABLES = ("marks.csv", "marks.json", "totals.csv")
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2127; --faint: #59636e; --line: #d0d7de; --paper: #fff;
@@ -57,11 +58,12 @@ def write(
         out / FEEDBACK / name: render_page(graded, notice)
         for graded, name in zip(submissions, names, strict=True)
     }
-    written = {
-        "marks.csv": _format_csv(Mark._fields, marks),
-        "marks.json": json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
-        "totals.csv": _format_csv(header, map(_sum_points, submissions)),
-    }
+    texts = (
+        _format_csv(Mark._fields, marks),
+        json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
+        _format_csv(header, map(_sum_points, submissions)),
+    )
+    written = dict(zip(TABLES, texts, strict=True))
     signatures = {name: sign([name, text]) for name, text in written.items()}
     write_atomically(
         {
@@ -80,16 +82,17 @@ def find_changed(out: Path, sign: Callable[[Any], str]) -> list[str]:
         sign: returns the signature of a text, see ``Grader.sign``; that of another seed finds all changed.
     """
     try:
-        signatures = dict(json.loads((out / SIGNATURES).read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return []
+        found = json.loads((out / SIGNATURES).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    signatures = found if isinstance(found, dict) else {}
     changed = []
-    for name, signature in signatures.items():
+    for name in (name for name in TABLES if (out / name).exists() or name in signatures):
         try:
-            text = (out / Path(name).name).read_text("utf-8")
+            text = (out / name).read_text("utf-8")
         except (OSError, ValueError):
             text = ""
-        if sign([name, text]) != signature:
+        if sign([name, text]) != signatures.get(name):
             changed.append(name)
     return changed
 
@@ -107,7 +110,7 @@ def _format_csv(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> s
 
 def _make_harmless(cell: str) -> str:
     """Return a text as one line that no spreadsheet takes for a formula, also where ";" separates cells."""
-    return re.sub(r"(^|;)(?=[\s\"']*[=+\-@])", r"\1'", " ".join(cell.split()))
+    return re.sub(r"(^|;)(?=[\s\"']*[=+\-@＝＋－＠])", r"\1'", " ".join(cell.split()))
 
 
 def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:

@@ -4,6 +4,7 @@ A sample writes to nothing but a file of its own in the test's folder."""
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -58,7 +59,7 @@ def tell(boxes, expression: str) -> str:
     """Return what an expression is in the sandbox, or how it fails."""
     source = f"""
 def merge(a, b):
-    import ctypes, os, sys
+    import ctypes, fcntl, os, socket, sys
     libc = ctypes.CDLL(None, use_errno=True)
     def errno(name, *arguments):
         return "fine" if getattr(libc, name)(*arguments) >= 0 else f"errno {{ctypes.get_errno()}}"
@@ -88,6 +89,18 @@ def merge(a, b):
         "errno('syscall', 248, b'user', b'x', b'y', 1, -3)",  # add_key, on x86-64
         "os.kill(os.getppid(), 0)",
         "errno('ptrace', 16, os.getppid(), 0, 0)",
+        "fcntl.fcntl(os.open('/usr/bin/env', os.O_RDONLY), 1024, 0)",  # a lease
+        "fcntl.fcntl(0, fcntl.F_SETOWN, 1)",
+        "fcntl.fcntl(0, 10, 9)",  # which signal is sent to the owner
+        "fcntl.fcntl(0, fcntl.F_SETFL, os.O_ASYNC)",
+        "fcntl.fcntl(3, fcntl.F_SETFL, os.O_DIRECT)",
+        "socket.socket(40)",  # to the host of a virtual machine
+        "socket.socket(socket.AF_INET)",
+        "os.setxattr('/scratch', 'user.mark', b'x')",
+        "open('/proc/1/oom_score_adj', 'w')",
+        "open('/proc/self/oom_score_adj', 'w')",
+        "os.sched_setaffinity(0, {0})",
+        "errno('syscall', 251, 1, 0, 0)",  # ioprio_set, on x86-64
     ],
 )
 def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
@@ -107,6 +120,53 @@ def test_the_memory_of_all_processes_together_is_limited(boxes):
     )
     source += "        time.sleep(30)\n        os._exit(0)\ntime.sleep(9)\ndef merge(a, b):\n    return b"
     assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+def test_memory_that_is_shared_is_counted_as_well(boxes):
+    source = "import mmap, os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+    source += "        kept = mmap.mmap(-1, 700_000_000)\n"
+    source += "        for _ in range(700):\n            kept.write(bytes(1_000_000))\n"
+    source += "        time.sleep(30)\n        os._exit(0)\ntime.sleep(9)\ndef merge(a, b):\n    return b"
+    assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+FILLS = """
+import os
+for top in ("/dev/shm", "/scratch"):
+    for n in range({many}):
+        open(f"{{top}}/{{n:0250d}}", "w").close()
+try:
+    for n in range(7):
+        open(f"/dev/shm/large{{n}}", "wb").write(bytes(9_000_000))
+except OSError:
+    pass
+os.chmod("/dev/shm", 0o555)
+os.chmod("/scratch", 0)
+def merge(a, b):
+    return b
+"""
+
+
+@pytest.mark.parametrize("many", [9_000, 40_000])
+def test_whatever_an_answer_leaves_the_next_finds_nothing(boxes, many):
+    message = judge(boxes, MERGE, FILLS.format(many=many))[1]
+    assert "got" in message if many < 10_000 else "together took more than" in message, message
+    found = tell(
+        boxes, "os.listdir('/dev/shm'), len(os.listdir('/scratch')), open('x', 'wb').write(bytes(9_000_000))"
+    )
+    assert found == "([], 1, 9000000)"
+
+
+def test_a_machine_that_has_no_process_left_costs_nobody_a_point(tmp_path, monkeypatch):
+    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    grader = make_grader(tmp_path / "out")
+
+    def refuse(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("linattn_exercises.grading.sandbox.subprocess.Popen", refuse)
+    assert "no process could be started" in grade(grader, one)["a.ipynb"].fault
+    assert not list((tmp_path / "out" / "kept").glob("*.json"))
 
 
 def test_a_control_group_is_used_where_systemd_gives_one(tmp_path, monkeypatch):
@@ -178,8 +238,10 @@ def test_a_cell_costs_its_author_and_nobody_s_time(source, tmp_path):
         {"list": [0] * 10**6},
         {"list": [{"list": [0] * 9_000}] * 100},
         {"tuple": [{"array": ["float64", [10**9], ""]}]},
+        {"array": ["float64", [10**4298] * 3_000, ""]},
+        {"array": ["float64", [1] * 100_000, ""]},
     ],
-    ids=["collisions", "a million numbers", "many lists", "a large array"],
+    ids=["collisions", "a million numbers", "many lists", "a large array", "huge axes", "many axes"],
 )
 def test_a_forged_report_is_refused_at_once(value):
     begin = time.monotonic()
@@ -289,6 +351,31 @@ def test_a_table_or_a_mark_that_was_changed_is_noticed(tmp_path, capsys):
     assert "totals.csv is not as it was written" in said.err
     assert "1 graded, 0 as before" in said.out
     assert ",9," not in totals.read_text()
+
+
+@pytest.mark.parametrize("content", ["null", '"x"', "[[1, 2]]", "[" * 20_000, '{"marks.csv": 3}', ""])
+def test_files_of_an_earlier_run_may_be_damaged_in_any_way(tmp_path, capsys, content):
+    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    out = tmp_path / "out"
+    command = ["grade", str(one), "--out", str(out), *OPTIONS]
+    assert main(command) == 0
+    for path in (*(out / "kept").glob("*.json"), out / "signatures.json"):
+        path.write_text(content)
+    capsys.readouterr()
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "marks.csv is not as it was written" in said.err
+    assert "1 graded, 0 as before" in said.out
+
+
+def test_a_name_is_one_line_in_any_terminal(tmp_path, capsys):
+    write(tmp_path / "in/a.ipynb", notebook("ch02_linear", "exercises"))
+    write(tmp_path / "in/x\nnot graded: zoe \x1b[31m 字.txt", {})
+    assert main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), *OPTIONS]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("left out, no notebook")
+    assert "\x1b" not in lines[1]
 
 
 def test_the_reference_is_not_there_for_who_takes_the_guard_away(boxes):
@@ -401,15 +488,13 @@ def test_a_notebook_that_is_too_large_is_told_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["x;=cmd|' /C calc'!A0.ipynb", "x; @SUM(1).ipynb", "=1;-1.ipynb", '";=1.ipynb']
+    "name", ["x;=cmd|' /C calc'!A0.ipynb", "x; @SUM(1).ipynb", "=1;-1.ipynb", '";=1.ipynb', "\uff1d1.ipynb"]
 )
 def test_no_cell_is_a_formula_whatever_separates_cells(name):
     line = tables._format_csv(("submission",), [(name,)]).splitlines()[1]
     for separator in ";,\t":
-        for cell in line.strip('"').split(separator):
-            assert not cell.strip(" \"'" if cell.lstrip(' "')[:1] != "'" else " ").startswith(
-                tuple("=+-@")
-            ), line
+        for cell in line.split(separator):
+            assert not re.match(r'[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20]', cell), line
 
 
 # --- notebook and grader agree ------------------------------------------------------------------------------

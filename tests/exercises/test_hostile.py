@@ -141,7 +141,7 @@ attempt("submissions", lambda: os.listdir({str(tmp_path)!r}))
 attempt("write", lambda: open({str(Path(sys.prefix) / "written_by_an_answer")!r}, "w"))
 for top in ("", "/dev", "/etc", "/tmp"):
     attempt("left in " + top, lambda: open(top + "/left_by_an_answer", "w"))
-attempt("memory", lambda: open("/proc/1/mem", "r+b"))
+attempt("memory", lambda: open("/proc/1/mem", "rb"))
 attempt("network", lambda: socket.create_connection(("127.0.0.1", {port}), 1))
 attempt("processes", lambda: [n for n in os.listdir("/proc") if n.isdigit() and len(n) > 3])
 def merge(a, b):
@@ -155,5 +155,5 @@ def merge(a, b):
     for top in ("", "/dev", "/etc", "/tmp"):
         assert f"'left in {top}': 'OSError'" in message or f"'left in {top}': 'PermissionError'" in message
     assert "'memory': 'PermissionError'" in message
-    assert "'network': 'ConnectionRefusedError'" in message
+    assert "'network': 'PermissionError'" in message
     assert "'processes': '[]'" in message

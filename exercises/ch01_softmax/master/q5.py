@@ -44,11 +44,15 @@ def q5(rng):
         ((5, 0.0), (8, 0.0), "5 and 8 keys"),
         ((5, 3.0), (2, -3.0), "the larger maximum first"),
         ((3, -400.0), (4, 500.0), "maxima 900 apart"),
+        ((1, 0.0), (1, 0.0), "the same key"),
         ((3, 500.0), (4, -400.0), "maxima 900 apart, the larger first"),
         ((6, 0.0), (0, 0.0), "the second has no keys"),
         ((0, 0.0), (6, 0.0), "the first has no keys"),
         ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
-        calls.append(Call("merge", (_triple(rng, *left), _triple(rng, *right)), inputs))
+        pair = _triple(rng, *left), _triple(rng, *right)
+        if inputs == "the same key":
+            pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
+        calls.append(Call("merge", pair, inputs))
     return calls
