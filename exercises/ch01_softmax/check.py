@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "fe60e5a48ce3"
+VERSION = "a9d841f9e474"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -254,7 +254,7 @@ def q4(rng):
         (T, K), (S, V) = q.shape, v.shape
         entries, tiles = T * max(tile, K, V + 1), -(-S // tile)
         once = T * tiles * tile * (K + V + 1)  # multiplications
-        bounds = {"entries": entries, "held": 16 * entries, "operations": 40 * tiles + 40}
+        bounds = {"entries": entries, "held": 16 * entries, "operations": 60 * tiles + 40}
         bounds["multiplications"] = once + once // 4
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "243d2ed01e1b"
+VERSION = "ac9ceb6229a4"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -119,11 +119,10 @@ def q2(rng):
         q, k, v = _sequence(rng, T, 3, 4)
         state = torch.from_numpy(rng.normal(size=(3, 4)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
-        bounds = {} if T < 100 else {
-            "entries": T * max(chunk, 4),
-            "operations": 60 * -(-T // chunk) + 40,
-            "multiplications": 2 * T * (3 + 4) * (chunk + 8),
-        }
+        n = -(-T // chunk)
+        work = {"entries": n * chunk * max(chunk, 4), "operations": 60 * n + 40}
+        work["multiplications"] = 2 * n * chunk * (3 + 4) * (chunk + 8)
+        bounds = work if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls
 

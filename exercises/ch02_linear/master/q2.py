@@ -6,7 +6,7 @@
 # chunk of `chunk` tokens a table, between chunks the state, and no loop over tokens. The last chunk may be
 # shorter, the sequence goes on from a state that is given, and $\gamma$ may be as small as $e^{-20}$.
 #
-# The check counts: with $T$ tokens in chunks of $C$, no tensor may have more entries than $TC$; 60 torch
+# The check counts: with $n$ chunks of $C$ tokens, no tensor may have more entries than $nC^2$; 60 torch
 # operations a chunk, and 40 besides, must do; and matrix products may take twice the multiplications that the
 # chunk form needs. So that it can count, it keeps the values of all tensors and does for you each elementary
 # operation of torch, such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
@@ -59,10 +59,9 @@ def q2(rng):
         q, k, v = _sequence(rng, T, 3, 4)
         state = torch.from_numpy(rng.normal(size=(3, 4)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
-        bounds = {} if T < 100 else {
-            "entries": T * max(chunk, 4),
-            "operations": 60 * -(-T // chunk) + 40,
-            "multiplications": 2 * T * (3 + 4) * (chunk + 8),
-        }
+        n = -(-T // chunk)
+        work = {"entries": n * chunk * max(chunk, 4), "operations": 60 * n + 40}
+        work["multiplications"] = 2 * n * chunk * (3 + 4) * (chunk + 8)
+        bounds = work if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls
