@@ -65,6 +65,7 @@ MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 COUNTS = ("entries", "operations", "multiplications", "held")
+TOO_MUCH = "too many numbers were taken out of torch, where operations are counted"
 REFUSED = "this question asks for your own code, without `{}`"
 
 # torch's elementary operations, without the underscore of those that work in place.
@@ -184,11 +185,12 @@ class Keeper:
                 return self._end(request["end"])
             return {"result": self._run(request)}
         except BaseException as error:
-            found = serialization.describe_exception(error)
             if self._call is not None:
                 self._bits += BITS_OF_AN_ERROR
-                if isinstance(error, PermissionError):
-                    self.outcomes.setdefault(self._call, found)
+                error = error if self._bits <= MAX_BITS else PermissionError(TOO_MUCH)
+            found = serialization.describe_exception(error)
+            if self._call is not None and isinstance(error, PermissionError):
+                self.outcomes.setdefault(self._call, found)
             return {"error": found["error"], "text": found["text"]}
 
     def _begin(self, number: Any) -> list[Any]:
@@ -262,7 +264,7 @@ class Keeper:
         elif base != "index_put":
             self._bits += BITS_OF_A_SHAPE
         if self._bits > MAX_BITS:
-            raise PermissionError("too many numbers were taken out of torch, where operations are counted")
+            raise PermissionError(TOO_MUCH)
 
     def _keep(self, x: torch.Tensor) -> int:
         """Keep a tensor, count it if it is of floating-point numbers, and return its handle."""
