@@ -157,6 +157,13 @@ def test_whatever_an_answer_leaves_the_next_finds_nothing(boxes, many):
     assert found == "([], 1, 9000000)"
 
 
+def test_answers_side_by_side_have_a_core_each():
+    core = sorted(os.sched_getaffinity(0))[-1]
+    start(False).close()
+    with Sandbox("bubblewrap", LIMITS, core=core) as box:
+        assert tell({False: box}, "os.sched_getaffinity(0)") == f"{{{core}}}"
+
+
 def test_a_machine_that_has_no_process_left_costs_nobody_a_point(tmp_path, monkeypatch):
     one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
     grader = make_grader(tmp_path / "out")
