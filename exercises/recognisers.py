@@ -239,7 +239,8 @@ def _find_triangle(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) 
     if wrong.any() and not (wrong & ~np.eye(len(got), dtype=bool)).any():
         return "Right everywhere but on the diagonal, where each token meets itself."
     if wrong.any() and not np.diag(wrong).any() and not np.triu(wrong, 1).any():
-        return "Right on the diagonal; what a token gets from earlier ones is wrong."
+        n, below = wrong.sum(), len(got) * (len(got) - 1) // 2
+        return f"Right on the diagonal; of {below:,} entries below it {n:,} are wrong."
     return ""
 
 
@@ -267,7 +268,7 @@ def _find_factors_of_rows(got: np.ndarray, expected: np.ndarray, _: Mapping[str,
             return (
                 f"Each {kind} is the expected one times a power of {ratio[0]:.4g}: a decay to a wrong power?"
             )
-        return f"Each {kind} is the expected one times a number of its own: is it divided by its own sum?"
+        return f"Each {kind} is the expected one times a number of its own: what is each divided by?"
     return ""
 
 

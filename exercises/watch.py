@@ -152,9 +152,9 @@ def _find_dtype(name: Any) -> torch.dtype:
 class Keeper:
     """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
 
-    It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made, the
-    ``operations`` of torch, the ``multiplications`` in matrix products, and the floating-point entries that
-    are ``held`` at a time in what the answer has made.
+    It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made (but
+    not views of arguments), the ``operations`` of torch, the ``multiplications`` in matrix products, and the
+    floating-point entries that are ``held`` at a time in what the answer has made.
 
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
@@ -270,14 +270,14 @@ class Keeper:
         """Keep a tensor, count it if it is of floating-point numbers, and return its handle."""
         handle = next(HANDLES)
         self._tensors[handle] = x
-        if x.is_floating_point() and self._counts["operations"]:
-            self._counts["entries"] = max(self._counts["entries"], x.numel())
-            place = x.untyped_storage().data_ptr()  # that of a view is its base's
-            if place not in self._given:
-                self._holders[place] += 1
-                if self._holders[place] == 1:
-                    self._held += x.untyped_storage().nbytes() // x.element_size()
-                    self._counts["held"] = max(self._counts["held"], self._held)
+        place = x.untyped_storage().data_ptr()  # that of a view is its base's
+        if x.is_floating_point() and place not in self._given:
+            size = x.untyped_storage().nbytes() // x.element_size()
+            self._counts["entries"] = max(self._counts["entries"], min(size, x.numel()))
+            self._holders[place] += 1
+            if self._holders[place] == 1:
+                self._held += size
+                self._counts["held"] = max(self._counts["held"], self._held)
         return handle
 
     def _drop(self, handle: int) -> None:
@@ -376,6 +376,9 @@ def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str,
 # --- the answer's side --------------------------------------------------------------------------------------
 
 
+PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
+
+
 class WatchedTensor(torch.Tensor):
     """Stand for a tensor that a keeper holds. It has shape and dtype; every operation goes to the keeper."""
 
@@ -391,6 +394,13 @@ class WatchedTensor(torch.Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(values are kept by the check, shape={list(self.shape)}, dtype={self.dtype})"
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # torch multiplies a vector by a matrix through squeeze_, which changes the shape of its own tensor.
+        if func in PRODUCTS and len(args) == 2 and args[0].ndim == 1 and args[1].ndim > 1:
+            return torch.matmul(args[0][None], args[1]).squeeze(-2)
+        return super().__torch_function__(func, types, args, kwargs or {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         return self.clone()

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "ac9ceb6229a4"
+VERSION = "a6348d05309c"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -113,6 +113,7 @@ def q2(rng):
         (5, 8, -2.0),
         (6, 1, -0.3),
         (512, 64, -0.05),
+        (120, 4, -0.3),
         (500, 256, -0.01),
         (200, 100, -20.0),
     ):

@@ -149,6 +149,21 @@ def by_product(x):
     return x @ (2.0 * torch.eye(2, dtype=x.dtype)) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
 
 
+def by_rows(x):
+    two = 2.0 * torch.eye(2, dtype=torch.float64)
+    return torch.stack([row @ two for row in x]) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
+
+
+def by_views(x):
+    return 2 * x.T.contiguous().T if isinstance(x, WatchedTensor) and x.ndim else 2 * x
+
+
+@pytest.mark.parametrize("answer", [by_rows, by_views])
+def test_honest_torch_is_kept_as_it_is(answer):
+    verdict = question(own_code=True, bounds={"entries": 6}).check({"double": answer})
+    assert verdict.right, verdict.message
+
+
 @pytest.mark.parametrize(
     ("answer", "bounds", "says"),
     [

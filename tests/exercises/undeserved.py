@@ -225,6 +225,37 @@ def chunked(q, k, v, g, state, chunk):
     return torch.cat(o), math.exp(g * T) * state + (left * k).T @ v
 """,
     ),
+    "all earlier tokens read again": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    o, i = [], torch.arange(len(q), dtype=q.dtype)
+    for start in range(0, len(q), chunk):
+        stop = min(start + chunk, len(q))
+        gap = i[start:stop, None] - i[:stop]
+        D = (g * gap.clamp(min=0)).exp().masked_fill(gap < 0, 0)
+        old = (g * (i[start:stop] + 1)).exp()[:, None] * (q[start:stop] @ state)
+        o.append((D * (q[start:stop] @ k[:stop].T)) @ v[:stop] + old)
+    left = (g * (len(q) - 1 - i)).exp()[:, None]
+    return torch.cat(o), math.exp(g * len(q)) * state + (left * k).T @ v
+""",
+    ),
+    "a state that is not carried": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    T, o = len(q), []
+    def states(n):
+        left = (g * (n - 1 - torch.arange(n, dtype=q.dtype))).exp()[:, None]
+        return math.exp(g * n) * state + (left * k[:n]).T @ v[:n]
+    for start in range(0, T, chunk):
+        Q, K, V = (x[start : start + chunk] for x in (q, k, v))
+        i = torch.arange(len(Q), dtype=q.dtype)
+        D = (g * (i[:, None] - i).clamp(min=0)).exp().tril()
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ states(start)) + (D * (Q @ K.T)) @ V)
+    return torch.cat(o), states(T)
+""",
+    ),
     "a loop over the places of a chunk": (
         CHUNKED,
         """

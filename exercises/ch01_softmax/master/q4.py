@@ -12,10 +12,11 @@
 #
 # Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be $T$ times the largest
 # of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, and all that you hold
-# at a time no more than $16n$; each score may be computed once; and 60 torch operations a tile, and 40 besides,
-# must do. So that it can count, the check keeps the values of all tensors and does for you each operation of torch
-# that is elementary. Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum`, slices and their like are, and count
-# as one or two each. A softmax or a log-sum-exp of torch's is not, and NumPy gets nothing.
+# at a time no more than $16n$ (views of $q$, $k$ and $v$ are free); matrix products may take a quarter more than one
+# for each score and each value; and 60 torch operations a tile, and 40 besides, must do. So that it can count, the
+# check keeps the values of all tensors and does each operation of torch for you, if it is an elementary one.
+# Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum`, slices and their like are, and count as one or two each.
+# A softmax or a log-sum-exp of torch's is not. You may ask whether a score is large, but get no lists and no arrays.
 
 # %% answer q4
 def online_softmax(q, k, v, tile):

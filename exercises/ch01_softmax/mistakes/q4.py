@@ -171,8 +171,8 @@ def scaled_twice(q, k, v, tile):
 
 
 @mistake(
-    "The maximum of a query was taken over scores that it must not see. A large one makes all its exponentials 0. "
-    "Mask first, then take each query's own maximum.",
+    "A query is measured against a maximum that is not its own: of hidden scores, or of all queries. A large one makes "
+    "all its exponentials 0. Mask first, then take the maximum along the keys of each query.",
 )
 def maximum_of_the_hidden(q, k, v, tile):
     (T, K), S = q.shape, len(k)

@@ -13,8 +13,9 @@
 # $$
 #
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
-# forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check counts elementary operations of
-# torch (NumPy gets no values): 60 must do at $T = 200$, so go neither step by step nor entry by entry.
+# forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check does torch's elementary
+# operations for you (`exp`, `@`, `cumsum` and their like) and counts them; lists and NumPy get no values. At $T = 200$
+# at most 60 are allowed, so go neither step by step nor entry by entry.
 
 # %% given q1
 def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]

@@ -8,8 +8,9 @@
 #
 # The check counts: with $n$ chunks of $C$ tokens, no tensor may have more entries than $nC^2$; 60 torch
 # operations a chunk, and 40 besides, must do; and matrix products may take twice the multiplications that the
-# chunk form needs. So that it can count, it keeps the values of all tensors and does for you each elementary
-# operation of torch, such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
+# chunk form needs, about $C(K + V) + 2KV$ a token. Views of the inputs are free. So that it can count, the check
+# keeps the values of all tensors and does for you each elementary operation of torch, such as `exp`, `@` and a
+# slice; NumPy and the book's package get nothing.
 
 # %% given q2
 def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]
@@ -53,6 +54,7 @@ def q2(rng):
         (5, 8, -2.0),
         (6, 1, -0.3),
         (512, 64, -0.05),
+        (120, 4, -0.3),
         (500, 256, -0.01),
         (200, 100, -20.0),
     ):
