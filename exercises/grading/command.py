@@ -138,6 +138,8 @@ def _read_first_line(path: Path | None) -> str:
     """Return the first line of a file, which must not be empty; "" if there is no file."""
     if path is None:
         return ""
+    if path.suffix.lower() == ".ipynb":  # a submission whose name looks like this option
+        raise ValueError(f"seed-file: got {str(path)!a}, a notebook, expected a file of your own")
     line = path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
     if not line:
         raise ValueError(f"seed-file: got {path} with an empty first line, expected the secret there")

@@ -35,6 +35,7 @@ FORBIDDEN = (
     *("tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setpriority", "sched_setscheduler", "sched_setattr"),
     *("sched_setaffinity", "sched_setparam"),
     *(
+        "fallocate",
         "setxattr",
         "lsetxattr",
         "fsetxattr",
@@ -50,7 +51,7 @@ NOT_EQUAL, EQUAL, MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 # Of open files: who gets signals of them, leases that make others wait, and ways of writing that fail later.
 FORBIDDEN_FCNTL = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
-FORBIDDEN_IOCTL = (0x5452, 0x8901, 0x8902)  # FIOASYNC, FIOSETOWN, SIOCSPGRP
+FORBIDDEN_IOCTL = (0x5452, 0x8901, 0x8902, 0x40086602, 0x401C5820)  # owners of signals, flags of inodes
 F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 

@@ -53,7 +53,7 @@ def find_submissions(
             raise ValueError(f"submissions: got {path}, which does not exist, expected notebooks or folders")
         if not path.is_dir():
             if not path.is_file():
-                raise ValueError(f"submissions: got {path}, expected a file or a folder")
+                raise ValueError(f"submissions: got {str(path)!a}, expected a file or a folder")
             found.append((path.name, path.resolve() if path.is_symlink() else path))  # a teacher's link
             continue
         hidden = out.resolve() if out is not None else None
@@ -96,9 +96,13 @@ def _name_files(found: list[tuple[str, Path]]) -> list[SubmissionFile]:
     counts = Counter(name for name, _ in found)
     files: dict[str, SubmissionFile] = {}
     last: dict[str, int] = {}  # the number of the last file of a name
-    for name, path in dict.fromkeys(found):
-        shown = make_printable(path.as_posix() if counts[name] > 1 else name)
-        first = " ".join(shown.split()) or "submission"  # as it stands in the tables
+    shown = {
+        (name, path): " ".join(make_printable(path.as_posix() if counts[name] > 1 else name).split())
+        for name, path in dict.fromkeys(found)
+    }
+    # Who has a name keeps it: " a.ipynb" is shown as "a.ipynb" and comes before it.
+    for name, path in sorted(shown, key=lambda one: shown[one] != one[0]):
+        first = shown[name, path] or "submission"  # as it stands in the tables
         unique, number = first, last.get(first, 1)
         while unique in files:
             number += 1

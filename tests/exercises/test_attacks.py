@@ -97,6 +97,7 @@ def merge(a, b):
         "socket.socket(40)",  # to the host of a virtual machine
         "socket.socket(socket.AF_INET)",
         "os.setxattr('/scratch', 'user.mark', b'x')",
+        "os.posix_fallocate(3, 0, 40_000_000)",
         "open('/proc/1/oom_score_adj', 'w')",
         "open('/proc/self/oom_score_adj', 'w')",
         "os.sched_setaffinity(0, {0})",
@@ -469,6 +470,29 @@ def test_names_that_differ_in_white_space_stay_apart(tmp_path):
         write(tmp_path / name, {})
     found, _ = find_submissions([tmp_path])
     assert len({" ".join(one.name.split()) for one in found}) == 4
+
+
+def test_who_has_a_name_keeps_it(tmp_path):
+    for name in (" ada.ipynb", "ada.ipynb"):
+        write(tmp_path / name, {})
+    named = {one.path.name: one.name for one in find_submissions([tmp_path])[0]}
+    assert named == {"ada.ipynb": "ada.ipynb", " ada.ipynb": "ada.ipynb (2)"}
+
+
+def test_a_notebook_is_no_seed(tmp_path, capsys):
+    one = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
+    arguments = ["grade", str(one), "--out", str(tmp_path / "out"), f"--seed-file={one}", *OPTIONS]
+    assert main(arguments) == 2
+    assert "a notebook, expected a file of your own" in capsys.readouterr().err
+
+
+def test_an_answer_of_many_axes_is_not_written_out(boxes):
+    begin = time.monotonic()
+    answer = (
+        "fault = torch.zeros([2] * 16 + [1] * 46, dtype=torch.bool)\ndef repaired(q, k, v):\n    return q"
+    )
+    assert not judge(boxes, load_questions("ch01_softmax")["q2"], answer)[0]
+    assert time.monotonic() - begin < 10
 
 
 def test_thousands_of_names_that_collide_are_named_in_a_moment(tmp_path):
