@@ -2,7 +2,6 @@
 
 A sample writes to nothing but a file of its own in the test's folder."""
 
-import json
 import os
 import re
 import signal
@@ -23,7 +22,7 @@ from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import Question
 from linattn_exercises.sets import load_questions
 from linattn_ref.cli import main
-from tests.exercises.gradebook import NAMES, OPTIONS, TOTAL, grade, make_grader, points, write
+from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
 from tests.exercises.notebooks import QUESTIONS, hand_in, name_of, notebook, source_of
 from tests.exercises.undeserved import CHUNKED, ONLINE, UNDESERVED
 
@@ -567,7 +566,3 @@ def test_the_children_of_a_process_are_found():
     assert child.pid in processes.list_descendants()
     child.send_signal(signal.SIGKILL)
     child.wait()
-
-
-def test_every_set_has_names_for_the_reader():
-    assert json.loads(json.dumps(NAMES)) == NAMES
