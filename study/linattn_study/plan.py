@@ -201,17 +201,30 @@ def _make_copying_trial(corpus: str, arch: str, size: str, seed: int) -> Trial:
     )
 
 
+# Rates above the grid where the best in it was the largest: corpus, architecture, size, times, seed.
+LARGER_RATES = (
+    ("code", "llama", "2M", 4, 1),
+    ("novels", "hgrn2", "14M", 4, 0),
+    ("code", "hgrn2", "14M", 4, 0),
+    ("code", "hgrn2", "14M", 8, 0),
+)
+
+
 def scaling_annealed() -> Sequence[Trial]:
-    """Let the rate fall to zero, at three rates around the main grid's, with one product of rate and decay.
+    """Let the rate fall to zero, at several rates around the main grid's, with one product of rate and decay.
 
     An evaluation before the last is not that of a run of its length.
     """
-    return [
-        _make_annealed_trial(corpus, arch, size, times * choose_rate(arch, size), seed)
-        for size, seed in (("2M", 0), ("14M", 0), ("2M", 1))
-        for times in (1, 2, 0.5)
+    grid = [
+        (corpus, arch, size, times, seed)
+        for size, seed, more in (("2M", 0, (4,)), ("14M", 0, ()), ("2M", 1, ()))
+        for times in (1, 2, 0.5, *more)
         for corpus in CORPORA
         for arch in ARCHITECTURES
+    ]
+    return [
+        _make_annealed_trial(corpus, arch, size, times * choose_rate(arch, size), seed)
+        for corpus, arch, size, times, seed in (*grid, *LARGER_RATES)
     ]
 
 

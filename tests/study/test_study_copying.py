@@ -34,12 +34,13 @@ def test_later_fields_leave_the_names_of_older_trials_as_they_were() -> None:
 
 def test_what_the_studies_compare() -> None:
     copying, strong, annealed = (STUDIES[name]() for name in LATER)
-    assert (len(copying), len(strong), len(annealed)) == (48, 20, 72)
+    assert (len(copying), len(strong), len(annealed)) == (48, 20, 84)
     plain = {dataclasses.replace(trial, corpus="novels") for trial in copying}
     assert plain > {dataclasses.replace(trial, corpus="novels") for trial in strong}
     assert {len(trial.list_evaluations()) for trial in copying} == {16}
     products = [trial.lr * trial.weight_decay for trial in annealed]
-    assert products == pytest.approx([2e-4] * 72)
+    assert products == pytest.approx([2e-4] * 84)
+    assert len({trial.key for trial in annealed}) == 84
     assert list(collect.choose_columns(copying))[-2:] == ["first_reading_loss", "second_reading_loss"]
     assert {"schedule", "weight_decay"} <= collect.choose_columns(annealed, probes=True).keys()
 
