@@ -6,13 +6,13 @@ the sandbox of the grader, on the reference and on every known mistake."""
 import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from linattn_exercises.comparison import Close, Comparison
 from linattn_exercises.serialization import call_answer, decode, encode, make_printable
 from linattn_exercises.watch import COUNTS, watch_call
 
-CLOSE, EXACT = Close(), Close(1e-12)
+CLOSE = Close()
 
 # What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
 # stopped; see ``call_answer``, but the value is decoded. In the grader an error also has "missing", the name
@@ -29,10 +29,6 @@ class Call:
         arguments: plain data, see ``serialization.encode``.
         inputs: the inputs in words, for the message.
         comparison: how the result is compared; default ``Close()``.
-        expected_from: what gives the expected result, if not ``name`` itself: another function of the
-            reference, and the arguments it is called with.
-        not_from: what must not give the result, to twelve digits: a function of the reference, and the
-            arguments it is called with. A measurement is not its formula.
         bounds: the most that may be counted in this call, of the counts in ``watch.COUNTS``, by name; for
             questions that ask for own code.
         hint: said when the call fails and no known mistake fits.
@@ -42,30 +38,12 @@ class Call:
     arguments: tuple[Any, ...] = ()
     inputs: str = ""
     comparison: Comparison = CLOSE
-    expected_from: tuple[str, tuple[Any, ...]] | None = None
-    not_from: tuple[str, tuple[Any, ...]] | None = None
     bounds: Mapping[str, int] = field(default_factory=dict)
     hint: str = ""
 
     def find_excess(self, outcome: Outcome) -> list[str]:
         """Return the names of the bounds that a counted outcome exceeds."""
         return [name for name, bound in self.bounds.items() if outcome.get(name, 0) > bound]
-
-
-class Wanted(NamedTuple):
-    """Hold what the reference says of a call.
-
-    Args:
-        value: the expected result.
-        formula: the result that must not be given, see ``Call.not_from``; None if there is none.
-    """
-
-    value: Any
-    formula: Any = None
-
-    def is_formula(self, value: Any) -> bool:
-        """Return whether a value is the one that must not be given."""
-        return self.formula is not None and EXACT.find_difference(value, self.formula) is None
 
 
 def run_call(answer: Mapping[str, Any], call: Call, watched: bool = False) -> Outcome:
@@ -118,13 +96,13 @@ def _is_exception(name: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
-def find_fault(call: Call, outcome: Outcome, wanted: Wanted) -> str:
+def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
     """Return what is wrong with an outcome in a sentence, or "" if nothing is.
 
     Args:
         call: the call that the outcome belongs to.
         outcome: what the call led to.
-        wanted: what the reference says.
+        wanted: the result that is expected.
     """
     inputs = f"{call.inputs}: " if call.inputs else ""
     if "value" not in outcome:
@@ -132,14 +110,12 @@ def find_fault(call: Call, outcome: Outcome, wanted: Wanted) -> str:
     value = outcome["value"]
     if value is None:
         return f"`{call.name}` is not answered yet: it gave None."
-    if found := call.comparison.find_difference(value, wanted.value):
+    if found := call.comparison.find_difference(value, wanted):
         return f"{inputs}`{call.name}` {found}"
-    if wanted.is_formula(value):
-        return f"{inputs}`{call.name}` is the formula to twelve digits; a measurement has noise."
     counted = {
         "entries": "made a tensor of {:,} entries",
         "operations": "took {:,} torch operations",
-        "multiplications": "took {:,} multiplications in matrix products",
+        "work": "took a work of {:,}",
         "held": "held tensors of {:,} entries at a time",
     }
     for name in call.find_excess(outcome):
@@ -167,18 +143,15 @@ def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:
     return f"{inputs}`{call.name}` {raised}."
 
 
-def outcomes_agree(call: Call, outcome: Outcome, other: Outcome, wanted: Wanted) -> bool:
+def outcomes_agree(call: Call, outcome: Outcome, other: Outcome) -> bool:
     """Return whether two outcomes of a call are the same, as far as its comparison and bounds can tell.
 
     Args:
         call: the call that both belong to.
         outcome: what an answer gave.
         other: what a known mistake gives.
-        wanted: what the reference says.
     """
     if "value" in outcome and "value" in other:
-        if wanted.is_formula(outcome["value"]) != wanted.is_formula(other["value"]):
-            return False
         same_excess = call.find_excess(outcome) == call.find_excess(other)
         return same_excess and call.comparison.find_difference(outcome["value"], other["value"]) is None
     if "error" not in outcome or outcome["error"] != other.get("error"):

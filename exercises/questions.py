@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linattn_exercises.calls import Call, Outcome, Wanted, find_fault, outcomes_agree, run_call
+from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
 from linattn_exercises.comparison import Close, as_numbers
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
 from linattn_exercises.recognisers import Case, recognise
@@ -70,14 +70,25 @@ class PreparedQuestion:
     """Hold a question whose inputs are drawn.
 
     Args:
+        question: whose inputs they are.
         calls: what is called, in order.
-        wanted: what the reference says of each call.
-        mistakes: each known mistake with its outcome for each call; None where it replaces another function.
+        wanted: the result of the reference for each call.
+        mistakes: the known mistakes.
     """
 
+    question: "Question"
     calls: list[Call]
-    wanted: list[Wanted]
-    mistakes: list[tuple[KnownMistake, list[Outcome | None]]]
+    wanted: list[Any]
+    mistakes: list[KnownMistake]
+    _outcomes: dict[tuple[str, int], Outcome] = field(default_factory=dict)
+
+    def ask_mistake(self, known: KnownMistake, number: int) -> Outcome:
+        """Return the outcome of a known mistake for the call of this number; it is called once."""
+        place = known.label, number
+        if place not in self._outcomes:
+            answer = {**self.question.reference, known.name: known.value}
+            self._outcomes[place] = run_call(answer, self.calls[number], self.question.own_code)
+        return self._outcomes[place]
 
 
 @dataclass(frozen=True)
@@ -184,12 +195,11 @@ class Question:
         self, prepared: PreparedQuestion, outcomes: Sequence[Outcome], name: str
     ) -> KnownMistake | None:
         """Return the first known mistake that agrees with the answer on all calls of a function."""
-        for known, others in prepared.mistakes:
+        numbers = [n for n, call in enumerate(prepared.calls) if call.name == name]
+        for known in prepared.mistakes:
             if known.name == name and all(
-                other is None or outcomes_agree(call, outcome, other, wanted)
-                for call, outcome, other, wanted in zip(
-                    prepared.calls, outcomes, others, prepared.wanted, strict=True
-                )
+                outcomes_agree(prepared.calls[n], outcomes[n], prepared.ask_mistake(known, n))
+                for n in numbers
             ):
                 return known
         return None
@@ -201,13 +211,12 @@ class Question:
         call = prepared.calls[number]
         if not isinstance(call.comparison, Close) or "value" not in outcome:
             return None
-        wanted = prepared.wanted[number]
-        if not _holds_many_numbers(wanted.value):
+        if not _holds_many_numbers(prepared.wanted[number]):
             return None  # a single number may be the same by chance
         alike = [
             known
-            for known, others in prepared.mistakes
-            if (other := others[number]) and outcomes_agree(call, outcome, other, wanted)
+            for known in prepared.mistakes
+            if known.name == call.name and outcomes_agree(call, outcome, prepared.ask_mistake(known, number))
         ]
         return alike[0] if len(alike) == 1 else None
 
@@ -223,7 +232,7 @@ class Question:
         for n, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
             if call.name == name and "value" in outcome:
                 first = len(cases) if n == number else first
-                expected = prepared.wanted[n].value
+                expected = prepared.wanted[n]
                 right = not call.comparison.find_difference(outcome["value"], expected)
                 arguments = dict(zip(names, call.arguments, strict=False))
                 cases.append(Case(arguments, outcome["value"], expected, right))
@@ -267,22 +276,9 @@ def define_question(
 
 @lru_cache(maxsize=256)
 def _prepare(question: Question, seed: str) -> PreparedQuestion:
-    """Draw the calls of a question, and call its reference and its known mistakes."""
+    """Draw the calls of a question, and call its reference."""
     text = f"{seed}/{question.info.set_name}/{question.info.id}".encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8]))
     calls = question.draw(rng)
-    reference = dict(question.reference)
-    own = question.own_code
-    wanted = [_ask_reference(reference, call, own) for call in calls]
-    mistakes: list[tuple[KnownMistake, list[Outcome | None]]] = []
-    for known in question.known_mistakes:
-        answer = reference | {known.name: known.value}
-        outcomes = [run_call(answer, call, own) if call.name == known.name else None for call in calls]
-        mistakes.append((known, outcomes))
-    return PreparedQuestion(calls, wanted, mistakes)
-
-
-def _ask_reference(reference: Mapping[str, Any], call: Call, own_code: bool) -> Wanted:
-    """Return what the reference says of a call."""
-    value = run_call(reference, Call(*(call.expected_from or (call.name, call.arguments))), own_code)["value"]
-    return Wanted(value, run_call(reference, Call(*call.not_from))["value"] if call.not_from else None)
+    wanted = [run_call(question.reference, call, question.own_code)["value"] for call in calls]
+    return PreparedQuestion(question, calls, wanted, question.known_mistakes)

@@ -60,6 +60,9 @@ MATRIX_PRODUCTS = (
     "matmul",
     "linalg_vecdot",
 )
+# What is picked or written counts as work, not what it is picked from.
+PICKING = {"index", "index_select", "gather", "take", "embedding", "index_put", "index_add", "index_copy"}
+PICKING |= {"index_fill", "scatter", "scatter_add", "scatter_reduce", "masked_scatter"}
 LIBRARY_FOLDERS = (
     "/torch/_refs/",
     "/torch/_decomp/",
@@ -69,7 +72,7 @@ LIBRARY_FOLDERS = (
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
-COUNTS = ("entries", "operations", "multiplications", "held")
+COUNTS = ("entries", "operations", "work", "held")
 TOO_MUCH = "too many numbers were taken out of torch, where operations are counted"
 REFUSED = "this question asks for your own code, without `{}`"
 
@@ -84,7 +87,7 @@ empty empty_like eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fi
 fmax fmin fmod frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy
 index_fill index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift
 lift_fresh linalg_matrix_norm linalg_norm linalg_vecdot linalg_vector_norm linspace log log10 log1p log2
-log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit logspace lt
+log_sigmoid_forward logical_and logical_not logical_or logical_xor logit logspace lt
 masked_fill masked_scatter matmul max maximum mean median min minimum mm movedim mse_loss mul mv
 nan_to_num nansum narrow_copy native_layer_norm ne neg new_empty new_full new_ones new_zeros nonzero norm
 ones ones_like outer permute polar pow prod rand rand_like randint randn randn_like randperm reciprocal
@@ -158,8 +161,9 @@ class Keeper:
     """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
 
     It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made (but
-    not views of arguments), the ``operations`` of torch, the ``multiplications`` in matrix products, and the
-    floating-point entries that are ``held`` at a time in what the answer has made.
+    not views of arguments), the ``operations`` of torch, the ``work``, and the floating-point entries
+    ``held`` at a time in what the answer has made. Work is one for each multiplication in a matrix product
+    and for each entry that another operation computes or, where it adds up, reads; views are free.
 
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
@@ -239,10 +243,7 @@ class Keeper:
         result = _run_with_dtype(request["default"], operation, arguments, options)
         if base in TELLING or isinstance(result, (bool, int, float)):
             self._count_bits(base, arguments, result)
-        if base in MATRIX_PRODUCTS and isinstance(result, torch.Tensor):
-            first = arguments[1 if base.startswith("add") or base == "baddbmm" else 0]
-            batches = len(first) if base == "addbmm" else 1  # which it sums over
-            self._counts["multiplications"] += result.numel() * first.shape[-1] * batches
+        self._counts["work"] += _measure_work(operation, base, arguments, result)
         return self._describe(result)
 
     def _find_operation(self, request: dict[str, Any]) -> tuple[Any, str]:
@@ -361,6 +362,23 @@ def _run_with_dtype(default: Any, operation: Any, arguments: list[Any], options:
             return operation(*arguments, **options)
     finally:
         torch.set_default_dtype(before)
+
+
+def _measure_work(operation: Any, base: str, arguments: list[Any], result: Any) -> int:
+    """Return what is counted as the work of an operation, see ``Keeper``."""
+    returns = operation._schema.returns
+    alias = returns[0].alias_info if returns else None
+    if alias is not None and not alias.is_write:
+        return 0  # a view
+    made = max((x.numel() for x in _iterate_tensors(result)), default=1)
+    if base in MATRIX_PRODUCTS:
+        first = arguments[1 if base.startswith("add") or base == "baddbmm" else 0]
+        batches = len(first) if base == "addbmm" else 1  # which it sums over
+        return made * first.shape[-1] * batches
+    read = [x.numel() for x in _iterate_tensors(arguments)]
+    if base in PICKING:
+        return made if alias is None else max(read[1:], default=1)
+    return max([made, *read])
 
 
 def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:

@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         return options.run(options)
     except (ValueError, OSError, RuntimeError, ImportError, FloatingPointError) as error:
-        print(f"linattn: {error}", file=sys.stderr)
+        # A message may hold the name of a file, and that may hold what a terminal obeys.
+        text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(error))
+        print(f"linattn: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nlinattn: stopped. The same command goes on from what was saved.", file=sys.stderr)

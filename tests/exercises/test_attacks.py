@@ -96,6 +96,10 @@ def merge(a, b):
         "socket.socket(40)",  # to the host of a virtual machine
         "socket.socket(socket.AF_INET)",
         "os.setxattr('/scratch', 'user.mark', b'x')",
+        "os.chmod('/dev/null', 0o640)",
+        "os.chmod('/dev/pts', 0o700)",
+        "os.utime('/dev/urandom', (0, 0))",
+        "os.chown('/dev/zero', 0, 0)",
         "os.posix_fallocate(3, 0, 40_000_000)",
         "open('/proc/1/oom_score_adj', 'w')",
         "open('/proc/self/oom_score_adj', 'w')",
@@ -140,8 +144,9 @@ try:
         open(f"/dev/shm/large{{n}}", "wb").write(bytes(9_000_000))
 except OSError:
     pass
-os.chmod("/dev/shm", 0o555)
-os.chmod("/scratch", 0)
+for top in ("/dev/shm", "/scratch"):
+    os.mkdir(f"{{top}}/closed", 0o300)  # cannot be listed
+    open(f"{{top}}/closed/kept", "w").close()
 def merge(a, b):
     return b
 """
@@ -462,6 +467,14 @@ def test_a_pipe_is_no_notebook(tmp_path, kind):
             find_submissions([pipe])
     else:
         assert find_submissions([tmp_path / "in"]) == ([], [pipe])
+
+
+def test_an_error_that_names_a_file_is_fit_for_a_terminal(tmp_path, capsys):
+    os.mkfifo(pipe := tmp_path / "\x1b[31m.ipynb")
+    assert main(["grade", str(pipe), "--out", str(tmp_path / "out"), *OPTIONS]) == 2
+    told = capsys.readouterr().err
+    assert "expected a file or a folder" in told
+    assert "\x1b" not in told
 
 
 def test_names_that_differ_in_white_space_stay_apart(tmp_path):

@@ -54,9 +54,10 @@ def test_repaired_softmax_is_the_package_s(generator):
     assert_close("output", softmax.repaired(*(x[0, :, 0] for x in (q, k, v))), want, 1e-12)
 
 
-def test_the_predicted_size_of_a_score_is_measured():
+def test_the_predicted_size_of_a_score_is_measured(generator):
     for K, a in ((3, 0.4), (50, 0.1), (7, 1.0)):
-        measured = softmax.measured_size(K, a, 300_000, 5)
+        k, noise = torch.randn(2, 300_000, K, generator=generator)
+        measured = softmax.measured_size(k, noise, a)
         assert softmax.predicted_size(K, a) == pytest.approx(measured, rel=0.01)
 
 
@@ -118,9 +119,13 @@ def test_repaired_linear_attention_is_that_of_float64(generator):
 
 
 @pytest.mark.parametrize(("K", "H", "accuracy"), [(24, 2, 0.8), (64, 1, 0.95)])
-def test_the_predicted_number_of_pairs_is_measured(K, H, accuracy):
-    measured = linear.measured_pairs(K, H, accuracy, 3)
-    assert linear.predicted_pairs(K, H, accuracy) == pytest.approx(measured, rel=0.1)
+def test_the_predicted_number_of_pairs_is_measured(generator, K, H, accuracy):
+    def share(factor):
+        n = round(factor * linear.predicted_pairs(K, H, accuracy))
+        draws = [torch.randn(*size, generator=generator) for size in 20 * [(H, n, K), (n, 100)]]
+        return sum(map(linear.share_right, draws[::2], (v.sign() for v in draws[1::2]))) / 20
+
+    assert share(1.1) < accuracy < share(0.9)
 
 
 @pytest.mark.parametrize(("K", "order"), [(1, 3), (4, 2), (5, 3), (6, 0)])

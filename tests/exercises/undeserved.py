@@ -7,6 +7,7 @@ from tests.exercises.notebooks import source_of
 ONLINE = load_questions("ch01_softmax")["q4"]
 TABLE, CHUNKED = (load_questions("ch02_linear")[name] for name in ("q1", "q2"))
 CACHE, SIZE = (load_questions("ch01_softmax")[name] for name in ("q3", "q1"))
+VANISHES = load_questions("ch02_linear")["q3"]
 
 
 def online(body: str, more: str = "") -> str:
@@ -377,6 +378,102 @@ def chunked(q, k, v, g, state, chunk):
     return v, state
 """,
     ),
+    "each score twice, by sums of products": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def scores(a, j):
+        x = torch.zeros(T, len(a), dtype=q.dtype)
+        for c in range(K):
+            x = torch.addcmul(x, q[:, c : c + 1], a[:, c])
+        return (x * K**-0.5).masked_fill(j > t, -torch.inf)
+    def tiles():
+        return zip(k.split(tile), v.split(tile), torch.arange(S).split(tile))
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    for a, _, j in tiles():
+        m = torch.maximum(m, (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf).amax(1, keepdim=True))
+    d = u = 0.0
+    for a, b, j in tiles():
+        w = (scores(a, j) - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "a log-sum-exp of torch's, two at a time": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    total, o = torch.full((T, 1), -torch.inf, dtype=q.dtype), 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf)
+        old = total
+        for c in range(x.shape[1]):
+            total = torch.logaddexp(total, x[:, c : c + 1])
+        o = o * (old - total).exp() + (x - total).exp() @ b
+    return o, total[:, 0]
+""",
+    ),
+    "tiles of a width of one's own": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    m, d, u = torch.full((T, 1), -torch.inf, dtype=q.dtype), 0.0, 0.0
+    for a, b, j in zip(k.split(3), v.split(3), torch.arange(S).split(3)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        w = (x - new).exp()
+        d, u, m = (m - new).exp() * d + w.sum(1, keepdim=True), (m - new).exp() * u + w @ b, new
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "blocks of a size of one's own, place by place": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    T, K = q.shape
+    size = math.isqrt(T)
+    n = -(-T // size)
+    pad = n * size - T
+    q, k, v = (torch.cat([x, x.new_zeros(pad, x.shape[1])]).view(n, size, -1) for x in (q, k, v))
+    f = math.exp(g)
+    own = 0.0
+    for i in range(size):
+        own = torch.add(k[:, i, :, None] * v[:, i, None], own, alpha=f)
+    S, first = state, []
+    for c in range(n):
+        first.append(S)
+        S = math.exp(g * size) * S + own[c]
+    S, o = torch.stack(first), []
+    for i in range(size):
+        S = torch.add(k[:, i, :, None] * v[:, i, None], S, alpha=f)
+        o.append(q[:, i, None] @ S)
+    return torch.cat(o, 1).reshape(n * size, -1)[:T], S[-1] * math.exp(-g * pad)
+""",
+    ),
+    "a scan of all tokens": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    S = k[:, :, None] * v[:, None]
+    S = torch.cat([S[:1] + math.exp(g) * state, S[1:]])
+    step = 1
+    while step < len(S):
+        S = torch.cat([S[:step], S[step:] + math.exp(g * step) * S[:-step]])
+        step *= 2
+    return (q[:, None] @ S)[:, 0], S[-1]
+""",
+    ),
+    "a table of three": (
+        VANISHES,
+        replace(VANISHES, "as_a_softmax")
+        + "\ndef zero_below(bits):\n    return -math.log(2) * {24: 25, 11: 12, 8: 9}[bits]\n",
+    ),
     "layers by halves": (CACHE, replace(CACHE, "half_of_the_layers")),
     "a prediction by samples": (
         SIZE,
@@ -385,9 +482,8 @@ import numpy as np
 def predicted_size(K, rho):
     k, e = np.random.default_rng(0).normal(size=(2, max(1, 4_000_000 // K), K))
     return float(np.sqrt(np.mean((((rho * k + (1 - rho**2) ** 0.5 * e) * k).sum(1)) ** 2)))
-def measured_size(K, rho, samples, seed):
-    k, e = np.random.default_rng(seed).normal(size=(2, samples, K))
-    return float(np.sqrt(np.mean((((rho * k + (1 - rho**2) ** 0.5 * e) * k).sum(1)) ** 2)))
+def measured_size(k, noise, rho):
+    return (((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(1) ** 2).mean() ** 0.5
 """,
     ),
 }

@@ -12,11 +12,13 @@
 #
 # Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be $T$ times the largest
 # of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, and all that you hold
-# at a time no more than $16n$ (views of $q$, $k$ and $v$ are free); matrix products may take a quarter more than one
-# for each score and each value; and 60 torch operations a tile, and 40 besides, must do. So that it can count, the
+# at a time no more than $16n$ (views of $q$, $k$ and $v$ are free); 60 torch operations a tile, and 40 besides, must
+# do; and so must, in each tile, a *work* of $K + V + 24$ a score and $8(V + 4)$ a query. A matrix product's work is
+# its multiplications, that of any other operation the entries that it computes or adds up. So that it can count, the
 # check keeps the values of all tensors and does each operation of torch for you, if it is an elementary one.
 # Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum`, slices and their like are, and count as one or two each.
-# A softmax or a log-sum-exp of torch's is not. You may ask whether a score is large, but get no lists and no arrays.
+# A softmax or a log-sum-exp of torch's (`logaddexp` too) is not. You may ask whether a score is large, but get no lists
+# and no arrays.
 
 # %% answer q4
 def online_softmax(q, k, v, tile):
@@ -65,6 +67,9 @@ def q4(rng):
         (200, 200, 4, 3, 16, 1.0),
         (6, 11, 4, 3, 4, 1.0),
         (10, 300, 6, 1, 12, 1.0),
+        (60, 200, 64, 2, 48, 1.0),
+        (40, 300, 2, 1, 100, 1.0),
+        (20, 60, 2, 1, 2, 1.0),
     ):
         inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
@@ -74,8 +79,7 @@ def q4(rng):
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape
         entries, tiles = T * max(tile, K, V + 1), -(-S // tile)
-        once = T * tiles * tile * (K + V + 1)  # multiplications
-        bounds = {"entries": entries, "held": 16 * entries, "operations": 60 * tiles + 40}
-        bounds["multiplications"] = once + once // 4
+        work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
+        bounds = {"entries": entries, "held": 16 * entries, "operations": 60 * tiles + 40, "work": work}
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -63,82 +63,75 @@ def prediction_by_samples(K, rho):
     return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
 
 
-@mistake("The formula is the prediction. Draw the vectors and measure.", replaces="measured_size")
-def formula_as_measurement(K, rho, samples, seed):
-    return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))
-
-
 @mistake(
-    "The noise is the key itself: two generators with one seed draw the same numbers. Draw both from one.",
+    "The formula is the prediction. Make the scores of the pairs, and measure those.",
     replaces="measured_size",
 )
-def noise_is_the_key(K, rho, samples, seed):
-    k, n = (torch.randn(samples, K, generator=torch.Generator().manual_seed(seed)) for _ in range(2))
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
+def formula_as_measurement(k, noise, rho):
+    K = k.shape[1]
+    return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))
 
 
 @mistake(
     "The products are squared before they are summed. The score is their sum; square that.",
     replaces="measured_size",
 )
-def squared_before_the_sum(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).square().sum(-1).mean().sqrt().item()
+def squared_before_the_sum(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).square().sum(-1).mean().sqrt().item()
 
 
 @mistake("That is the mean of |q . k|. Square first, take the mean, then the root.", replaces="measured_size")
-def mean_of_sizes(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).abs().mean().item()
+def mean_of_sizes(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(-1).abs().mean().item()
 
 
 @mistake("That is the standard deviation: torch's std subtracts the mean first.", replaces="measured_size")
-def spread_measured(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).std().item()
+def spread_measured(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(-1).std().item()
 
 
 @mistake(
     "The noise has the wrong size: entries of q have variance 1 only with the root.", replaces="measured_size"
 )
-def noise_without_the_root(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) * n) * k).sum(-1).square().mean().sqrt().item()
+def noise_without_the_root(k, noise, rho):
+    return ((rho * k + (1 - rho**2) * noise) * k).sum(-1).square().mean().sqrt().item()
 
 
 @mistake("That is the mean square. Take the root.", replaces="measured_size")
-def root_forgotten(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().item()
+def root_forgotten(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(-1).square().mean().item()
 
 
 @mistake("You divided by sqrt K. The question is about q . k as it is.", replaces="measured_size")
-def scaled_score(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).sum(-1).div(K**0.5).square().mean().sqrt().item()
+def scaled_score(k, noise, rho):
+    return (
+        ((rho * k + (1 - rho**2) ** 0.5 * noise) * k)
+        .sum(-1)
+        .div(k.shape[1] ** 0.5)
+        .square()
+        .mean()
+        .sqrt()
+        .item()
+    )
 
 
 @mistake("The score is a sum over the K entries. You took their mean.", replaces="measured_size")
-def mean_over_entries(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n = torch.randn(2, samples, K, generator=gen)
-    return ((rho * k + (1 - rho**2) ** 0.5 * n) * k).mean(-1).square().mean().sqrt().item()
+def mean_over_entries(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).mean(-1).square().mean().sqrt().item()
 
 
 @mistake(
-    "You drew q and k apart, so they are independent whatever rho is. The k inside q must be the same k.",
-    replaces="measured_size",
+    "That is the score of the noise. A query is rho k plus a share of the noise.", replaces="measured_size"
 )
-def another_key(K, rho, samples, seed):
-    gen = torch.Generator().manual_seed(seed)
-    k, n, other = torch.randn(3, samples, K, generator=gen)
-    return ((rho * other + (1 - rho**2) ** 0.5 * n) * k).sum(-1).square().mean().sqrt().item()
+def noise_alone(k, noise, rho):
+    return ((1 - rho**2) ** 0.5 * noise * k).sum(-1).square().mean().sqrt().item()
+
+
+@mistake(
+    "That is the length of the queries. The score is their product with the keys.", replaces="measured_size"
+)
+def length_of_queries(k, noise, rho):
+    return (rho * k + (1 - rho**2) ** 0.5 * noise).square().sum(-1).mean().sqrt().item()
 
 
 @also_right(replaces="predicted_size")
@@ -148,10 +141,9 @@ def size_of_terms(K, rho):
 
 
 @also_right(replaces="measured_size")
-def measured_with_numpy(K, rho, samples, seed):
+def measured_with_numpy(k, noise, rho):
     import numpy as np
 
-    rng = np.random.default_rng(seed)
-    k, n = rng.normal(size=(2, samples, K))
-    score = np.einsum("sk,sk->s", rho * k + np.sqrt(1 - rho * rho) * n, k)
+    k, noise = np.asarray(k), np.asarray(noise)
+    score = np.einsum("sk,sk->s", rho * k + np.sqrt(1 - rho * rho) * noise, k)
     return float(np.sqrt(np.mean(score**2)))

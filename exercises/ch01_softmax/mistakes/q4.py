@@ -335,7 +335,8 @@ def running_mean(q, k, v, tile):
         top = x.max(1).values
         w = torch.exp(x - top[:, None])
         tile_sum = top + w.sum(1).log()
-        new = torch.logaddexp(log_sum[first:], tile_sum)
+        gap = tile_sum - log_sum[first:]  # a sigmoid's logarithm, by hand
+        new = torch.maximum(tile_sum, log_sum[first:]) + torch.log1p(torch.exp(-gap.abs()))
         tile_mean = w @ v[start : start + tile] / w.sum(1, keepdim=True)
         keep = torch.exp(log_sum[first:] - new)[:, None]
         mean[first:] = keep * mean[first:] + (1 - keep) * tile_mean

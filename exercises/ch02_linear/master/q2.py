@@ -7,8 +7,9 @@
 # shorter, the sequence goes on from a state that is given, and $\gamma$ may be as small as $e^{-20}$.
 #
 # The check counts: with $n$ chunks of $C$ tokens, no tensor may have more entries than $nC^2$; 60 torch
-# operations a chunk, and 40 besides, must do; and matrix products may take twice the multiplications that the
-# chunk form needs, about $C(K + V) + 2KV$ a token. Views of the inputs are free. So that it can count, the check
+# operations a chunk, and 40 besides, must do; and so must a *work* of $(C + 8)(K + V) + 4KV + 16C$ a token, where a
+# matrix product's work is its multiplications, and that of any other operation the entries that it computes or adds
+# up. Views of the inputs are free. So that it can count, the check
 # keeps the values of all tensors and does for you each elementary operation of torch, such as `exp`, `@` and a
 # slice; NumPy and the book's package get nothing.
 
@@ -48,22 +49,23 @@ def chunked(q, k, v, g, state, chunk):
 @define_question(INFO["q2"], own_code=True, chunked=chunked)
 def q2(rng):
     calls = []
-    for T, chunk, g in (
-        (8, 4, -0.7),
-        (11, 4, -0.7),
-        (5, 8, -2.0),
-        (6, 1, -0.3),
-        (512, 64, -0.05),
-        (120, 4, -0.3),
-        (500, 256, -0.01),
-        (200, 100, -20.0),
+    for T, chunk, g, K, V in (
+        (8, 4, -0.7, 3, 4),
+        (11, 4, -0.7, 3, 4),
+        (5, 8, -2.0, 3, 4),
+        (6, 1, -0.3, 3, 4),
+        (512, 64, -0.05, 3, 4),
+        (120, 4, -0.3, 3, 4),
+        (500, 256, -0.01, 3, 4),
+        (200, 100, -20.0, 3, 4),
+        (2400, 1200, -0.002, 40, 40),
     ):
-        q, k, v = _sequence(rng, T, 3, 4)
-        state = torch.from_numpy(rng.normal(size=(3, 4)))
+        q, k, v = _sequence(rng, T, K, V)
+        state = torch.from_numpy(rng.normal(size=(K, V)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
         n = -(-T // chunk)
-        work = {"entries": n * chunk * max(chunk, 4), "operations": 60 * n + 40}
-        work["multiplications"] = 2 * n * chunk * (3 + 4) * (chunk + 8)
-        bounds = work if T >= 100 else {}
+        work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
+        most = {"entries": n * chunk * max(chunk, V), "operations": 60 * n + 40, "work": work}
+        bounds = most if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls

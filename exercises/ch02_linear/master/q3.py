@@ -89,8 +89,9 @@ def _two_levels(rng, part):
     },
 )
 def q3(rng):
+    others = (int(rng.integers(2, 8)), int(rng.integers(12, 24)), 53)
     calls = [Call("fault", (), "", Exactly())]
-    calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8)]
+    calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8, *others)]
     for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
         inputs = f"entries from {low} to {high}"
         calls.append(Call("repaired", _entries(rng, 12, low, high), inputs, Close(1e-4)))

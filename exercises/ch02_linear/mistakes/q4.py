@@ -40,74 +40,72 @@ def as_many_as_entries(K, H, accuracy):
     return H * K
 
 
-@mistake("The formula is the prediction. Draw keys and values, and count.", replaces="measured_pairs")
-def formula_as_measurement(K, H, accuracy, seed):
-    return 1 + H * K / NormalDist().inv_cdf(accuracy) ** 2
+@mistake(
+    "That is the prediction solved for the share. Store the values, read them, and count.",
+    replaces="share_right",
+)
+def formula_as_measurement(x, v):
+    H, n, K = x.shape
+    return NormalDist().cdf((H * K / (n - 1)) ** 0.5)
 
 
 @mistake(
     "Here the heads vote with their signs. They are to be averaged first; the sign of the average counts.",
-    replaces="measured_pairs",
+    replaces="share_right",
 )
-def signs_averaged(K, H, accuracy, seed):
-    gen = torch.Generator().manual_seed(seed)
-    n, right = 2, 1.0
-    while right > accuracy:
-        n += max(1, n // 20)
-        k = torch.nn.functional.normalize(torch.randn(max(4, 600 // n), H, n, K, generator=gen), dim=-1)
-        v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
-        votes = (k @ (k.mT @ v)).sign().mean(1, keepdim=True)
-        right = (votes * v > 0).double().mean().item()
-    return n
+def signs_averaged(x, v):
+    k = x / x.norm(dim=-1, keepdim=True)
+    votes = (k @ (k.mT @ v)).sign().mean(0)
+    return (votes * v > 0).double().mean().item()
 
 
 @mistake(
-    "All heads have the same keys here. Then they make the same error, and averaging does nothing.",
-    replaces="measured_pairs",
+    "That is the share of each head on its own, averaged. Average what they read, then take the sign.",
+    replaces="share_right",
 )
-def same_keys(K, H, accuracy, seed):
-    gen = torch.Generator().manual_seed(seed)
-    n, right = 2, 1.0
-    while right > accuracy:
-        n += max(1, n // 20)
-        k = torch.nn.functional.normalize(torch.randn(max(4, 600 // n), n, K, generator=gen), dim=-1)
-        v = torch.randn(len(k), n, 32, generator=gen).sign()
-        right = ((k @ (k.mT @ v)).sign() == v).double().mean().item()
-    return n
+def shares_averaged(x, v):
+    k = x / x.norm(dim=-1, keepdim=True)
+    return ((k @ (k.mT @ v)).sign() == v).double().mean().item()
 
 
 @mistake(
     "You count a pair only if all its signs are right. The share of right signs is asked.",
-    replaces="measured_pairs",
+    replaces="share_right",
 )
-def whole_values(K, H, accuracy, seed):
-    gen = torch.Generator().manual_seed(seed)
-    n, right = 2, 1.0
-    while right > accuracy:
-        n += max(1, n // 20)
-        k = torch.randn(max(8, 600 // n), H, n, K, generator=gen)
-        k = k / k.norm(dim=-1, keepdim=True)
-        v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
-        read = (k @ (k.mT @ v)).mean(1, keepdim=True)
-        right = (read.sign() == v).all(-1).double().mean().item()
-    return n
+def whole_values(x, v):
+    k = x / x.norm(dim=-1, keepdim=True)
+    return ((k @ (k.mT @ v)).mean(0).sign() == v).all(-1).double().mean().item()
 
 
 @mistake(
-    "These keys are orthogonal while n is at most K, so they do not err before. Draw them at random.",
-    replaces="measured_pairs",
+    "The keys have length 1; here they still have the length that they were drawn with.",
+    replaces="share_right",
 )
-def orthogonal_keys(K, H, accuracy, seed):
-    gen = torch.Generator().manual_seed(seed)
-    n, right = 2, 1.0
-    while right > accuracy:
-        n += max(1, n // 20)
-        base = torch.linalg.qr(torch.randn(max(4, 600 // n), H, K, K, generator=gen)).Q
-        k = base.repeat(1, 1, n // K + 1, 1)[:, :, :n]
-        v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
-        read = (k @ (k.mT @ v)).mean(1, keepdim=True)
-        right = (read.sign() == v).double().mean().item()
-    return n
+def keys_not_scaled(x, v):
+    return ((x @ (x.mT @ v)).mean(0).sign() == v).double().mean().item()
+
+
+@mistake(
+    "You took entry by entry over the pairs to length 1. A key is a row: dim=-1.", replaces="share_right"
+)
+def scaled_along_the_pairs(x, v):
+    k = x / x.norm(dim=1, keepdim=True)
+    return ((k @ (k.mT @ v)).mean(0).sign() == v).double().mean().item()
+
+
+@mistake("That is the share of wrong signs.", replaces="share_right")
+def share_wrong(x, v):
+    k = x / x.norm(dim=-1, keepdim=True)
+    return ((k @ (k.mT @ v)).mean(0).sign() != v).double().mean().item()
+
+
+@mistake(
+    "All heads read from the first one's state. Each has its own keys and its own state.",
+    replaces="share_right",
+)
+def first_head_alone(x, v):
+    k = x[0] / x[0].norm(dim=-1, keepdim=True)
+    return ((k @ (k.mT @ v)).sign() == v).double().mean().item()
 
 
 @mistake(
@@ -139,14 +137,8 @@ def entries_of_the_state(K, H):
     return H * K * K + 1
 
 
-@also_right(replaces="measured_pairs")
-def keys_not_normalised(K, H, accuracy, seed):
-    gen = torch.Generator().manual_seed(seed)
-    n, right = 2, 1.0
-    while right > accuracy:
-        n += max(1, n // 25)
-        k = torch.nn.functional.normalize(torch.randn(max(8, 900 // n), H, n, K, generator=gen), dim=-1) * K
-        v = torch.randn(len(k), 1, n, 32, generator=gen).sign()
-        read = torch.einsum("bhnk,bhmk,bmv->bnv", k, k, v[:, 0])
-        right = (read * v[:, 0] > 0).double().mean().item()
-    return n
+@also_right(replaces="share_right")
+def by_scores_of_pairs(x, v):
+    k = torch.nn.functional.normalize(x, dim=-1)
+    score = torch.einsum("hik,hjk->ij", k, k)  # of all heads together: a factor does not change a sign
+    return float((v * torch.einsum("ij,jv->iv", score, v) > 0).double().mean())
