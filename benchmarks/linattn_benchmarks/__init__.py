@@ -4,7 +4,7 @@
 
 A benchmark is a table and the tasks that measure its rows (``benchmark``). ``run`` runs the tasks that are
 missing and saves rows as they come. Device time is measured by ``clock``, wall-clock time by
-``linattn_book.measure``; results and gradients are compared by ``compare``.
+``linattn_book.measure``; results and gradients are compared by ``compare``; ``tasks`` trains on small tasks.
 
 =================  ===================  =====================================================================
 module             table                what is measured
@@ -15,6 +15,8 @@ models             decode_cost          a token at a time: time, and bytes of st
 models             speed                training and generation of the study's architectures
 training           language_models      small language models of equal size
 training           late_mask            what a mask after the softmax does
+gates              gate_reset           what a mark can reset, by the kind of gate
+gates              gate_recall          recall at equal size of the state, by the kind of gate
 fits               fit_coverage         whether fits of scaling laws find what is there
 kernels            kernels              our kernels beside those of FLA and torch
 agreement_ops      fla_agreement        FLA's kernels against our ops

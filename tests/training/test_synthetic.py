@@ -8,6 +8,7 @@ from linattn_ref.training.tasks.synthetic import (
     FILLER,
     FIRST,
     MARK,
+    count_since_mark,
     induction_heads,
     parity,
     reset_on_mark,
@@ -28,6 +29,16 @@ def test_a_mark_empties_the_memory():
             assert target == held
     assert (inputs >= FIRST).float().mean().item() == pytest.approx(1 / 6, abs=0.03)
     assert (inputs == MARK).float().mean().item() == pytest.approx(1 / 9, abs=0.03)
+
+
+def test_a_count_begins_anew_at_each_mark():
+    inputs, targets = draw(count_since_mark, 8, 200, classes=5, every=3, mark_every=12)
+    for row, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
+        count = 0
+        for token, target in zip(row, wanted, strict=True):
+            count = {FILLER: count, MARK: 0, FIRST: count + 1}[token]
+            assert target == min(count, 4)
+    assert (inputs == FIRST).float().mean().item() == pytest.approx(1 / 3, abs=0.03)
 
 
 @pytest.mark.parametrize("fixed", [False, True])

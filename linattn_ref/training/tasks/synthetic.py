@@ -41,7 +41,7 @@ def reset_on_mark(
         ValueError: a size below 1, or no room for a value.
 
     Source:
-        ours; a stream of this kind is what a fixed decay cannot follow (chapter 3).
+        ours; an MLP can tell the latest of two events by how far their traces have decayed (chapter 3).
 
     Example:
         >>> inputs, targets = reset_on_mark(1, 8, torch.Generator().manual_seed(1), every=3, mark_every=4)
@@ -58,6 +58,51 @@ def reset_on_mark(
     latest = torch.where(inputs != FILLER, places, -1).cummax(1).values  # of a value or a mark; -1 before any
     found = inputs.gather(1, latest.clamp(min=0))
     return Recall(inputs, torch.where((latest >= 0) & (found != MARK), found, FILLER))
+
+
+def count_since_mark(
+    batch_size: int,
+    seq_len: int,
+    generator: torch.Generator,
+    *,
+    classes: int = 16,
+    every: float = 4.0,
+    mark_every: float = 40.0,
+) -> Recall:
+    """Draw a stream of events and marks; at each place the number of events since the last mark is asked for.
+
+    Each place holds an event (token 2) with probability 1/every, a mark with 1/mark_every, else a filler.
+
+    Args:
+        batch_size: sequences, B.
+        seq_len: tokens of each, T.
+        generator: on the CPU.
+        classes: targets are 0 to ``classes - 1``, the last of which stands for all larger counts; default 16.
+        every: mean distance of events; default 4.
+        mark_every: mean distance of marks; default 40.
+
+    Returns:
+        inputs and targets, int64 [B, T]; every place is asked for.
+
+    Raises:
+        ValueError: a size or ``classes`` below 1, or a distance below 1.
+
+    Source:
+        ours; a count is what a fixed decay cannot begin anew (chapter 3).
+
+    Example:
+        >>> inputs, targets = count_since_mark(1, 8, torch.Generator().manual_seed(3), mark_every=5, every=2)
+        >>> inputs.shape, targets.shape
+        (torch.Size([1, 8]), torch.Size([1, 8]))
+    """
+    _check(batch_size, seq_len, classes, 1)
+    require(every > 1 and mark_every > 1, "every, mark_every", f"{every}, {mark_every}", "numbers above 1")
+    draw = torch.rand(batch_size, seq_len, generator=generator)
+    inputs = torch.where(draw < 1 / every, FIRST, FILLER)
+    inputs[(draw >= 1 / every) & (draw < 1 / every + 1 / mark_every)] = MARK
+    count = (inputs == FIRST).cumsum(1)
+    before = torch.where(inputs == MARK, count, 0).cummax(1).values  # events before the last mark
+    return Recall(inputs, (count - before).clamp(max=classes - 1))
 
 
 def selective_copy(
