@@ -13,6 +13,7 @@ from linattn_ref.mixers.delta_net import DeltaNetMixer, DeltaNetOptions, GatedDe
 from linattn_ref.mixers.equation import StateEquation
 from linattn_ref.mixers.gla import GLAMixer
 from linattn_ref.mixers.hgrn2 import HGRN2Mixer
+from linattn_ref.mixers.kda import KDAMixer
 from linattn_ref.mixers.linear import LinearMixer, LinearOptions
 from linattn_ref.mixers.mamba import MambaMixer, MambaOptions
 from linattn_ref.mixers.mamba2 import Mamba2Mixer, Mamba2Options
@@ -43,6 +44,7 @@ MIXERS: dict[str, type[Mixer]] = {
     "mamba2": Mamba2Mixer,
     "delta_net": DeltaNetMixer,
     "gated_delta_net": GatedDeltaNetMixer,
+    "kda": KDAMixer,
 }
 
 
@@ -81,6 +83,7 @@ __all__ = [
     "GatedRetNetMixer",
     "H3Mixer",
     "HGRN2Mixer",
+    "KDAMixer",
     "LinearMixer",
     "LinearOptions",
     "MLSTMMixer",

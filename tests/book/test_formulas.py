@@ -29,6 +29,7 @@ EXPRESSIONS = {
     "exp(-exp(w) * h)": [r"\exp(-e^{w}\, h)"],
     "exp(delta * A)": [r"e^{\Delta\, A}"],
     "eye(K) - beta * outer(k, k)": [r"I - \beta_t\, k_t^\top k_t"],
+    "diag_embed(a) - outer(k, k * u)": [r"\operatorname{Diag}(a_t) - k_t^\top (k_t \odot u)"],
     "paired(dot(q, S)) + skip * v": [r"2\,\mathrm{Re}(q_t\, S_t) + D\, v_t"],
     "ratio(dot(q, S))": [r"n_t / (d_t + \varepsilon)", r"[n_t, d_t] = q_t\, S_t"],
     "outer(k, with_ones(v))": [r"k_t^\top [v_t, 1]"],

@@ -14,11 +14,12 @@ from linattn_ref.config import PAPER_ARCHITECTURES
 from linattn_ref.costs.accounting import flops_exact, flops_per_token, n_parameters, state_bytes
 from linattn_ref.mixers import MIXERS
 from linattn_ref.model import LanguageModel, ModelConfig, paper_config
+from linattn_ref.ops.chunks import SUB_CHUNK
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
-TRIANGULAR = ("delta_net", "gated_delta_net")
-NO_PRODUCTS = ("mamba", "delta_net", "gated_delta_net", "rwkv4", "s4d", "h3")  # at one token
-chunk_linear_attention = ops.chunk_linear_attention
+TRIANGULAR = ("delta_net", "gated_delta_net", "kda")
+NO_PRODUCTS = ("mamba", *TRIANGULAR, "rwkv4", "s4d", "h3")  # at one token
+chunk_linear_attention, chunk_delta_rule = ops.chunk_linear_attention, ops.chunk_delta_rule
 BASE: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_heads": 3, "vocab_size": 32, "d_ff": 40}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [
@@ -56,8 +57,14 @@ def counted_by_torch(config: ModelConfig, seq_len: int) -> int:
             log_decay = None
         return chunk_linear_attention(q, k, v, log_decay, **others)
 
+    def delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Any = None, **others: Any) -> Any:
+        if log_decay is not None and log_decay.ndim == 4:  # by shorter chunks
+            log_decay, others = None, others | {"chunk_size": SUB_CHUNK}
+        return chunk_delta_rule(q, k, v, beta, log_decay, **others)
+
     replaced: dict[str, Any] = {
         "chunk_linear_attention": linear,
+        "chunk_delta_rule": delta,
         "chunk_rwkv6": lambda q, k, v, bonus, *decay, **others: linear(q, k, v, *decay, **others),
         "convolution_lti_ssm": lambda u, delta, A, B, C, D, **others: (u * D, torch.zeros_like(A)),
     }

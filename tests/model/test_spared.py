@@ -22,6 +22,7 @@ SPARED = {  # of a layer of each mixer; all others have none
     "mamba2": {"blocks.0.mixer.conv.weight"},
     "delta_net": {"blocks.0.mixer.conv.weight"},
     "gated_delta_net": {"blocks.0.mixer.conv.weight"},
+    "kda": {"blocks.0.mixer.conv.weight"},
 }
 
 

@@ -145,8 +145,11 @@ def _translate_call(function: str, arguments: list[ast.expr], kinds: Kinds) -> F
             return Formula(f"[{first.text}, 1]", ATOM)
         case "eye":
             return Formula("I", ATOM)
+        case "diag_embed":
+            return Formula(rf"\operatorname{{Diag}}({first.text})", ATOM)
         case "outer" if _holds_vector(arguments[0], kinds):
-            return Formula(rf"{first.within(ATOM)}^\top {others[0].within(PRODUCT)}", PRODUCT)
+            row = others[0].within(ATOM if r"\odot" in others[0].text else PRODUCT)
+            return Formula(rf"{first.within(ATOM)}^\top {row}", PRODUCT)
         case "outer" | "dot":
             return Formula(rf"{first.within(PRODUCT)}\, {others[0].within(PRODUCT)}", PRODUCT)
     raise ValueError(f"text: got the function {function!r}, which has no symbol")

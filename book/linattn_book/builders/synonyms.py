@@ -57,6 +57,7 @@ SYNONYMS = {
         "mamba-2": "Mamba-2, SSD, state space duality",
         "deltanet": "DeltaNet, delta rule",
         "gated-deltanet": "gated DeltaNet, gated delta rule",
+        "kda": "KDA, Kimi, Kimi Linear, Kimi delta attention",
     },
     "book/disagreements": {
         "delta-rule": "delta rule, DeltaNet",
