@@ -52,6 +52,8 @@ class ModelConfig:
         sinusoidal: whether sinusoids of the position are added to the embeddings; default None: as the
             mixer was published (linear attention without rotation: yes; all others: no).
         d_ff: hidden width of the gated MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
+        mlp: what follows the mixer in a block: "gated", the gated MLP (default), or "none", as in Mamba's
+            published models.
         norm_eps: epsilon of every RMSNorm; default 1e-6.
         activation: of the gated MLP: "silu" (SwiGLU, the default) or "none" (SGLU).
         tie_embeddings: whether the output layer is the transposed embedding; default True.
@@ -82,6 +84,7 @@ class ModelConfig:
     softmax_every: int = 0
     sinusoidal: bool | None = None
     d_ff: int = 0
+    mlp: Literal["gated", "none"] = "gated"
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
     tie_embeddings: bool = True

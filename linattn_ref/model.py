@@ -70,7 +70,7 @@ class Block(nn.Module):
     """Transform a sequence by a token mixer and a gated MLP, pre-norm, with residuals.
 
         x = x + mixer(RMSNorm(x))
-        x = x + mlp(RMSNorm(x))
+        x = x + mlp(RMSNorm(x))    if config.mlp is not "none"
 
     Args:
         config: the configuration of the model; the mixer is that of ``config.of_layer(layer)``.
@@ -88,8 +88,10 @@ class Block(nn.Module):
         self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
         own = config.of_layer(layer)
         self.mixer = mixer_class(own.mixer)(own, layer, shared)
-        self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.mlp = GatedMLP(config)
+        self.mlp: GatedMLP | None = None
+        if config.mlp == "gated":
+            self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
+            self.mlp = GatedMLP(config)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
@@ -97,7 +99,7 @@ class Block(nn.Module):
         """Return the new x [B, T, D] and the state of the mixer."""
         y, state = self.mixer(self.mixer_norm(x), state)
         x = x + y
-        return x + self.mlp(self.mlp_norm(x)), state
+        return (x if self.mlp is None else x + self.mlp(self.mlp_norm(x))), state
 
 
 class LanguageModel(nn.Module):

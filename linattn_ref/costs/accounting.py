@@ -12,6 +12,7 @@ from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
 from linattn_ref.costs import paper as paper_costs
 from linattn_ref.mixers import Mixer, mixer_class
 from linattn_ref.model import LanguageModel
+from linattn_ref.ops.validation import require
 
 
 def n_parameters(config: ModelConfig, embedding: bool = True) -> int:
@@ -61,7 +62,8 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
         FLOPs per token; one multiply-add is two.
 
     Raises:
-        ValueError: for a mixer that the paper's Table 1 does not have; ``flops_exact`` counts every mixer.
+        ValueError: for a mixer that the paper's Table 1 does not have, or blocks without a gated MLP;
+            ``flops_exact`` counts every model.
 
     Source:
         arXiv 2406.16690, Table 1.
@@ -77,6 +79,7 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
             f"config.mixer: got {config.mixer!r}, expected one of {sorted(architectures)} "
             "(else use flops_exact)"
         )
+    require(config.mlp == "gated", "config.mlp", repr(config.mlp), "'gated' (else use flops_exact)")
     l, d, h = config.n_layers, config.d_model, config.n_heads
     n_softmax = sum(own is not config for own in _list_layers(config))
 

@@ -1,4 +1,4 @@
-"""Translate arguments, states and weights into those of other libraries, and back: FLA, Mamba."""
+"""Translate arguments, states and weights of other libraries: FLA, Mamba, transformers."""
 
 from linattn_ref.interop.fla_functions import (
     FLA_FUNCTIONS,
@@ -11,6 +11,7 @@ from linattn_ref.interop.fla_functions import (
     to_fla_normalised_state,
 )
 from linattn_ref.interop.fla_layers import FLA_LAYERS, WITHOUT_FLA_LAYER, FLALayer, to_fla_layer
+from linattn_ref.interop.hugging_face import from_transformers
 from linattn_ref.interop.layouts import swap_time_and_heads, transpose_state
 from linattn_ref.interop.mamba import (
     from_selective_scan,
@@ -31,6 +32,7 @@ __all__ = [
     "from_fla_result",
     "from_selective_scan",
     "from_ssd",
+    "from_transformers",
     "import_fla_function",
     "mamba_selective_scan",
     "swap_time_and_heads",

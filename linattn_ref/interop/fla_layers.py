@@ -146,8 +146,9 @@ def _convert_linear(config: ModelConfig) -> Options:
 
 def _convert_mamba(config: ModelConfig) -> Options:
     """Return the options of Mamba-1."""
+    _require_options(config, hold=("euler",), conv_bias=(False,))
     sizes = {"hidden_size": config.d_model, "state_size": config.options.state_size, **PLAIN}
-    return {**sizes, "intermediate_size": mamba.EXPAND * _require_options(config, hold=("euler",)).d_model}
+    return {**sizes, "intermediate_size": mamba.EXPAND * config.d_model}
 
 
 def _convert_delta_net(config: ModelConfig) -> Options:
@@ -280,7 +281,7 @@ FLA_LAYERS: dict[str, FLALayer] = {
     "mamba2": FLALayer(
         "mamba2.Mamba2",
         lambda c: (
-            {**_make_options(c), **PLAIN}
+            {**_make_options(_require_options(c, conv_bias=(False,), n_groups=(1,))), **PLAIN}
             | {"head_dim": mamba2.EXPAND * c.head_dim, "state_size": c.options.state_size}
         ),
         _append_weight({"in_proj": "z xBC step", "norm": "norm", **SSM})

@@ -25,6 +25,7 @@ class MambaOptions(Options):
         state_size: N, numbers in the state of a channel; default 16, as published.
         hold: how B is discretised: "euler" is Delta B, as in the released code (default), "exact" is the
             paper's equation 4; see ``ops.associative_selective_scan``.
+        conv_bias: whether the short convolution has a bias, as published models do; default False.
 
     Raises:
         ValueError: for another hold, or a size below 1.
@@ -32,6 +33,7 @@ class MambaOptions(Options):
 
     state_size: int = 16
     hold: Literal["euler", "exact"] = "euler"
+    conv_bias: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +92,7 @@ class MambaMixer(Mixer):
         super().__init__(config, layer)
         E, N = EXPAND * config.d_model, config.options.state_size
         self.uz = nn.Linear(config.d_model, 2 * E, bias=False)
-        self.conv = ShortConvolution(E, CONV)
+        self.conv = ShortConvolution(E, CONV, config.options.conv_bias)
         self.BC = nn.Linear(E, 2 * N, bias=False)
         self.step = LowRank(E, math.ceil(config.d_model / 16), E)
         self.step_bias = nn.Parameter(make_step_bias(E))

@@ -88,20 +88,24 @@ class ShortConvolution(nn.Module):
     Args:
         channels: X, each with a filter of its own.
         width: W, tokens that a filter sees, its own token included; default 4.
+        bias: whether a number per channel is added before SiLU, drawn from [-W^-1/2, W^-1/2] as in Mamba's
+            code; default False.
     """
 
     spared: ClassVar = ("weight",)
 
-    def __init__(self, channels: int, width: int = 4) -> None:
+    def __init__(self, channels: int, width: int = 4, bias: bool = False) -> None:
         super().__init__()
         self.width = width
         self.weight = nn.Parameter(torch.randn(width, channels) * width**-0.5)
+        self.bias = nn.Parameter((2 * torch.rand(channels) - 1) * width**-0.5) if bias else None
 
     def forward(
         self, x: Float[Tensor, "B T X"], past: Float[Tensor, "B _ X"] | None
     ) -> tuple[Float[Tensor, "B T X"], Float[Tensor, "B _ X"]]:
         """Return the output, and the last ``width - 1`` inputs for the next call, in float32 at least."""
         y, past = filter_causally(x, self.weight, past)
+        y = y if self.bias is None else y + upcast(self.bias)
         return silu(y).to(x.dtype), past
 
 

@@ -25,11 +25,15 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [
         {"feature_map": phi, "normaliser": normaliser}
         for phi, normaliser in product(FEATURE_MAPS, ("denominator", "norm"))
-    ]
+    ],
+    "mamba": [{}, {"mlp": "none", "conv_bias": True}],
+    "mamba2": [{}, {"n_groups": 3, "conv_bias": True}],
 }
 CASES = [(name, overrides) for name in MIXERS for overrides in OPTIONS.get(name, [{}])]
 every_case = pytest.mark.parametrize(
-    ("name", "overrides"), CASES, ids=["-".join([name, *overrides.values()]) for name, overrides in CASES]
+    ("name", "overrides"),
+    CASES,
+    ids=["-".join([name, *map(str, overrides.values())]) for name, overrides in CASES],
 )
 every_mixer = pytest.mark.parametrize("name", MIXERS)
 
@@ -134,6 +138,11 @@ def test_closed_form_counts_embedding_and_output_layer_alike() -> None:
 def test_closed_form_refuses_a_mixer_that_the_paper_has_no_row_for(name: str) -> None:
     with pytest.raises(ValueError, match=rf"config\.mixer: got '{name}'.*flops_exact"):
         flops_per_token(config_of(name), 64)
+
+
+def test_closed_form_refuses_blocks_without_a_gated_mlp() -> None:
+    with pytest.raises(ValueError, match=r"config\.mlp: got 'none', expected 'gated'"):
+        flops_per_token(config_of("softmax", {"mlp": "none"}), 64)
 
 
 # --- parameters --------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "tnl": [{"decay": decay} for decay in ("code", "printed", "none", "data")],
     "s4d": [{"init": init, "state_size": 8} for init in ("lin", "inv", "real")],
     "h3": [{"init": init, "state_size": 8} for init in ("lin", "real")],
+    "mamba": [{}, {"conv_bias": True}],
+    "mamba2": [{}, {"n_groups": 2, "conv_bias": True}],
 }
 
 

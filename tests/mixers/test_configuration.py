@@ -29,6 +29,8 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "init": ("real", {}),
     "hold": ("exact", {}),
     "beta_max": (2.0, {}),
+    "conv_bias": (True, {}),
+    "n_groups": (2, {}),
 }
 OPTIONS = [(name, field.name) for name, mixer in MIXERS.items() for field in fields(mixer.options_class)]
 
@@ -132,9 +134,15 @@ def test_cosformer_refuses_tokens_beyond_max_length(lengths: list[int]) -> None:
         in_segments(mixer, inputs(161), lengths)
 
 
+def test_heads_that_groups_do_not_divide_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_groups: got 2, expected a divisor of n_heads = 3"):
+        build("mamba2", {"n_groups": 2}, n_heads=3)
+
+
 WRONG_FIELDS: list[tuple[str, Any]] = [
     ("backend", "numpy"),
     ("activation", "relu"),
+    ("mlp", "mixture"),
     ("d_model", 13),
     ("d_model", 0),
     ("d_model", 12.0),
@@ -158,6 +166,7 @@ WRONG_OPTIONS: list[tuple[str, str, Any]] = [
     ("tnl", "decay", "learned"),
     ("mamba", "state_size", 0),
     ("mamba2", "state_size", "8"),
+    ("mamba2", "n_groups", 0),
     ("s4d", "state_size", 7),
     ("mamba", "hold", "bilinear"),
     ("delta_net", "beta_max", 2.5),

@@ -1,0 +1,217 @@
+"""Load the weights of released models, as ``transformers`` stores them, into our ``LanguageModel``.
+
+``from_transformers`` takes a live model or a folder; ``ARCHITECTURES`` holds for each architecture how its
+configuration and its names read here. Only names, layouts and places of a factor change, never what is
+computed: a field or a tensor that we have no place for is refused.
+
+Sources: the classes ``...ForCausalLM`` of transformers 5, which the tests build with random weights and
+compare.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from linattn_ref.config import ModelConfig
+from linattn_ref.model import LanguageModel
+from linattn_ref.ops.shapes import Tensor
+from linattn_ref.ops.validation import require
+
+Tensors = dict[str, Callable[[], Tensor]]  # name -> a function that reads the tensor
+
+
+class Architecture(NamedTuple):
+    """Describe how an architecture of ``transformers`` reads here.
+
+    Attributes:
+        configure: their configuration -> ours; raises for what ours cannot express.
+        names: their names -> ours, both separated by blanks. Theirs are stacked along the rows in that order,
+            and shared out to ours by their numbers of rows. "*" is the number of a layer, and ".weight" may
+            be left out.
+        only: fields of their configuration -> the values for which our model computes the same.
+    """
+
+    configure: Callable[[Any], ModelConfig]
+    names: Mapping[str, str]
+    only: Mapping[str, tuple[Any, ...]]
+
+
+def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None) -> LanguageModel:
+    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2.
+
+    ``model(tokens)[0]`` are then the logits of the given model, up to rounding. All rows of its embedding are
+    kept, also those that fill up the vocabulary and that no tokenizer gives. Tokens come from the tokenizer
+    of the model, by its name and online::
+
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        name = "state-spaces/mamba-130m-hf"
+        model = from_transformers(AutoModelForCausalLM.from_pretrained(name))
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokens = tokenizer("A state is", return_tensors="pt")["input_ids"]
+        print(tokenizer.decode(generate(model, tokens, 20, generator=torch.Generator())[0]))
+
+    Args:
+        model_or_folder: a ``...ForCausalLM`` of transformers, or the path of a folder with ``config.json``
+            and the weights as ``model.safetensors``, whole or in parts with an index.
+        dtype: of the loaded weights, which are copies. Default None: float32 at least, so that residuals are
+            in float32 as ``residual_in_fp32`` asks for.
+
+    Returns:
+        The model, on the device of the weights.
+
+    Raises:
+        ValueError: for an architecture that we do not have, a field of its configuration that ours cannot
+            express, a tensor that has no place here or is missing, a folder without weights.
+        ImportError: transformers, or for a folder safetensors, is not installed.
+
+    Source:
+        none: names and layouts. What is computed stands in the mixers.
+
+    Example:
+        >>> from transformers import MambaConfig, MambaForCausalLM
+        >>> theirs = MambaForCausalLM(MambaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2))
+        >>> model, tokens = from_transformers(theirs), torch.tensor([[1, 2, 3]])
+        >>> model.config.mixer, torch.allclose(model(tokens)[0], theirs(tokens).logits, atol=1e-5)
+        ('mamba', True)
+    """
+    config, theirs = _read(model_or_folder)
+    known = sorted(ARCHITECTURES)
+    require(config.model_type in known, "model_type", repr(config.model_type), f"one of {known}")
+    architecture = ARCHITECTURES[config.model_type]
+    for field, values in architecture.only.items():
+        _require_field(config, field, *values)
+    with torch.device("meta"):
+        model = LanguageModel(architecture.configure(config))
+    weights = _translate(architecture.names, theirs, model)
+    dtype = dtype or torch.promote_types(weights["embedding.weight"].dtype, torch.float32)
+    model.load_state_dict({name: x.to(dtype, copy=True) for name, x in weights.items()}, assign=True)
+    if model.config.tie_embeddings:
+        model.head.weight = model.embedding.weight
+    return model
+
+
+def _require_field(config: Any, field: str, *values: Any) -> None:
+    """Raise unless a field of their configuration has one of ``values``."""
+    value = getattr(config, field, None)
+    value = tuple(value) if isinstance(value, list) else value
+    expected = " or ".join(map(repr, values))
+    require(value in values, f"config.{field}", repr(value), f"{expected}, all that our model has")
+
+
+def _read(model_or_folder: Any) -> tuple[Any, Tensors]:
+    """Return their configuration and their tensors, of a live model or of a folder."""
+    if isinstance(model_or_folder, torch.nn.Module):
+        tensors = model_or_folder.state_dict()
+        return model_or_folder.config, {name: partial(torch.Tensor.detach, x) for name, x in tensors.items()}
+    is_path = isinstance(model_or_folder, str | Path)
+    require(is_path, "model_or_folder", type(model_or_folder).__name__, "a model of transformers or a path")
+    folder = Path(model_or_folder)
+    index, whole = folder / "model.safetensors.index.json", "model.safetensors"
+    files = set(json.loads(index.read_text("utf-8"))["weight_map"].values()) if index.exists() else {whole}
+    lacking = [name for name in ("config.json", *sorted(files)) if not (folder / name).is_file()]
+    expected = "a folder with config.json and model.safetensors, as save_pretrained writes it"
+    require(not lacking, "model_or_folder", f"{str(folder)!r} without {', '.join(lacking)}", expected)
+    opened = [_import("safetensors").safe_open(folder / name, framework="pt") for name in sorted(files)]
+    tensors = {name: partial(file.get_tensor, name) for file in opened for name in file.keys()}  # noqa: SIM118
+    return _import("transformers").AutoConfig.from_pretrained(folder), tensors
+
+
+def _import(name: str) -> ModuleType:
+    """Import a library that the package does not depend on."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"from_transformers needs {name}: pip install 'linattn-ref[interop]'") from error
+
+
+def _translate(names: Mapping[str, str], theirs: Tensors, model: LanguageModel) -> dict[str, Tensor]:
+    """Return our state dict, made of their tensors; raise if one is left over or missing."""
+    ours, unread, found = model.state_dict(), set(theirs), dict[str, Tensor]()
+    layers = range(model.config.n_layers)
+    lines = [(row, i) for row in names.items() for i in (layers if "*" in row[1] else layers[:1])]
+    for (old, new), i in lines:
+        sources = _find(old.replace("*", str(i)), theirs)
+        targets = _find(new.replace("*", str(i)), ours)
+        if not (set(targets) <= set(ours) and set(sources) <= set(theirs)):
+            continue  # what is missing, or left over, is said below
+        rows = torch.cat([_to_our_layout(name, theirs[name]()) for name in sources])
+        parts = rows.split([ours[name].shape[0] for name in targets]) if len(targets) > 1 else [rows]
+        found |= zip(targets, parts, strict=True)
+        unread -= set(sources)
+    if model.config.tie_embeddings:
+        tied = found.setdefault("head.weight", found["embedding.weight"])
+        require(torch.equal(tied, found["embedding.weight"]), "lm_head.weight", "another", "the embedding's")
+    shapes = {name: (list(found[name].shape), list(x.shape)) for name, x in ours.items() if name in found}
+    for name, (came, wanted) in shapes.items():
+        require(came == wanted, name, f"shape {came}", f"{wanted}")
+    require(not unread, "tensors", f"{sorted(unread)}", "none that our model has no place for")
+    lacking = sorted(set(ours) - set(found))
+    require(not lacking, "tensors", f"none for {lacking}", f"all of those in {list(names)}")
+    return found
+
+
+def _find(names: str, known: Mapping[str, Any]) -> list[str]:
+    """Return the names in a line of a table, with ".weight" where ``known`` has them with it."""
+    return [name if name in known else f"{name}.weight" for name in names.split()]
+
+
+def _to_our_layout(name: str, x: Tensor) -> Tensor:
+    """Return the filters of a Conv1d, [channels, 1, width], as [width, channels]; other tensors unchanged."""
+    return x[:, 0].mT if name.endswith("conv1d.weight") else x
+
+
+def _configure_mamba(theirs: Any) -> ModelConfig:
+    """Return the configuration of a Mamba: blocks without an MLP."""
+    _require_field(theirs, "time_step_rank", math.ceil(theirs.hidden_size / 16))
+    options = {"state_size": theirs.state_size, "conv_bias": theirs.use_conv_bias}
+    return ModelConfig("mamba", n_heads=1, options=options, **_read_mamba_sizes(theirs))
+
+
+def _configure_mamba2(theirs: Any) -> ModelConfig:
+    """Return the configuration of a Mamba-2: blocks without an MLP."""
+    options = {"state_size": theirs.state_size, "conv_bias": theirs.use_conv_bias}
+    options |= {"n_groups": theirs.n_groups}
+    return ModelConfig("mamba2", n_heads=theirs.num_heads, options=options, **_read_mamba_sizes(theirs))
+
+
+def _read_mamba_sizes(theirs: Any) -> dict[str, Any]:
+    """Return the fields that Mamba and Mamba-2 have in common."""
+    sizes = {"d_model": theirs.hidden_size, "n_layers": theirs.num_hidden_layers}
+    sizes |= {"vocab_size": theirs.vocab_size, "norm_eps": theirs.layer_norm_epsilon}
+    return sizes | {"mlp": "none", "tie_embeddings": theirs.tie_word_embeddings}
+
+
+def _name_layers(theirs: str, ours: str, names: Mapping[str, str]) -> dict[str, str]:
+    """Put the path of a layer before all names of a table."""
+    place = lambda path, line: " ".join(f"{path}{name}" for name in line.split())  # noqa: E731
+    return {place(theirs, old): place(ours, new) for old, new in names.items()}
+
+
+MAMBA_ONLY = {"expand": (2,), "conv_kernel": (4,), "use_bias": (False,), "hidden_act": ("silu", "swish")}
+MAMBA_OUTSIDE = {"backbone.embeddings": "embedding", "backbone.norm_f": "norm", "lm_head": "head"}
+MAMBA_OUTSIDE |= {"backbone.layers.*.norm": "blocks.*.mixer_norm"}
+SSM = {"conv1d.weight": "conv.weight", "conv1d.bias": "conv.bias", "A_log": "log_A", "D": "D"}
+SSM |= {"out_proj": "out"}
+MAMBA = {"in_proj": "uz", "x_proj": "step.0 BC", "dt_proj.weight": "step.1", "dt_proj.bias": "step_bias"}
+MAMBA2 = {"in_proj": "z xBC step", "dt_bias": "step_bias", "norm": "norm"}
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "mamba": Architecture(
+        _configure_mamba,
+        MAMBA_OUTSIDE | _name_layers("backbone.layers.*.mixer.", "blocks.*.mixer.", MAMBA | SSM),
+        MAMBA_ONLY,
+    ),
+    "mamba2": Architecture(
+        _configure_mamba2,
+        MAMBA_OUTSIDE | _name_layers("backbone.layers.*.mixer.", "blocks.*.mixer.", MAMBA2 | SSM),
+        MAMBA_ONLY | {"time_step_limit": ((0.0, math.inf),)},
+    ),
+}

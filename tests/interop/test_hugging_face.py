@@ -1,0 +1,174 @@
+"""Released architectures, as transformers builds them with random weights, give the same logits here."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from linattn_ref.interop import from_transformers
+from linattn_ref.interop.hugging_face import ARCHITECTURES
+from linattn_ref.model import LanguageModel, decoding
+from tests.support.closeness import assert_close
+
+VOCABULARY = 61
+MAMBA: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": VOCABULARY}
+MAMBA |= {"layer_norm_epsilon": 0.01}  # so large that another one would be seen
+MAMBA2 = MAMBA | {"num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 16}
+
+# name -> type of the model, its sizes and options
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mamba": ("mamba", MAMBA),
+    "mamba, untied, no bias": ("mamba", MAMBA | {"use_conv_bias": False, "tie_word_embeddings": False}),
+    "mamba2": ("mamba2", MAMBA2 | {"tie_word_embeddings": True}),
+    "mamba2, groups": ("mamba2", MAMBA2 | {"n_groups": 2}),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+@cache
+def build(case: str) -> Any:
+    """Return a model of transformers whose weights are so large that each of them matters."""
+    model_type, options = CASES[case]
+    config = transformers.AutoConfig.for_model(model_type, **options)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, x in model.named_parameters():
+            noise = torch.randn(x.shape, generator=generator)
+            matrix = x.ndim > 1 and not name.endswith("A_log")
+            x.copy_(noise * x.shape[-1] ** -0.5 if matrix else x + 0.3 * noise)
+    return model
+
+
+def draw_tokens(length: int = 80) -> Tensor:
+    return torch.randint(VOCABULARY, (2, length), generator=torch.Generator().manual_seed(2))
+
+
+def test_every_architecture_is_tried() -> None:
+    assert {model_type for model_type, _ in CASES.values()} == ARCHITECTURES.keys()
+
+
+@every_case
+@torch.no_grad()
+def test_a_full_pass_gives_their_logits(case: str) -> None:
+    theirs, tokens = build(case), draw_tokens()
+    want = theirs(tokens).logits
+    assert want.std() > 0.3
+    assert_close("logits", from_transformers(theirs)(tokens)[0], want, 1e-5)
+
+
+@every_case
+@torch.no_grad()
+def test_a_prefill_and_single_steps_give_their_logits(case: str) -> None:
+    theirs, tokens = build(case), draw_tokens()
+    ours = from_transformers(theirs)
+    with decoding(ours):
+        y, state = ours(tokens[:, :70])
+        outputs = [y]
+        for t in range(70, 80):
+            y, state = ours(tokens[:, t : t + 1], state)
+            outputs.append(y)
+    assert_close("logits", torch.cat(outputs, 1), theirs(tokens).logits, 1e-5)
+
+
+def parts_of(model: LanguageModel) -> Iterator[tuple[str, Tensor]]:
+    yield from model.state_dict().items()
+
+
+@pytest.mark.parametrize("case", ["mamba", "mamba2, groups"])
+@pytest.mark.parametrize("size", ["1GB", "8KB"])
+def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> None:
+    theirs = build(case)
+    theirs.save_pretrained(tmp_path, max_shard_size=size)
+    assert (tmp_path / "model.safetensors.index.json").exists() == (size == "8KB")
+    ours, live = from_transformers(tmp_path), from_transformers(theirs)
+    assert ours.config == live.config
+    assert all(torch.equal(x, y) for (_, x), (_, y) in zip(parts_of(ours), parts_of(live), strict=True))
+    assert (ours.head.weight is ours.embedding.weight) == theirs.config.tie_word_embeddings
+
+
+def test_weights_are_copies_in_float32_at_least_or_as_asked_for() -> None:
+    theirs = build("mamba")
+    ours = from_transformers(theirs)
+    with torch.no_grad():
+        ours.norm.weight.zero_()
+    assert theirs.backbone.norm_f.weight.abs().min() > 0
+    half = from_transformers(theirs, dtype=torch.bfloat16)
+    assert {x.dtype for x in half.parameters()} == {torch.bfloat16}
+    assert all(x.requires_grad for x in half.parameters())
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[str, str, Any]] = [
+    ("mamba", "use_bias", True),
+    ("mamba", "conv_kernel", 3),
+    ("mamba", "expand", 3),
+    ("mamba", "hidden_act", "gelu"),
+    ("mamba", "time_step_rank", 3),
+    ("mamba2", "time_step_limit", [0.0, 0.1]),
+]
+
+
+@pytest.mark.parametrize(("case", "field", "value"), REFUSED)
+def test_a_field_that_ours_cannot_express_is_named(case: str, field: str, value: Any) -> None:
+    model_type, options = CASES[case]
+    theirs = torch.nn.Module()
+    theirs.config = transformers.AutoConfig.for_model(model_type, **options)  # type: ignore[assignment]
+    setattr(theirs.config, field, value)
+    said = tuple(value) if isinstance(value, list) else value
+    with pytest.raises(ValueError, match=rf"config\.{field}: got {re.escape(repr(said))}, expected"):
+        from_transformers(theirs)
+
+
+def test_an_architecture_that_we_do_not_have_is_named() -> None:
+    theirs = torch.nn.Module()
+    theirs.config = transformers.AutoConfig.for_model("gpt2")  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"model_type: got 'gpt2', expected one of .*'mamba2'"):
+        from_transformers(theirs)
+
+
+def test_no_tensor_is_dropped_or_missing(tmp_path: Path) -> None:
+    build("mamba").save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    good = load_file(file)
+    save_file(good | {"backbone.layers.0.mixer.in_proj.bias": torch.zeros(128)}, file)
+    with pytest.raises(
+        ValueError, match=r"tensors: got \['backbone.layers.0.mixer.in_proj.bias'\], expected none"
+    ):
+        from_transformers(tmp_path)
+    save_file({name: x for name, x in good.items() if "layers.1.mixer.D" not in name}, file)
+    with pytest.raises(ValueError, match=r"tensors: got none for \['blocks.1.mixer.D'\]"):
+        from_transformers(tmp_path)
+    save_file(good | {"backbone.norm_f.weight": torch.ones(31)}, file)
+    with pytest.raises(ValueError, match=r"norm.weight: got shape \[31\], expected \[32\]"):
+        from_transformers(tmp_path)
+    save_file(good | {"lm_head.weight": torch.zeros(VOCABULARY, 32)}, file)
+    with pytest.raises(ValueError, match=r"lm_head.weight: got another"):
+        from_transformers(tmp_path)
+
+
+def test_what_is_no_model_and_no_folder_of_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="model_or_folder: got int, expected a model of transformers"):
+        from_transformers(3)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(ValueError, match=r"model_or_folder: got .* without model.safetensors, expected"):
+        from_transformers(tmp_path)
+
+
+def test_without_the_libraries_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build("mamba").save_pretrained(tmp_path)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ImportError, match=r"needs safetensors: pip install 'linattn-ref\[interop\]'"):
+        from_transformers(tmp_path)
