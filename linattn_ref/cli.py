@@ -7,11 +7,20 @@ takes the parsed arguments and returns the exit status. Only the subcommand that
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from typing import IO
 
 GROUP = "linattn.commands"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parse arguments, and print what a terminal can show, whatever stood among the arguments."""
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        super()._print_message(make_showable(message), file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: for ``--help`` (status 0) and for a wrong command line (status 2), as argparse does.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="linattn",
         description="Tools of the Linear Attention Book.",
         epilog="linattn COMMAND --help says what a command does.",
@@ -40,7 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(entry.name)
         if entry.name == asked:  # the others are only listed
             entry.load()(command)
+    for word in given:
+        if word.startswith("-") and os.path.lexists(word):  # a shell has put it in the place of *
+            parser.error(f"arguments: got {word!r}, which is a file here; write ./* for all files")
     return run(parser.parse_args(given))
+
+
+def make_showable(text: str) -> str:
+    """Return a text without what a terminal obeys: names of files may hold it."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,9 +75,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return options.run(options)
     except (ValueError, OSError, RuntimeError, ImportError, FloatingPointError) as error:
-        # A message may hold the name of a file, and that may hold what a terminal obeys.
-        text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(error))
-        print(f"linattn: {text}", file=sys.stderr)
+        print(f"linattn: {make_showable(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nlinattn: stopped. The same command goes on from what was saved.", file=sys.stderr)

@@ -22,6 +22,7 @@ from linattn_exercises.grading import (
 from linattn_exercises.grading.submissions import SubmissionFile
 from linattn_exercises.serialization import make_printable
 
+MAX_LINES = 20  # about what is left out
 SEED_VARIABLE = "LINATTN_SEED"  # never an option: others can read a command line
 NOT_PROTECTED = (
     "Marks are not protected: answers ran without bubblewrap, as the user who graded, and may have read and "
@@ -86,9 +87,14 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
         )
+    given = {
+        str(options.seed_file): _read_first_line(options.seed_file),
+        f"the variable {SEED_VARIABLE}": os.environ.get(SEED_VARIABLE, ""),
+    }
+    source, seed = next((one for one in given.items() if one[1]), (str(options.out), ""))
     grader = Grader(
         options.out,
-        seed=_read_first_line(options.seed_file) or os.environ.get(SEED_VARIABLE, ""),
+        seed=seed,
         isolation=options.isolation,
         limits=Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6),
         jobs=options.jobs,
@@ -106,9 +112,12 @@ def run(options: argparse.Namespace) -> int:
         _say(f"{name} was changed while answers ran", sys.stderr)
     tables.write(options.out, results, grader.sign, notice)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
-    _say(f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}", sys.stdout)
-    for path in left_out:
+    told = f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}"
+    _say(f"{told} (seed: {source})", sys.stdout)
+    for path in left_out[:MAX_LINES]:
         _say(f"left out, no notebook: {path}", sys.stdout)
+    if len(left_out) > MAX_LINES:
+        _say(f"left out, no notebook: {len(left_out) - MAX_LINES} more", sys.stdout)
     for line in failed:
         _say(f"not graded: {line}", sys.stderr)
     return 1 if failed else 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import linattn_exercises
-from linattn_exercises.grading.reading import UnreadableNotebook
+from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
     Limits,
     Sandbox,
@@ -269,7 +269,7 @@ class Grader:
                 return GradedSubmission(
                     file.name, [Mark(**mark) for mark in content["marks"]], content["note"]
                 )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
             pass  # never graded, or the file is damaged: grade it
         return None
 
@@ -281,7 +281,7 @@ class Grader:
         """Return a hash of all that marks depend on: file, name, seed, limits, and the code that grades."""
         try:
             with open_submission(file.path) as notebook:
-                content = notebook.read()
+                content = notebook.read(MAX_BYTES + 1)  # it may grow while it is read
         except UnreadableNotebook as error:
             content = str(error).encode()
         settings = json.dumps([file.name, self.seed, self.default_set, asdict(self.limits), self._code])

@@ -81,6 +81,8 @@ def _build_bubblewrap(
     """
     words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
+    # Shared memory of /dev/zero belongs to no process that could be looked at.
+    words += ["--dev-bind", os.devnull, "/dev/zero"]
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there
     words += ["--unshare-user", "--disable-userns"] if _knows("--disable-userns") else []
     words += ["--tmpfs", "/tmp"]  # before --ro-bind, since what is bound may lie below /tmp

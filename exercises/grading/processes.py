@@ -50,9 +50,18 @@ FORBIDDEN = (
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
 NOT_EQUAL, EQUAL, MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
+# Calls from this number on, alike on all processors, are answered as by an older kernel: libseccomp may not
+# know their names. Among them are new ways to set modes and attributes of files.
+FIRST_NEW_CALL = 451
+# Of the calls below it that an old libseccomp does not know, the numbers.
+NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435}
+NUMBERS |= {"pidfd_getfd": 438, "memfd_secret": 447}
+SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 # Of open files: who gets signals of them, leases that make others wait, and ways of writing that fail later.
-FORBIDDEN_FCNTL = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
+# F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+FORBIDDEN_FCNTL = (8, 10, 15, 1024, 1026, 1031)
 FORBIDDEN_IOCTL = (0x5452, 0x8901, 0x8902, 0x40086602, 0x401C5820)  # owners of signals, flags of inodes
 F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -73,7 +82,7 @@ def limit_resources(limits: dict[str, int]) -> None:
         resource.RLIMIT_AS: (measure_address_space() + limits["memory"],) * 2,
         resource.RLIMIT_FSIZE: (limits["file"],) * 2,
         resource.RLIMIT_NOFILE: (64, 64),
-        resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_CORE: (1, 1),  # 0 would still start a program that takes dumps
         resource.RLIMIT_NPROC: (count_user_threads() + limits["processes"],) * 2,
     }
     for kind, bound in bounds.items():
@@ -152,6 +161,7 @@ def forbid_calls() -> bool:
         ("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_NEWUSER, CLONE_NEWUSER)]),
         ("socket", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
         ("socketpair", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
+        ("mmap", REFUSE, [Comparison(3, MASKED_EQUAL, SHARED_ANONYMOUS, SHARED_ANONYMOUS)]),
         ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
         *(("fcntl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_FCNTL),
         *(("ioctl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_IOCTL),
@@ -162,10 +172,43 @@ def forbid_calls() -> bool:
     ]
     for name, action, compared in rules_of_calls:
         number = library.seccomp_syscall_resolve_name(name.encode())
+        number = number if number >= 0 else NUMBERS.get(name, -1)
         if number >= 0:  # this processor has it
             array = (Comparison * len(compared))(*compared)
             library.seccomp_rule_add_array(rules, ctypes.c_uint32(action), number, len(compared), array)
-    return library.seccomp_load(rules) == 0
+    return library.seccomp_load(rules) == 0 and _forbid_new_calls()
+
+
+class _Instruction(ctypes.Structure):
+    """Hold an instruction of a filter, Linux's ``sock_filter``."""
+
+    _fields_ = (
+        ("code", ctypes.c_uint16),
+        ("if_true", ctypes.c_uint8),
+        ("if_false", ctypes.c_uint8),
+        ("value", ctypes.c_uint32),
+    )
+
+
+class _Program(ctypes.Structure):
+    """Hold a filter, Linux's ``sock_fprog``."""
+
+    _fields_ = (("length", ctypes.c_uint16), ("first", ctypes.POINTER(_Instruction)))
+
+
+def _forbid_new_calls() -> bool:
+    """Let calls from ``FIRST_NEW_CALL`` on be unknown, by a second filter; return whether they are now."""
+    instructions = (_Instruction * 4)(
+        _Instruction(0x20, 0, 0, 0),  # load the number of the call
+        _Instruction(0x35, 0, 1, FIRST_NEW_CALL),  # if it is smaller, pass over the next
+        _Instruction(0x06, 0, 0, UNKNOWN),
+        _Instruction(0x06, 0, 0, ALLOW),
+    )
+    program = _Program(len(instructions), instructions)
+    found = ctypes.CDLL(None).prctl(
+        PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0
+    )
+    return bool(found == 0)
 
 
 @contextlib.contextmanager
@@ -322,7 +365,7 @@ def record_condition() -> list[Any]:
     if sys.platform == "linux":
         found += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
     for top in SCRATCH if SANDBOXED else ():
-        found.append((os.stat(top).st_mode, os.listdir(top)))
+        found.append((os.stat(top).st_mode, os.listdir(top), os.listxattr(top)))
     for name in ("shm", "sem", "msg") if SANDBOXED else ():
         with contextlib.suppress(OSError), open(f"/proc/sysvipc/{name}") as file:
             found.append(len(file.readlines()))

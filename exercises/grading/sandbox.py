@@ -208,7 +208,7 @@ class Sandbox:
         """Send a job; return how it ended, and what its processes wrote.
 
         It ended as the worker says ("done", "cpu", "wall", "memory" or "died"), or the worker itself was
-        "lost".
+        "lost". What is the machine's fault is raised: see ``MachineFault``.
 
         Args:
             kind: "run" or "read".
@@ -234,7 +234,13 @@ class Sandbox:
                 if self._closed:
                     raise SandboxClosed("the run was stopped") from None
                 end = "lost"
-            return end, [_read_report(number) for number in reports]
+            if end == "machine":
+                self._stop()
+                raise MachineFault("a process for an answer could not be prepared")
+            found = [_read_report(number) for number in reports]
+            if end in ("died", "lost") or not all(map(_is_whole, found)):
+                _require_space(reports[0])
+            return end, found
 
     def _send_job(self, kind: str, files: list[int]) -> str:
         """Send the open files of a job, wait, and return how the job ended."""
@@ -314,6 +320,19 @@ def _read_report(number: int) -> bytes:
         return os.pread(number, MAX_REPORT, 0)
     except OSError:
         return b""
+
+
+def _is_whole(report: bytes) -> bool:
+    """Return whether a report may have been written to its end."""
+    return report.endswith((b"}", b"\n"))
+
+
+def _require_space(number: int) -> None:
+    """Raise a ``MachineFault`` if there was no room for the report that is open as this number."""
+    if hasattr(os, "fstatvfs"):
+        found = os.fstatvfs(number)
+        if found.f_bavail * found.f_frsize < MAX_REPORT:
+            raise MachineFault(f"too little space is left for reports in {tempfile.gettempdir()}")
 
 
 def _make_stopped(text: str) -> Outcome:

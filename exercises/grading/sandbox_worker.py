@@ -35,6 +35,7 @@ import inspect
 import json
 import linecache
 import os
+import select
 import signal
 import socket
 import sys
@@ -215,13 +216,14 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
 # --- a child --------------------------------------------------------------------------------------------
 
 
-def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str) -> None:
+def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str, ready: int) -> None:
     """Do everything between fork and exit: read the job, give up what is open, work, report.
 
     Args:
         work: is given the job and the report, and returns what is to be written there, or None.
         files: the job, the report, and what else stays open, as number 4.
         folder: where the child works.
+        ready: is written to before the work begins: what fails before that is not the fault of an answer.
     """
     write, dump, leave = (
         os.write,
@@ -236,7 +238,7 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
         os.environ.update(HOME=folder, TMPDIR=folder)
         tempfile.tempdir = folder
         null = os.open(os.devnull, os.O_RDWR)
-        kept = [os.dup(number) for number in (null, null, null, *files[1:])]  # none of them below those
+        kept = [os.dup(number) for number in (null, null, null, *files[1:], ready)]  # none below those
         first = os.dup(null)
         if first < 64:
             os.closerange(first, 64)
@@ -246,6 +248,8 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
         processes.limit_resources(job["limits"])
         if not processes.forbid_calls() and processes.SANDBOXED:
             return
+        os.write(len(kept) - 1, b"1")
+        os.close(len(kept) - 1)
         result = work(job, 3)
         text = dump(result).encode("utf-8", "surrogatepass") if result is not None else b""
         while text:
@@ -294,24 +298,37 @@ def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
 
 
 def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
-    """Do a job in a child, clean up, and return how it ended: "done", "cpu", "wall", "memory" or "died"."""
+    """Do a job in a child, clean up, and return how it ended.
+
+    The ends are "done", "cpu", "wall", "memory", "died", and "machine" if the work has not even begun.
+    """
     folder = tempfile.mkdtemp(prefix="answer-")
+    begun, ready = os.pipe()
     if kind == "read":
-        pids = [start_child(read_notebook, files, folder)]
+        pids = [start_child(read_notebook, files, folder, ready)]
     elif len(files) == 2:
-        pids = [start_child(partial(run_answer, watched=False), files, folder)]
+        pids = [start_child(partial(run_answer, watched=False), files, folder, ready)]
     else:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder)
-            answer = start_child(partial(run_answer, watched=True), [*files[:2], theirs.fileno()], folder)
+            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder, ready)
+            if not select.select([begun], [], [], wall)[0]:
+                processes.end_process(keeper)
+                return "machine"
+            os.read(begun, 1)
+            answer_files = [*files[:2], theirs.fileno()]
+            answer = start_child(partial(run_answer, watched=True), answer_files, folder, ready)
         pids = [answer, keeper]
+    os.close(ready)
     end, status = processes.wait_for_child(pids[0], time.monotonic() + wall, memory)
     statuses = [status] + [processes.end_process(pid) for pid in pids[1:]]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pids[0], signal.SIGKILL)
     processes.reap_orphans()
     processes.remove_folder(folder)
+    with os.fdopen(begun, "rb") as pipe:
+        if not pipe.read():
+            return "machine"
     if end != "ended":
         return end
     if any(os.WIFSIGNALED(one) and os.WTERMSIG(one) == signal.SIGXCPU for one in statuses):
@@ -319,11 +336,11 @@ def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     return "done" if not os.WIFSIGNALED(status) and os.fstat(files[1]).st_size else "died"
 
 
-def start_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str) -> int:
+def start_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str, ready: int) -> int:
     """Fork a child that works, and return its number."""
     pid = os.fork()
     if pid == 0:
-        run_child(work, files, folder)
+        run_child(work, files, folder, ready)
     return pid
 
 

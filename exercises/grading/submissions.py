@@ -2,8 +2,7 @@
 
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -30,34 +29,42 @@ class SubmissionFile(NamedTuple):
 
 
 def find_submissions(
-    paths: Iterable[Path], out: Path | None = None
+    paths: Sequence[Path], out: Path | None = None
 ) -> tuple[list[SubmissionFile], list[Path]]:
     """Find the notebooks to grade.
 
     Args:
-        paths: files and folders. A notebook in a folder goes by its path in that folder; a file by its name,
-            or by its whole path if two names are alike. Hidden files are passed over.
-        out: the folder that marks are written to; what lies in there is no submission.
+        paths: files and folders. A notebook in a folder goes by its path in that folder, a file by its name;
+            if any two names are alike, all go by their whole paths. Hidden files are passed over. A link is
+            followed if it is the only path.
+        out: the folder that marks are written to, which may not lie in a folder of submissions: what is in
+            there could be a student's.
 
     Returns:
         The submissions, and what is left out: files that are no notebooks, links (what they point to may be
         somebody else's), devices and pipes, folders that cannot be opened or lie deeper than ``MAX_DEPTH``.
 
     Raises:
-        ValueError: if a path does not exist, or is neither a file nor a folder.
+        ValueError: if a path does not exist, or is neither a file nor a folder; or if ``out`` lies in one.
     """
     found: list[tuple[str, Path]] = []
     left_out: list[Path] = []
     for path in paths:
+        if path.is_symlink() and len(paths) > 1:  # a shell has put a student's link in the place of *
+            left_out.append(path)
+            continue
         if not path.exists():
             raise ValueError(f"submissions: got {path}, which does not exist, expected notebooks or folders")
         if not path.is_dir():
             if not path.is_file():
                 raise ValueError(f"submissions: got {str(path)!a}, expected a file or a folder")
-            found.append((path.name, path.resolve() if path.is_symlink() else path))  # a teacher's link
+            found.append((path.name, path.resolve() if path.is_symlink() else path))
             continue
-        hidden = out.resolve() if out is not None else None
-        for file, is_regular in sorted(_walk(path, hidden)):
+        if out is not None and out.resolve().is_relative_to(path.resolve()):
+            raise ValueError(
+                f"out: got {str(out)!a} in {str(path)!a}, expected a folder outside of submissions"
+            )
+        for file, is_regular in sorted(_walk(path)):
             if is_regular and file.suffix.lower() == ".ipynb":
                 found.append((file.relative_to(path).as_posix(), file))
             else:
@@ -65,7 +72,7 @@ def find_submissions(
     return _name_files(found), left_out
 
 
-def _walk(top: Path, out: Path | None) -> Iterator[tuple[Path, bool]]:
+def _walk(top: Path) -> Iterator[tuple[Path, bool]]:
     """Yield what lies below a folder and is no folder itself, with whether it is a regular file.
 
     Links are not followed. A folder that cannot be opened, or lies too deep, is yielded as no regular file.
@@ -73,8 +80,6 @@ def _walk(top: Path, out: Path | None) -> Iterator[tuple[Path, bool]]:
     folders = [(top, 0)]
     while folders:
         folder, depth = folders.pop()
-        if out is not None and folder.resolve() == out:
-            continue
         try:
             with os.scandir(folder) as entries:
                 inside = [one for one in entries if not one.name.startswith(".")]
@@ -93,16 +98,15 @@ def _walk(top: Path, out: Path | None) -> Iterator[tuple[Path, bool]]:
 
 def _name_files(found: list[tuple[str, Path]]) -> list[SubmissionFile]:
     """Give files names that can be written anywhere, no two alike; a file that was given twice is one."""
-    counts = Counter(name for name, _ in found)
+    given = {path: name for name, path in found}
+    if len(set(given.values())) < len(given):
+        given = {path: path.as_posix() for path in given}
     files: dict[str, SubmissionFile] = {}
     last: dict[str, int] = {}  # the number of the last file of a name
-    shown = {
-        (name, path): " ".join(make_printable(path.as_posix() if counts[name] > 1 else name).split())
-        for name, path in dict.fromkeys(found)
-    }
+    shown = {path: " ".join(make_printable(name).split()) for path, name in given.items()}
     # Who has a name keeps it: " a.ipynb" is shown as "a.ipynb" and comes before it.
-    for name, path in sorted(shown, key=lambda one: shown[one] != one[0]):
-        first = shown[name, path] or "submission"  # as it stands in the tables
+    for path in sorted(shown, key=lambda one: shown[one] != given[one]):
+        first = shown[path] or "submission"  # as it stands in the tables
         unique, number = first, last.get(first, 1)
         while unique in files:
             number += 1

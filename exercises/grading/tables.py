@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -121,7 +122,7 @@ def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
 
 
 def name_pages(names: Sequence[str]) -> list[str]:
-    """Return a file name for each submission: readable, safe, no two alike where case is ignored."""
+    """Return a file name for each submission: readable, safe, no two alike on any file system."""
     found: list[str] = []
     taken: set[str] = set()
     last: dict[str, int] = {}  # the number of the last page of a name
@@ -129,14 +130,19 @@ def name_pages(names: Sequence[str]) -> list[str]:
         safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
         # File systems count bytes.
         safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
-        candidate, number = safe, last.get(safe.lower(), 1)
-        while candidate.lower() in taken:
+        candidate, number = safe, last.get(_fold(safe), 1)
+        while _fold(candidate) in taken:
             number += 1
             candidate = f"{safe}_{number}"
-        last[safe.lower()] = number
-        taken.add(candidate.lower())
+        last[_fold(safe)] = number
+        taken.add(_fold(candidate))
         found.append(candidate)
     return [f"{name}.html" for name in found]
+
+
+def _fold(name: str) -> str:
+    """Return what all names have in common that some file system takes for one."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def render_page(graded: GradedSubmission, notice: str = "") -> str:
