@@ -62,8 +62,8 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
         FLOPs per token; one multiply-add is two.
 
     Raises:
-        ValueError: for a mixer that the paper's Table 1 does not have, or blocks without a gated MLP;
-            ``flops_exact`` counts every model.
+        ValueError: for a mixer that the paper's Table 1 does not have, blocks without a gated MLP, or grouped
+            heads; ``flops_exact`` counts every model.
 
     Source:
         arXiv 2406.16690, Table 1.
@@ -81,6 +81,9 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
         )
     require(config.mlp == "gated", "config.mlp", repr(config.mlp), "'gated' (else use flops_exact)")
     l, d, h = config.n_layers, config.d_model, config.n_heads
+    for option, usual in (("n_kv_heads", h), ("head_dim", d // h)):
+        value = getattr(config.options, option, usual) or usual
+        require(value == usual, f"config.options.{option}", str(value), f"{usual} (else use flops_exact)")
     n_softmax = sum(own is not config for own in _list_layers(config))
 
     def of(mixer: str, n_layers: int) -> float:

@@ -218,7 +218,9 @@ RWKV6 = {"k_proj.linear": "k", "w_proj.linear.lora.0": "decay_down", "w_proj.lin
 FLA_LAYERS: dict[str, FLALayer] = {
     "softmax": FLALayer(
         "parallax.Parallax",
-        _convert_softmax,
+        lambda c: _convert_softmax(
+            _require_options(c, rope_scaling=(None,), n_kv_heads=(0, c.n_heads), head_dim=(0, c.head_dim))
+        ),
         _append_weight(QKV),
         "with r = 0, and in half precision alone; Attention is the same without r, but needs flash-attn",
         lambda ours, c: {"r_proj.weight": torch.zeros_like(ours["out.weight"])},

@@ -44,7 +44,7 @@ class Architecture(NamedTuple):
 
 
 def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None) -> LanguageModel:
-    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2.
+    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2, LLaMA.
 
     ``model(tokens)[0]`` are then the logits of the given model, up to rounding. All rows of its embedding are
     kept, also those that fill up the vocabulary and that no tokenizer gives. Tokens come from the tokenizer
@@ -134,7 +134,8 @@ def _import(name: str) -> ModuleType:
 
 def _translate(names: Mapping[str, str], theirs: Tensors, model: LanguageModel) -> dict[str, Tensor]:
     """Return our state dict, made of their tensors; raise if one is left over or missing."""
-    ours, unread, found = model.state_dict(), set(theirs), dict[str, Tensor]()
+    ours, found = model.state_dict(), dict[str, Tensor]()
+    unread = {name for name in theirs if not name.endswith(COMPUTED)}
     layers = range(model.config.n_layers)
     lines = [(row, i) for row in names.items() for i in (layers if "*" in row[1] else layers[:1])]
     for (old, new), i in lines:
@@ -189,6 +190,27 @@ def _read_mamba_sizes(theirs: Any) -> dict[str, Any]:
     return sizes | {"mlp": "none", "tie_embeddings": theirs.tie_word_embeddings}
 
 
+def _configure_llama(theirs: Any) -> ModelConfig:
+    """Return the configuration of a LLaMA."""
+    rope = dict(theirs.rope_parameters)
+    options = {"rope_base": rope.pop("rope_theta"), "head_dim": theirs.head_dim}
+    if (kind := rope.pop("rope_type", "default")) == "llama3" and rope.keys() == set(LLAMA3):
+        options["rope_scaling"] = tuple(rope.pop(name) for name in LLAMA3)
+    expected = f"a rope_type 'default' alone, or 'llama3' with {', '.join(LLAMA3)}"
+    fits = not rope and kind in ("default", "llama3")
+    require(fits, "config.rope_parameters", f"{theirs.rope_parameters}", expected)
+    return ModelConfig(
+        d_model=theirs.hidden_size,
+        n_layers=theirs.num_hidden_layers,
+        n_heads=theirs.num_attention_heads,
+        vocab_size=theirs.vocab_size,
+        options=options | {"n_kv_heads": theirs.num_key_value_heads},
+        d_ff=theirs.intermediate_size,
+        norm_eps=theirs.rms_norm_eps,
+        tie_embeddings=theirs.tie_word_embeddings,
+    )
+
+
 def _name_layers(theirs: str, ours: str, names: Mapping[str, str]) -> dict[str, str]:
     """Put the path of a layer before all names of a table."""
     place = lambda path, line: " ".join(f"{path}{name}" for name in line.split())  # noqa: E731
@@ -203,6 +225,15 @@ SSM |= {"out_proj": "out"}
 MAMBA = {"in_proj": "uz", "x_proj": "step.0 BC", "dt_proj.weight": "step.1", "dt_proj.bias": "step_bias"}
 MAMBA2 = {"in_proj": "z xBC step", "dt_bias": "step_bias", "norm": "norm"}
 
+COMPUTED = "rotary_emb.inv_freq"  # in some files, but no weight: speeds of rotation
+LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+LLAMA_ONLY = {"hidden_act": ("silu", "swish"), "attention_bias": (False,), "mlp_bias": (False,)}
+LLAMA = {"model.embed_tokens": "embedding", "model.norm": "norm", "lm_head": "head"}
+LLAMA_LAYER = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp_norm"}
+LLAMA_LAYER |= {"self_attn.q_proj self_attn.k_proj self_attn.v_proj": "mixer.qkv"}
+LLAMA_LAYER |= {"self_attn.o_proj": "mixer.out", "mlp.down_proj": "mlp.out"}
+LLAMA_LAYER |= {"mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up"}
+
 ARCHITECTURES: dict[str, Architecture] = {
     "mamba": Architecture(
         _configure_mamba,
@@ -213,5 +244,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         _configure_mamba2,
         MAMBA_OUTSIDE | _name_layers("backbone.layers.*.mixer.", "blocks.*.mixer.", MAMBA2 | SSM),
         MAMBA_ONLY | {"time_step_limit": ((0.0, math.inf),)},
+    ),
+    "llama": Architecture(
+        _configure_llama,
+        LLAMA | _name_layers("model.layers.*.", "blocks.*.", LLAMA_LAYER),
+        LLAMA_ONLY | {"attention_dropout": (0,)},
     ),
 }

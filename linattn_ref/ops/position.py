@@ -5,11 +5,14 @@ import math
 import torch
 
 from linattn_ref.ops.shapes import Float, Tensor
-from linattn_ref.ops.validation import check_positions, find_value_range, require
+from linattn_ref.ops.validation import check_positions, find_value_range, require, require_shape
 
 
 def rotate(
-    x: Float[Tensor, "B T H K"], positions: Float[Tensor, " T"], base: float = 10_000.0
+    x: Float[Tensor, "B T H K"],
+    positions: Float[Tensor, " T"],
+    base: float = 10_000.0,
+    speed: Float[Tensor, " planes"] | None = None,
 ) -> Float[Tensor, "B T H K"]:
     """Rotate queries or keys by their positions (RoPE).
 
@@ -22,6 +25,8 @@ def rotate(
         x: queries or keys, ``[B, T, H, K]``, any floating dtype, K even.
         positions: absolute positions of the T tokens, ``[T]``, float32 or float64, in tokens.
         base: the slowest plane turns once in 2 pi base ** (1 - 2 / K) tokens.
+        speed: radians per token of each plane, ``[K/2]``, in the dtype of the positions. Default None: those
+            of ``base``.
 
     Returns:
         Tensor ``[B, T, H, K]`` in x's dtype.
@@ -42,7 +47,9 @@ def rotate(
     check_positions(x, positions)
     K = x.shape[-1]
     require(K % 2 == 0, "x", lambda: f"width {K}", "an even width, K/2 planes to turn")
-    speed = base ** (-torch.arange(0, K, 2, device=x.device, dtype=positions.dtype) / K)  # [K/2]
+    if speed is None:
+        speed = base ** (-torch.arange(0, K, 2, device=x.device, dtype=positions.dtype) / K)  # [K/2]
+    require_shape(speed, "speed", (K // 2,))
     angle = (positions[:, None] * speed)[:, None]  # [T, 1, K/2]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x.chunk(2, -1)

@@ -26,6 +26,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"feature_map": phi, "normaliser": normaliser}
         for phi, normaliser in product(FEATURE_MAPS, ("denominator", "norm"))
     ],
+    "softmax": [{}, {"n_kv_heads": 1, "head_dim": 10}],
     "mamba": [{}, {"mlp": "none", "conv_bias": True}],
     "mamba2": [{}, {"n_groups": 3, "conv_bias": True}],
 }
@@ -140,9 +141,13 @@ def test_closed_form_refuses_a_mixer_that_the_paper_has_no_row_for(name: str) ->
         flops_per_token(config_of(name), 64)
 
 
-def test_closed_form_refuses_blocks_without_a_gated_mlp() -> None:
+def test_closed_form_refuses_blocks_without_a_gated_mlp_and_grouped_heads() -> None:
     with pytest.raises(ValueError, match=r"config\.mlp: got 'none', expected 'gated'"):
         flops_per_token(config_of("softmax", {"mlp": "none"}), 64)
+    with pytest.raises(ValueError, match=r"config\.options\.n_kv_heads: got 1, expected 3"):
+        flops_per_token(config_of("softmax", {"n_kv_heads": 1}), 64)
+    whole = config_of("softmax", {"n_kv_heads": 3, "head_dim": 8})
+    assert flops_per_token(whole, 64) == flops_per_token(config_of("softmax"), 64)
 
 
 # --- parameters --------------------------------------------------------------------------------------------

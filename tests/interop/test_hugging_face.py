@@ -24,12 +24,25 @@ MAMBA: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "state_size"
 MAMBA |= {"layer_norm_epsilon": 0.01}  # so large that another one would be seen
 MAMBA2 = MAMBA | {"num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 16}
 
+LLAMA: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "intermediate_size": 48,
+    "vocab_size": VOCABULARY,
+}
+LLAMA |= {"num_attention_heads": 4, "rms_norm_eps": 0.01, "max_position_embeddings": 100}
+LLAMA3: dict[str, Any] = {"rope_type": "llama3", "rope_theta": 100.0, "original_max_position_embeddings": 48}
+LLAMA3 |= {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+GROUPED = {"num_key_value_heads": 2, "head_dim": 12, "rope_parameters": LLAMA3}
+
 # name -> type of the model, its sizes and options
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mamba": ("mamba", MAMBA),
     "mamba, untied, no bias": ("mamba", MAMBA | {"use_conv_bias": False, "tie_word_embeddings": False}),
     "mamba2": ("mamba2", MAMBA2 | {"tie_word_embeddings": True}),
     "mamba2, groups": ("mamba2", MAMBA2 | {"n_groups": 2}),
+    "llama": ("llama", LLAMA | {"tie_word_embeddings": True, "rope_theta": 500.0}),
+    "llama, grouped": ("llama", LLAMA | GROUPED),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -84,7 +97,7 @@ def parts_of(model: LanguageModel) -> Iterator[tuple[str, Tensor]]:
     yield from model.state_dict().items()
 
 
-@pytest.mark.parametrize("case", ["mamba", "mamba2, groups"])
+@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped"])
 @pytest.mark.parametrize("size", ["1GB", "8KB"])
 def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> None:
     theirs = build(case)
@@ -116,6 +129,13 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("mamba", "hidden_act", "gelu"),
     ("mamba", "time_step_rank", 3),
     ("mamba2", "time_step_limit", [0.0, 0.1]),
+    ("llama", "attention_bias", True),
+    ("llama", "mlp_bias", True),
+    ("llama", "hidden_act", "gelu"),
+    ("llama", "attention_dropout", 0.1),
+    ("llama", "rope_parameters", {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0}),
+    ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
+    ("llama, grouped", "rope_parameters", LLAMA3 | {"attention_factor": 2.0}),
 ]
 
 

@@ -36,7 +36,7 @@ FORBIDDEN = [o for o in LINEAR if o not in ALLOWED]
 
 # Options to try per mixer; a mixer that is not named here is tried as it comes.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "softmax": [{"positions": where} for where in ("rope", "none")],
+    "softmax": [{"positions": "rope"}, {"positions": "none"}, {"n_kv_heads": 1}],
     "linear": ALLOWED,
     "cosformer": [{"max_length": 160}],
     "retnet": [{"positions": where} for where in ("rope", "none")],

@@ -1,6 +1,7 @@
 """``ModelConfig`` and the options of mixers: each option changes the output, a wrong value is refused."""
 
 import pickle
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -29,6 +30,9 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "init": ("real", {}),
     "hold": ("exact", {}),
     "beta_max": (2.0, {}),
+    "rope_scaling": ((8.0, 1.0, 4.0, 30), {}),
+    "n_kv_heads": (1, {}),
+    "head_dim": (4, {}),
     "conv_bias": (True, {}),
     "n_groups": (2, {}),
 }
@@ -134,6 +138,23 @@ def test_cosformer_refuses_tokens_beyond_max_length(lengths: list[int]) -> None:
         in_segments(mixer, inputs(161), lengths)
 
 
+def test_heads_that_cannot_share_keys_evenly_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_kv_heads: got 2, expected a divisor of n_heads = 3"):
+        build("softmax", {"n_kv_heads": 2, "positions": "none"}, n_heads=3)
+
+
+def test_grouped_heads_are_heads_whose_keys_and_values_are_equal() -> None:
+    few, all_heads = build("softmax", {"n_kv_heads": 2}, n_heads=6), build("softmax", n_heads=6)
+    weights = few.state_dict()
+    q, k, v = weights["qkv.weight"].split([12, 4, 4])
+    spread = [x.view(2, 2, 12).repeat_interleave(3, 0).flatten(0, 1) for x in (k, v)]
+    all_heads.load_state_dict(weights | {"qkv.weight": torch.cat([q, *spread])})
+    (y, cache), (want, large) = few(inputs()), all_heads(inputs())
+    assert err(y, want) < 1e-12
+    assert err(cache.k, large.k[:, :, ::3]) < 1e-12
+    assert err(cache.v, large.v[:, :, ::3]) < 1e-12
+
+
 def test_heads_that_groups_do_not_divide_are_refused() -> None:
     with pytest.raises(ValueError, match="n_groups: got 2, expected a divisor of n_heads = 3"):
         build("mamba2", {"n_groups": 2}, n_heads=3)
@@ -159,6 +180,10 @@ WRONG_OPTIONS: list[tuple[str, str, Any]] = [
     ("softmax", "positions", "sinusoidal"),
     ("softmax", "rope_base", -3.0),
     ("linear", "rope_base", "10000"),
+    ("softmax", "rope_scaling", (8.0, 4.0, 1.0, 30)),
+    ("softmax", "rope_scaling", (8.0, 1.0, 4.0)),
+    ("softmax", "n_kv_heads", -1),
+    ("softmax", "head_dim", 0.5),
     ("retnet", "rope_base", True),
     ("cosformer2", "theta_base", 0.0),
     ("delta_net", "beta_max", "1"),
@@ -182,7 +207,7 @@ def test_a_wrong_field_is_named_with_its_value(argument: str, value: Any) -> Non
 
 @pytest.mark.parametrize(("name", "option", "value"), WRONG_OPTIONS)
 def test_a_wrong_option_is_named_with_its_value(name: str, option: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"{option}: got {value!r}, expected"):
+    with pytest.raises(ValueError, match=f"{option}: got {re.escape(repr(value))}, expected"):
         ModelConfig(name, **BASE, options={option: value})
 
 

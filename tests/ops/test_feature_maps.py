@@ -200,12 +200,18 @@ def test_rotation_base_sets_the_slowest_plane() -> None:
     x = torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64).view(1, 1, 1, 4)  # real part of plane 1
     angle = 100.0 ** (-2 / 4)
     want = torch.tensor([0.0, math.cos(angle), 0.0, math.sin(angle)], dtype=torch.float64).view(1, 1, 1, 4)
-    assert_close("turned", rotate(x, torch.ones(1, dtype=torch.float64), base=100.0), want, EXACT)
+    one = torch.ones(1, dtype=torch.float64)
+    assert_close("turned", rotate(x, one, base=100.0), want, EXACT)
+    assert_close(
+        "by speeds", rotate(x, one, speed=torch.tensor([3.0, angle], dtype=torch.float64)), want, EXACT
+    )
 
 
-def test_rotation_refuses_an_odd_width() -> None:
+def test_rotation_refuses_an_odd_width_and_speeds_of_other_planes() -> None:
     with pytest.raises(ValueError, match="x: got width 5, expected an even width"):
         rotate(torch.ones(1, 2, 1, 5), torch.arange(2.0))
+    with pytest.raises(ValueError, match=r"speed: got shape \[1\], expected \[2\]"):
+        rotate(torch.ones(1, 2, 1, 4), torch.arange(2.0), speed=torch.ones(1))
 
 
 # --- cosFormer -------------------------------------------------------------------------------------------
