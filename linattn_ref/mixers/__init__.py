@@ -21,6 +21,7 @@ from linattn_ref.mixers.mlstm import MLSTMMixer
 from linattn_ref.mixers.parts import find_spared_parameters, find_weight_matrices
 from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer, RetNetOptions
 from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
+from linattn_ref.mixers.rwkv7 import RWKV7Mixer
 from linattn_ref.mixers.s4d import DiagonalSSMOptions, H3Mixer, S4DMixer
 from linattn_ref.mixers.softmax import SoftmaxMixer, SoftmaxOptions
 from linattn_ref.mixers.tnl import TNLMixer, TNLOptions
@@ -45,6 +46,7 @@ MIXERS: dict[str, type[Mixer]] = {
     "delta_net": DeltaNetMixer,
     "gated_delta_net": GatedDeltaNetMixer,
     "kda": KDAMixer,
+    "rwkv7": RWKV7Mixer,
 }
 
 
@@ -95,6 +97,7 @@ __all__ = [
     "Options",
     "RWKV4Mixer",
     "RWKV6Mixer",
+    "RWKV7Mixer",
     "RetNetMixer",
     "RetNetOptions",
     "S4DMixer",

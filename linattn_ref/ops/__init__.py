@@ -15,6 +15,7 @@ from linattn_ref.ops.lti import convolution_lti_ssm, recurrent_lti_ssm, step_lti
 from linattn_ref.ops.position import cos_reweight, rotate
 from linattn_ref.ops.results import ChannelResult, KVCache, LinearResult, SoftmaxResult
 from linattn_ref.ops.rwkv6 import chunk_rwkv6, recurrent_rwkv6, step_rwkv6
+from linattn_ref.ops.rwkv7 import chunk_rwkv7, recurrent_rwkv7, step_rwkv7
 from linattn_ref.ops.scan import associative_selective_scan, recurrent_selective_scan, step_selective_scan
 from linattn_ref.ops.softmax import (
     chunk_softmax_attention,
@@ -39,6 +40,7 @@ __all__ = [
     "chunk_delta_rule",
     "chunk_linear_attention",
     "chunk_rwkv6",
+    "chunk_rwkv7",
     "chunk_softmax_attention",
     "chunk_wkv",
     "convolution_lti_ssm",
@@ -52,6 +54,7 @@ __all__ = [
     "recurrent_linear_attention",
     "recurrent_lti_ssm",
     "recurrent_rwkv6",
+    "recurrent_rwkv7",
     "recurrent_selective_scan",
     "recurrent_softmax_attention",
     "recurrent_wkv",
@@ -60,6 +63,7 @@ __all__ = [
     "step_linear_attention",
     "step_lti_ssm",
     "step_rwkv6",
+    "step_rwkv7",
     "step_selective_scan",
     "step_softmax_attention",
     "step_wkv",

@@ -84,3 +84,12 @@ def split_time(x: Float[Tensor, "B T H X"], C: int) -> Float[Tensor, "B M C H X"
     T = x.shape[1]
     M = -(-T // C)  # T / C, rounded up
     return pad(x, (0, 0, 0, 0, 0, M * C - T)).unflatten(1, (M, C))
+
+
+@check_shapes
+def score_chunks(
+    q: Float[Tensor, "B M C H K"], k: Float[Tensor, "B M C H K"], g: Float[Tensor, "B M C H _"]
+) -> Float[Tensor, "B M H C C"]:
+    """Return the decayed scores within every chunk, see ``compute_decayed_scores``."""
+    rows = compute_decayed_scores(q.flatten(0, 1), k.flatten(0, 1), g.flatten(0, 1))
+    return rows.unflatten(0, q.shape[:2])

@@ -18,10 +18,10 @@ import torch
 
 from linattn_ref.ops.chunks import (
     SUB_CHUNK,
-    compute_decayed_scores,
     decay_from_start,
     decay_to_end,
     make_empty_state,
+    score_chunks,
     split_time,
 )
 from linattn_ref.ops.results import LinearResult
@@ -283,7 +283,7 @@ def _chunk(
 
     # 1. what each token of a chunk corrects, as a function of the state S before the chunk: U - W S.
     #    u_i = beta_i (v_i - k_i past_i S - sum_{j<i} P_ij u_j), so (I + Diag(beta) P) (U - W S) = ...
-    P = _by_chunk(k, k, g).tril(-1)  # [B, M, H, C, C]
+    P = score_chunks(k, k, g).tril(-1)  # [B, M, H, C, C]
     heads_first = lambda x: x.transpose(2, 3)  # [B, M, H, C, .]  # noqa: E731
     wanted = heads_first(beta * torch.cat([v, k * past], -1))
     system = heads_first(beta) * P  # the unit diagonal is implied
@@ -291,7 +291,7 @@ def _chunk(
     U, W = solution.split([V, k.shape[-1]], -1)
 
     # 2. from chunk to chunk
-    reads, scores = heads_first(q * past), _by_chunk(q, k, g)
+    reads, scores = heads_first(q * past), score_chunks(q, k, g)
     keys, kept = heads_first(k * left), past[:, :, -1, :, :, None]
     outputs = []
     for m in range(q.shape[1]):
@@ -299,12 +299,3 @@ def _chunk(
         outputs.append(reads[:, m] @ S + scores[:, m] @ u)
         S = kept[:, m] * S + keys[:, m].mT @ u
     return torch.stack(outputs, 1).transpose(2, 3).flatten(1, 2)[:, :T], S
-
-
-@check_shapes
-def _by_chunk(
-    q: Float[Tensor, "B M C H K"], k: Float[Tensor, "B M C H K"], g: Float[Tensor, "B M C H _"]
-) -> Float[Tensor, "B M H C C"]:
-    """Return the decayed scores within every chunk."""
-    rows = compute_decayed_scores(q.flatten(0, 1), k.flatten(0, 1), g.flatten(0, 1))
-    return rows.unflatten(0, q.shape[:2])

@@ -11,6 +11,7 @@ from linattn_ref.ops.linear import (
 )
 from linattn_ref.ops.lti import convolution_lti_ssm, recurrent_lti_ssm
 from linattn_ref.ops.rwkv6 import chunk_rwkv6, recurrent_rwkv6
+from linattn_ref.ops.rwkv7 import chunk_rwkv7, recurrent_rwkv7
 from linattn_ref.ops.scan import associative_selective_scan, recurrent_selective_scan
 from linattn_ref.ops.softmax import (
     chunk_softmax_attention,
@@ -59,6 +60,8 @@ FORMS: tuple[Form, ...] = (
     Form("rwkv6", "chunk", chunk_rwkv6, chunked=True),
     Form("delta_rule", "recurrent", recurrent_delta_rule),
     Form("delta_rule", "chunk", chunk_delta_rule, chunked=True),
+    Form("rwkv7", "recurrent", recurrent_rwkv7),
+    Form("rwkv7", "chunk", chunk_rwkv7, chunked=True),
     Form("lti_ssm", "recurrent", recurrent_lti_ssm),
     Form("lti_ssm", "convolution", convolution_lti_ssm),
     Form("selective_scan", "recurrent", recurrent_selective_scan),

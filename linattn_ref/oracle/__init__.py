@@ -14,7 +14,7 @@ from linattn_ref.oracle.attention import (
     softmax_attention_online,
     softmax_attention_restart,
 )
-from linattn_ref.oracle.memory import delta_rule, delta_rule_parallel, recurrence, rwkv6
+from linattn_ref.oracle.memory import delta_rule, delta_rule_parallel, recurrence, rwkv6, rwkv7
 from linattn_ref.oracle.ssm import compose, discretise, lti_ssm, lti_ssm_convolution, selective_scan, wkv
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "normalised_linear_attention",
     "recurrence",
     "rwkv6",
+    "rwkv7",
     "selective_scan",
     "softmax_attention",
     "softmax_attention_online",

@@ -1,4 +1,4 @@
-"""Define what is written to a state and read: the recurrence of every model, RWKV-6, the delta rule."""
+"""Define what is written to a state and read: the recurrence of every model, RWKV-6, the delta rules."""
 
 from collections.abc import Callable
 
@@ -183,3 +183,53 @@ def delta_rule_parallel(
         recalled = recalled + sum((k[i] @ (left[i][j] * k[j])) * u[j] for j in range(i))
         u.append(beta[i] * (v[i] - recalled))
     return linear_attention_parallel(q, k, np.array(u), alpha, scale, S)
+
+
+def rwkv7(
+    q: Array,
+    k: Array,
+    v: Array,
+    removal: Array,
+    rate: Array,
+    alpha: Array | None = None,
+    scale: float = 1.0,
+    state: Array | None = None,
+) -> tuple[Array, Array]:
+    """Forget, remove what a key recalled before, write under another key, read, token after token::
+
+        S_t = alpha_t * S_{t-1} - (rate_t * removal_t)^T (removal_t S_{t-1}) + k_t^T v_t
+        o_t = scale q_t S_t
+
+    Args:
+        q: queries, ``[T, K]``, float64 or objects (SymPy symbols).
+        k: keys, ``[T, K]``.
+        v: values, ``[T, V]``.
+        removal: keys that are removed, ``[T, K]``.
+        rate: the share of each of their channels that is, ``[T, K]``.
+        alpha: the decays themselves, exp(log_decay): ``[T]``, ``[T, K]``, or None for no decay.
+        scale: factor on the queries (1.0; not K ** -0.5, which the ops take by default).
+        state: the state before the first token, ``[K, V]``; None is zeros.
+
+    Returns:
+        ``(o, S)``: outputs ``[T, V]`` and the state after the last token, ``[K, V]``.
+
+    Raises:
+        Nothing of its own: arguments are not checked.
+
+    Source:
+        Peng et al. 2025, arXiv 2503.14456; as its released code has it.
+
+    Example:
+        >>> k = np.array([[1.0, 0.0]] * 3)  # one key, written and removed three times
+        >>> o, S = rwkv7(k, k, np.array([[1.0], [2.0], [3.0]]), removal=k, rate=np.ones((3, 2)))
+        >>> o.ravel(), S.ravel()
+        (array([1., 2., 3.]), array([3., 0.]))
+    """
+    T, K = k.shape
+    S = np.zeros((K, v.shape[1]), dtype=v.dtype) if state is None else state
+    o = []
+    for t in range(T):
+        removed = np.outer(rate[t] * removal[t], removal[t] @ S)
+        S = decay(alpha, t, K)[:, None] * S - removed + np.outer(k[t], v[t])
+        o.append(scale * (q[t] @ S))
+    return np.array(o), S

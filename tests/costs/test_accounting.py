@@ -17,9 +17,10 @@ from linattn_ref.model import LanguageModel, ModelConfig, paper_config
 from linattn_ref.ops.chunks import SUB_CHUNK
 from linattn_ref.ops.feature_maps import FEATURE_MAPS
 
-TRIANGULAR = ("delta_net", "gated_delta_net", "kda")
+TRIANGULAR = ("delta_net", "gated_delta_net", "kda", "rwkv7")
 NO_PRODUCTS = ("mamba", *TRIANGULAR, "rwkv4", "s4d", "h3")  # at one token
 chunk_linear_attention, chunk_delta_rule = ops.chunk_linear_attention, ops.chunk_delta_rule
+chunk_rwkv7 = ops.chunk_rwkv7
 BASE: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_heads": 3, "vocab_size": 32, "d_ff": 40}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [
@@ -70,6 +71,9 @@ def counted_by_torch(config: ModelConfig, seq_len: int) -> int:
     replaced: dict[str, Any] = {
         "chunk_linear_attention": linear,
         "chunk_delta_rule": delta,
+        "chunk_rwkv7": lambda q, k, v, removal, rate, log_decay, **others: chunk_rwkv7(
+            q, k, v, removal, rate, chunk_size=SUB_CHUNK, **others
+        ),
         "chunk_rwkv6": lambda q, k, v, bonus, *decay, **others: linear(q, k, v, *decay, **others),
         "convolution_lti_ssm": lambda u, delta, A, B, C, D, **others: (u * D, torch.zeros_like(A)),
     }

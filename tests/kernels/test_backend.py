@@ -17,6 +17,7 @@ from tests.support.processes import torchrun
 WITHOUT_KERNELS = {
     "rwkv4": "wkv",
     "rwkv6": "rwkv6",
+    "rwkv7": "rwkv7",
     "s4d": "lti_ssm",
     "h3": "lti_ssm",
     "mamba": "selective_scan",

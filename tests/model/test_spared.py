@@ -16,6 +16,7 @@ SPARED = {  # of a layer of each mixer; all others have none
     "hgrn2": {"shared.logits"},
     "rwkv4": {"blocks.0.mixer.shift"},
     "rwkv6": {"blocks.0.mixer.shift", "blocks.0.mixer.bonus"},
+    "rwkv7": {"blocks.0.mixer.shift", "blocks.0.mixer.bonus"},
     "s4d": {f"blocks.0.mixer.ssm.{name}" for name in ("log_real", "imaginary", "C")},
     "h3": {f"blocks.0.mixer.{name}" for name in ("filter", "ssm.log_real", "ssm.imaginary", "ssm.C")},
     "mamba": {"blocks.0.mixer.conv.weight", "blocks.0.mixer.log_A"},

@@ -29,8 +29,8 @@ class Case:
     op                  ``decay``                                     ``strength``
     ==================  ============================================  ========================================
     linear attention,   None, or the shape of the log decays:         of the log decays: "mild", "hard",
-    rwkv6, delta rule   "head" [H], "token" [B, T, H],                "all -50", "zero"; "cliff": -50 for half
-                        "channel" [B, T, H, K]                        of the time, then -1e-4; "drift": from
+    rwkv6, rwkv7,       "head" [H], "token" [B, T, H],                "all -50", "zero"; "cliff": -50 for half
+    delta rule          "channel" [B, T, H, K]                        of the time, then -1e-4; "drift": from
                                                                       -1e-4 to -50 and back
     softmax attention   None                                          of the scores: "mild", "large", "drift"
     lti_ssm             "real" or "complex" A, B, C                   the method: "zoh", "bilinear", "euler";

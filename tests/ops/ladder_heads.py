@@ -1,4 +1,4 @@
-"""What the ladder knows of ops on heads, in ``HEADS``: softmax and linear attention, RWKV-6, the delta rule.
+"""What the ladder knows of ops on heads, in ``HEADS``: softmax, linear attention, RWKV-6 and -7, delta rule.
 
 For each: how its inputs are drawn, what arguments and states they make, and its oracle, head by head.
 """
@@ -18,10 +18,11 @@ from linattn_ref.ops import (
     step_delta_rule,
     step_linear_attention,
     step_rwkv6,
+    step_rwkv7,
     step_softmax_attention,
 )
 from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, choice, drift, normal, qkv, single_state
-from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, STATE
+from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, REMOVAL, STATE
 
 CACHED = 9  # tokens in an initial cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")
@@ -90,6 +91,15 @@ def delta_inputs(case: Case, generator: Generator) -> Tensors:
     if levels:
         beta = torch.tensor(levels, dtype=torch.float64)[(beta * len(levels)).long()]
     return {**x, "beta": 2 * beta if levels is None and case.zeros else beta}
+
+
+def rwkv7_inputs(case: Case, generator: Generator) -> Tensors:
+    """Draw removals of length at most 1, and rates from 0 to 1; half of them are at an end if hard."""
+    x = linear_inputs(case, generator)
+    removal = normal(generator, case.B, case.T, case.H, case.K)
+    rate = torch.rand(removal.shape, generator=generator, dtype=torch.float64)
+    x["removal"] = removal / removal.norm(dim=-1, keepdim=True).clamp(min=1e-3)
+    return {**x, "rate": (2 * rate - 0.5).clamp(0, 1) if case.strength == "hard" else rate}
 
 
 # --- arguments, states, oracles ----------------------------------------------------------------------------
@@ -213,5 +223,15 @@ HEADS: dict[str, Op] = {
         full=LINEAR.full | {"beta"},
         long=("token", "chunk"),
         wrong=[*LINEAR.wrong, *BETA],
+    ),
+    "rwkv7": replace(
+        LINEAR,
+        inputs=rwkv7_inputs,
+        oracle=head_by_head(oracle.rwkv7, "removal", "rate"),
+        step=step_rwkv7,
+        timed=LINEAR.timed | {"removal", "rate"},
+        full=LINEAR.full | {"removal", "rate"},
+        wrong=[*LINEAR.wrong, *REMOVAL],
+        variants=((None, "mild"), *itertools.product(("head", "channel"), STRENGTHS)),
     ),
 }

@@ -87,6 +87,7 @@ ONE_PROGRAM = [
     "chunk-linear_attention",
     "chunk-rwkv6",
     "chunk-delta_rule",
+    "chunk-rwkv7",
 ]
 
 

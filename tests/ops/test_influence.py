@@ -33,7 +33,7 @@ def test_future_has_no_influence(form: Form, case: Case) -> None:
 
 def other(name: str, x: Tensor) -> Tensor:
     """Return other numbers that the argument may have."""
-    return {"beta": 2 - x, "delta": 3 * x + 0.1}.get(name, 3 * x - 1)
+    return {"beta": 2 - x, "rate": 1 - x, "delta": 3 * x + 0.1}.get(name, 3 * x - 1)
 
 
 def arguments_of(case: Case) -> dict[str, Any]:

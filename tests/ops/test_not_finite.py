@@ -25,11 +25,12 @@ REACH = {
     ("linear_attention", "chunk"): {"k": "chunk", "v": "chunk"},
     ("rwkv6", "chunk"): {"k": "chunk", "v": "chunk"},
     ("delta_rule", "chunk"): {"k": "chunk", "v": "chunk"},
+    ("rwkv7", "chunk"): {"k": "chunk", "v": "chunk", "removal": "chunk"},
     ("lti_ssm", "convolution"): {"u": "call"},
     ("wkv", "parallel"): {"v": "call"},
     ("wkv", "chunk"): {"v": "chunk"},
 }
-CHECKED = {"log_decay", "beta", "delta"}  # these are refused when they are not finite
+CHECKED = {"log_decay", "beta", "rate", "delta"}  # these are refused when they are not finite
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)

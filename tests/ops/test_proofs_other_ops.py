@@ -66,13 +66,13 @@ def test_delta_rule_forms_are_equal_for_all_numbers(T: int, start: bool, kind: s
 
 
 def test_deciding_before_forgetting_is_another_delta_rule() -> None:
-    """Diag(alpha) - beta k^T k, as some write it: equal only if nothing is forgotten or corrected."""
+    """Diag(alpha) - beta k^T k, the gate of RWKV-7: equal only if nothing is forgotten or corrected."""
     q, k, v = symbols("q", 2, K), symbols("k", 2, K), symbols("v", 2, 1)
     beta, alpha = symbols("beta", 2), symbols("a", 2)
     S = symbols("S", K, 1)
     _, right = oracle.delta_rule(q, k, v, beta, alpha, 1, S)
-    for t in range(2):
-        S = alpha[t] * S + beta[t] * np.outer(k[t], v[t] - k[t] @ S)
+    rate = beta[:, None] * np.ones((1, K), dtype=object)
+    _, S = oracle.rwkv7(q, k, beta[:, None] * v, k, rate, alpha, 1, S)
     assert not all_zero(right - S)
     ones = {a: 1 for a in alpha}
     assert all_zero(np.vectorize(lambda x: x.subs(ones), otypes=[object])(right - S))

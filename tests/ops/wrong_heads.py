@@ -106,5 +106,6 @@ CACHE = [
     ),
 ]
 BONUS = beside("bonus", H, K)
+REMOVAL = [*beside("removal", B, T, H, K), *beside("rate", B, T, H, K), *out_of("rate", ">= 0", "<= 2")]
 BETA = [*beside("beta", B, T, H), *out_of("beta", ">= 0", "<= 2")]
 ON_HEADS = [*QKV, *OTHER_SHAPES, *WIDTHS, *DECAY, *CHUNK, *SCALE]

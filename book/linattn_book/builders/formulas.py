@@ -22,7 +22,7 @@ ATOM, PRODUCT, SUM = range(3)  # how tightly a formula holds together
 WORDS = {"bias", "slope", "anneal"}
 SYMBOLS = {
     "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\Delta", "skip": "D",
-    "bound": r"\gamma", "slope": r"\mathrm{slope}_h", "anneal": r"\mathrm{anneal}_l",
+    "bound": r"\gamma", "kappa": r"\kappa", "slope": r"\mathrm{slope}_h", "anneal": r"\mathrm{anneal}_l",
 }  # fmt: skip
 SPLIT = "[n_t, d_t] = "  # a row whose last entry is a sum of scores
 NORMALISERS = {
@@ -161,8 +161,8 @@ def _holds_vector(node: ast.expr, kinds: Kinds) -> bool:
 
 # --- the plain text of docstrings --------------------------------------------------------------------------
 
-GREEK = {"alpha", "beta", "gamma", "Delta", "theta", "phi", "pi"}
-OPERATORS = {"silu", "relu", "gelu", "softplus", "softmax", "RMSNorm", "SRMSNorm", "Diag", "Re"}
+GREEK = {"alpha", "beta", "gamma", "Delta", "theta", "kappa", "phi", "pi"}
+OPERATORS = {"silu", "relu", "gelu", "softplus", "softmax", "RMSNorm", "SRMSNorm", "GroupNorm", "Diag", "Re"}
 RENAMED = {"sigmoid": r"\sigma", "phi": r"\varphi", "sum": r"\sum"}
 _NATIVE = {"cos", "sin", "exp", "max", "log", "tanh"}
 _REMARK = re.compile(r"\s*\b((?:per|the same)\b.*)$")

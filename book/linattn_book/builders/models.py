@@ -23,7 +23,7 @@ WIDTH, HEADS, TOKENS = 1024, 8, 4096
 PUBLISHED = {  # names as their papers write them, where the class of the mixer has another
     "softmax": "Softmax attention", "linear": "Linear attention", "cosformer": "cosFormer",
     "cosformer2": "cosFormer2", "gated_retnet": "Gated RetNet", "mlstm": "mLSTM", "rwkv4": "RWKV-4",
-    "rwkv6": "RWKV-6", "mamba2": "Mamba-2", "gated_delta_net": "Gated DeltaNet",
+    "rwkv6": "RWKV-6", "rwkv7": "RWKV-7", "mamba2": "Mamba-2", "gated_delta_net": "Gated DeltaNet",
 }  # fmt: skip
 
 _SPAN = re.compile(r"``[^`]+``|\[[A-Z][^]`]*\](?!\()")  # code or mathematics, and shapes

@@ -50,6 +50,7 @@ SYNONYMS = {
         "mlstm": "mLSTM, xLSTM",
         "rwkv-4": "RWKV, RWKV-4, WKV",
         "rwkv-6": "RWKV, RWKV-6",
+        "rwkv-7": "RWKV, RWKV-7, Goose, generalised delta rule, generalized delta rule, DPLR",
         "s4d": "S4, S4D, state space, state space model, SSM, structured state space model",
         "h3": "H3, hungry hungry hippos, state space, state space model, SSM",
         "mamba": "Mamba, Mamba-1, S6, selective scan, selective SSM, selective state space model, "
