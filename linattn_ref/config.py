@@ -51,10 +51,12 @@ class ModelConfig:
             default options, so with rotary positions) instead of ``mixer``; default 0, none has.
         sinusoidal: whether sinusoids of the position are added to the embeddings; default None: as the
             mixer was published (linear attention without rotation: yes; all others: no).
-        d_ff: hidden width of the gated MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
-        mlp: what follows the mixer in a block: "gated", the gated MLP (default), or "none", as in Mamba's
-            published models.
-        norm_eps: epsilon of every RMSNorm; default 1e-6.
+        d_ff: hidden width of the MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
+        mlp: what follows the mixer in a block: "gated", the gated MLP (default), "channel_mix", which also
+            sees the token before, as in RWKV-4, or "none", as in Mamba's published models.
+        norm: before mixers and MLPs, and after the last block: "rms", RMSNorm (default), or "layer",
+            LayerNorm.
+        norm_eps: epsilon of every norm; default 1e-6.
         activation: of the gated MLP: "silu" (SwiGLU, the default) or "none" (SGLU).
         tie_embeddings: whether the output layer is the transposed embedding; default True.
         backend: where the ops come from: "reference" (this package, the default) or "triton"
@@ -84,7 +86,8 @@ class ModelConfig:
     softmax_every: int = 0
     sinusoidal: bool | None = None
     d_ff: int = 0
-    mlp: Literal["gated", "none"] = "gated"
+    mlp: Literal["gated", "channel_mix", "none"] = "gated"
+    norm: Literal["rms", "layer"] = "rms"
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
     tie_embeddings: bool = True
@@ -106,7 +109,7 @@ class ModelConfig:
 
     @property
     def ff_width(self) -> int:
-        """The hidden width of the gated MLP: ``d_ff``, or for 0 its default."""
+        """The hidden width of the MLP: ``d_ff``, or for 0 its default."""
         # -(-a // b) is a / b rounded up
         return self.d_ff or 32 * -(-8 * self.d_model // (3 * 32))
 

@@ -1,28 +1,29 @@
 """Define a decoder-only language model, whose token mixer is chosen by name, and sample from it.
 
-``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``. ``generate`` continues a prompt,
-``decoding`` makes single steps fast. ``ModelConfig``, ``paper_config`` and ``PAPER_SIZES`` belong to
-``config`` and can be imported from here as well.
+``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``, or RWKV-4's ``ChannelMix``.
+``generate`` continues a prompt, ``decoding`` makes single steps fast. ``ModelConfig``, ``paper_config`` and
+``PAPER_SIZES`` belong to ``config`` and can be imported from here as well.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import relu, silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_class
 from linattn_ref.mixers.base import Mixer, State, number_tokens
-from linattn_ref.mixers.parts import find_weight_matrices
+from linattn_ref.mixers.parts import find_weight_matrices, shift_tokens
 from linattn_ref.ops.shapes import Float, Int, Tensor
 
 __all__ = [
     "PAPER_SIZES",
     "Block",
+    "ChannelMix",
     "GatedMLP",
     "LanguageModel",
     "ModelConfig",
@@ -66,11 +67,50 @@ class GatedMLP(nn.Module):
         return self.out(gate * self.up(x))
 
 
-class Block(nn.Module):
-    """Transform a sequence by a token mixer and a gated MLP, pre-norm, with residuals.
+class ChannelMix(nn.Module):
+    """Transform every token, with the one before it, by RWKV-4's channel mixing.
 
-        x = x + mixer(RMSNorm(x))
-        x = x + mlp(RMSNorm(x))    if config.mlp is not "none"
+        y = sigmoid(r W_r) * (relu(k W_k)^2 W_out)
+
+    Each of r and k is a learned mixture of the token and the one before it.
+
+    Args:
+        config: the configuration of the model; ``d_model`` and ``ff_width`` are read.
+
+    Source:
+        arXiv 2305.13048, published version, equations 18-20.
+
+    Example:
+        >>> y, past = ChannelMix(ModelConfig(d_model=32))(torch.randn(1, 5, 32))
+        >>> y.shape, past.shape
+        (torch.Size([1, 5, 32]), torch.Size([1, 1, 32]))
+    """
+
+    spared: ClassVar = ("shift",)
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((2, config.d_model), 0.5))
+        self.k = nn.Linear(config.d_model, config.ff_width, bias=False)
+        self.r = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.out = nn.Linear(config.ff_width, config.d_model, bias=False)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], past: Float[Tensor, "B 1 D"] | None = None
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B 1 D"]]:
+        """Return y [B, T, D], and the last token for the next call."""
+        before, past = shift_tokens(x, past)
+        k, r = (torch.lerp(before, x, m.to(x.dtype)) for m in self.shift)
+        return torch.sigmoid(self.r(r)) * self.out(relu(self.k(k)).square()), past
+
+
+class Block(nn.Module):
+    """Transform a sequence by a token mixer and an MLP, pre-norm, with residuals.
+
+        x = x + mixer(norm(x))
+        x = x + mlp(norm(x))    if config.mlp is not "none"
+
+    The state is that of the mixer; with a ``ChannelMix`` a pair of it and the last token.
 
     Args:
         config: the configuration of the model; the mixer is that of ``config.of_layer(layer)``.
@@ -85,21 +125,32 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__()
-        self.mixer_norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.mixer_norm = make_norm(config)
         own = config.of_layer(layer)
         self.mixer = mixer_class(own.mixer)(own, layer, shared)
-        self.mlp: GatedMLP | None = None
-        if config.mlp == "gated":
-            self.mlp_norm = nn.RMSNorm(config.d_model, config.norm_eps)
-            self.mlp = GatedMLP(config)
+        self.mlp: GatedMLP | ChannelMix | None = None
+        if config.mlp != "none":
+            self.mlp_norm = make_norm(config)
+            self.mlp = GatedMLP(config) if config.mlp == "gated" else ChannelMix(config)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> tuple[Float[Tensor, "B T D"], State]:
-        """Return the new x [B, T, D] and the state of the mixer."""
+        """Return the new x [B, T, D] and the state of the block."""
+        past = None
+        if isinstance(self.mlp, ChannelMix):
+            state, past = state or (None, None)
         y, state = self.mixer(self.mixer_norm(x), state)
         x = x + y
+        if isinstance(self.mlp, ChannelMix):
+            y, past = self.mlp(self.mlp_norm(x), past)
+            return x + y, (state, past)
         return (x if self.mlp is None else x + self.mlp(self.mlp_norm(x))), state
+
+
+def make_norm(config: ModelConfig) -> nn.RMSNorm | nn.LayerNorm:
+    """Return a norm of width D: RMSNorm, or LayerNorm, as ``config.norm`` says."""
+    return (nn.RMSNorm if config.norm == "rms" else nn.LayerNorm)(config.d_model, config.norm_eps)
 
 
 class LanguageModel(nn.Module):
@@ -107,7 +158,7 @@ class LanguageModel(nn.Module):
 
         x = embedding(tokens)
         x = block_l(x), l = 0..L-1
-        logits = W_head RMSNorm(x)
+        logits = W_head norm(x)
 
     One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits. The
     state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
@@ -146,7 +197,7 @@ class LanguageModel(nn.Module):
         self.front = mixer.front_module(config)  # cosFormer2's positions, else None
         self.shared = mixer.shared_module(config)  # HGRN2's bounds of the gates, else None
         self.blocks = nn.ModuleList(Block(config, layer, self.shared) for layer in range(config.n_layers))
-        self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.norm = make_norm(config)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.initialise()
         if config.tie_embeddings:

@@ -162,6 +162,8 @@ def state_bytes(
         return numbers * (at_least_float32 if mixer.state_in_float32 else dtype).itemsize
 
     front = of(mixer_class(config.mixer), mixer_class(config.mixer).front_numel(config))
+    if config.mlp == "channel_mix":  # the last token of every block
+        front += config.n_layers * config.d_model * at_least_float32.itemsize
     layers = ((mixer_class(own.mixer), own) for own in _list_layers(config))
     return batch_size * (front + sum(of(mixer, mixer.state_numel(own, seq_len)) for mixer, own in layers))
 

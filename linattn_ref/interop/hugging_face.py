@@ -18,13 +18,14 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import layer_norm
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.model import LanguageModel
 from linattn_ref.ops.shapes import Tensor
 from linattn_ref.ops.validation import require
 
-Tensors = dict[str, Callable[[], Tensor]]  # name -> a function that reads the tensor
+Tensors = Mapping[str, Callable[[], Tensor]]  # name -> a function that reads the tensor
 
 
 class Architecture(NamedTuple):
@@ -36,19 +37,24 @@ class Architecture(NamedTuple):
             and shared out to ours by their numbers of rows. "*" is the number of a layer, and ".weight" may
             be left out.
         only: fields of their configuration -> the values for which our model computes the same.
+        prepare: their tensors and the live model, or None -> their tensors, with what has no place here
+            worked into others.
     """
 
     configure: Callable[[Any], ModelConfig]
     names: Mapping[str, str]
     only: Mapping[str, tuple[Any, ...]]
+    prepare: Callable[[Tensors, Any], Tensors] = lambda theirs, live: theirs
 
 
 def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None) -> LanguageModel:
-    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2, LLaMA.
+    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2, LLaMA, RWKV-4.
 
-    ``model(tokens)[0]`` are then the logits of the given model, up to rounding. All rows of its embedding are
-    kept, also those that fill up the vocabulary and that no tokenizer gives. Tokens come from the tokenizer
-    of the model, by its name and online::
+    ``model(tokens)[0]`` are then the logits of the given model, up to rounding. (RWKV-4 in evaluation halves
+    x after every ``rescale_every`` layers, so that the epsilon of its norms weighs more there; ours are the
+    logits without that, as in its training.) All rows of its embedding are kept, also those that fill up the
+    vocabulary and that no tokenizer gives. Tokens come from the tokenizer of the model, by its name and
+    online::
 
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -82,7 +88,7 @@ def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None)
         >>> model.config.mixer, torch.allclose(model(tokens)[0], theirs(tokens).logits, atol=1e-5)
         ('mamba', True)
     """
-    config, theirs = _read(model_or_folder)
+    config, theirs, live = _read(model_or_folder)
     known = sorted(ARCHITECTURES)
     require(config.model_type in known, "model_type", repr(config.model_type), f"one of {known}")
     architecture = ARCHITECTURES[config.model_type]
@@ -90,7 +96,7 @@ def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None)
         _require_field(config, field, *values)
     with torch.device("meta"):
         model = LanguageModel(architecture.configure(config))
-    weights = _translate(architecture.names, theirs, model)
+    weights = _translate(architecture.names, architecture.prepare(theirs, live), model)
     dtype = dtype or torch.promote_types(weights["embedding.weight"].dtype, torch.float32)
     model.load_state_dict({name: x.to(dtype, copy=True) for name, x in weights.items()}, assign=True)
     if model.config.tie_embeddings:
@@ -106,11 +112,11 @@ def _require_field(config: Any, field: str, *values: Any) -> None:
     require(value in values, f"config.{field}", repr(value), f"{expected}, all that our model has")
 
 
-def _read(model_or_folder: Any) -> tuple[Any, Tensors]:
-    """Return their configuration and their tensors, of a live model or of a folder."""
-    if isinstance(model_or_folder, torch.nn.Module):
-        tensors = model_or_folder.state_dict()
-        return model_or_folder.config, {name: partial(torch.Tensor.detach, x) for name, x in tensors.items()}
+def _read(model_or_folder: Any) -> tuple[Any, Tensors, Any]:
+    """Return their configuration, their tensors, and the model if it is a live one, else None."""
+    if isinstance(live := model_or_folder, torch.nn.Module):
+        tensors = {name: partial(torch.Tensor.detach, x) for name, x in live.state_dict().items()}
+        return live.config, tensors, live
     is_path = isinstance(model_or_folder, str | Path)
     require(is_path, "model_or_folder", type(model_or_folder).__name__, "a model of transformers or a path")
     folder = Path(model_or_folder)
@@ -121,7 +127,7 @@ def _read(model_or_folder: Any) -> tuple[Any, Tensors]:
     require(not lacking, "model_or_folder", f"{str(folder)!r} without {', '.join(lacking)}", expected)
     opened = [_import("safetensors").safe_open(folder / name, framework="pt") for name in sorted(files)]
     tensors = {name: partial(file.get_tensor, name) for file in opened for name in file.keys()}  # noqa: SIM118
-    return _import("transformers").AutoConfig.from_pretrained(folder), tensors
+    return _import("transformers").AutoConfig.from_pretrained(folder), tensors, None
 
 
 def _import(name: str) -> ModuleType:
@@ -165,8 +171,10 @@ def _find(names: str, known: Mapping[str, Any]) -> list[str]:
 
 
 def _to_our_layout(name: str, x: Tensor) -> Tensor:
-    """Return the filters of a Conv1d, [channels, 1, width], as [width, channels]; other tensors unchanged."""
-    return x[:, 0].mT if name.endswith("conv1d.weight") else x
+    """Return filters [channels, 1, width] as [width, channels], [1, 1, D] as a row; all else unchanged."""
+    if name.endswith("conv1d.weight"):
+        return x[:, 0].mT
+    return x[0] if x.ndim == 3 else x
 
 
 def _configure_mamba(theirs: Any) -> ModelConfig:
@@ -211,6 +219,40 @@ def _configure_llama(theirs: Any) -> ModelConfig:
     )
 
 
+def _configure_rwkv(theirs: Any) -> ModelConfig:
+    """Return the configuration of an RWKV-4, with its own norm and channel mixing."""
+    _require_field(theirs, "attention_hidden_size", theirs.hidden_size)
+    return ModelConfig(
+        "rwkv4",
+        d_model=theirs.hidden_size,
+        n_layers=theirs.num_hidden_layers,
+        n_heads=1,
+        vocab_size=theirs.vocab_size,
+        d_ff=theirs.intermediate_size,
+        mlp="channel_mix",
+        norm="layer",
+        norm_eps=theirs.layer_norm_epsilon,
+        tie_embeddings=False,
+    )
+
+
+def _prepare_rwkv(theirs: Tensors, live: Any) -> Tensors:
+    """Work the norm of the embeddings into them, and undo what was divided by powers of 2.
+
+    In evaluation their code halves x after every few layers and divides the matrices that write into it, so
+    that half precision does not overflow. But for the epsilon of the norms this changes no logits.
+    """
+    lacking = [name for name in (RWKV_EMBEDDING, *RWKV_NORM) if name not in theirs]
+    require(not lacking, "tensors", f"no {lacking}", "the embedding and its norm")
+    table, gain, bias = (theirs[name]() for name in (RWKV_EMBEDDING, *RWKV_NORM))
+    new = {name: x for name, x in theirs.items() if name not in RWKV_NORM}
+    new[RWKV_EMBEDDING] = partial(layer_norm, table, [len(gain)], gain, bias, 1e-5)
+    every = live.config.rescale_every if live and live.rwkv.layers_are_rescaled else 0
+    for name in [name for name in theirs if name.endswith(RWKV_WRITES)] if every > 0 else []:
+        new[name] = partial(torch.mul, theirs[name](), 2 ** (int(name.split(".")[2]) // every))
+    return new
+
+
 def _name_layers(theirs: str, ours: str, names: Mapping[str, str]) -> dict[str, str]:
     """Put the path of a layer before all names of a table."""
     place = lambda path, line: " ".join(f"{path}{name}" for name in line.split())  # noqa: E731
@@ -233,6 +275,17 @@ LLAMA_LAYER = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "mlp
 LLAMA_LAYER |= {"self_attn.q_proj self_attn.k_proj self_attn.v_proj": "mixer.qkv"}
 LLAMA_LAYER |= {"self_attn.o_proj": "mixer.out", "mlp.down_proj": "mlp.out"}
 LLAMA_LAYER |= {"mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up"}
+RWKV_EMBEDDING = "rwkv.embeddings.weight"
+RWKV_NORM = ("rwkv.blocks.0.pre_ln.weight", "rwkv.blocks.0.pre_ln.bias")
+RWKV_WRITES = ("attention.output.weight", "feed_forward.value.weight")
+RWKV_ONLY = {"layer_norm_epsilon": (1e-5,), "tie_word_embeddings": (False,)}
+RWKV = {"rwkv.embeddings": "embedding", "head": "head"}
+RWKV |= {"rwkv.ln_out.weight": "norm", "rwkv.ln_out.bias": "norm.bias"}
+RWKV_LAYER = {"ln1.weight": "mixer_norm", "ln1.bias": "mixer_norm.bias"}
+RWKV_LAYER |= {"ln2.weight": "mlp_norm", "ln2.bias": "mlp_norm.bias"}
+RWKV_TIME = {"time_mix_receptance time_mix_key time_mix_value": "shift", "time_decay": "log_w"}
+RWKV_TIME |= {"time_first": "u", "receptance": "r", "key": "k", "value": "v", "output": "out"}
+RWKV_CHANNEL = {"time_mix_key time_mix_receptance": "shift", "key": "k", "receptance": "r", "value": "out"}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "mamba": Architecture(
@@ -249,5 +302,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         _configure_llama,
         LLAMA | _name_layers("model.layers.*.", "blocks.*.", LLAMA_LAYER),
         LLAMA_ONLY | {"attention_dropout": (0,)},
+    ),
+    "rwkv": Architecture(
+        _configure_rwkv,
+        RWKV
+        | _name_layers("rwkv.blocks.*.", "blocks.*.", RWKV_LAYER)
+        | _name_layers("rwkv.blocks.*.attention.", "blocks.*.mixer.", RWKV_TIME)
+        | _name_layers("rwkv.blocks.*.feed_forward.", "blocks.*.mlp.", RWKV_CHANNEL),
+        RWKV_ONLY,
+        _prepare_rwkv,
     ),
 }

@@ -25,7 +25,8 @@ class RWKV4Mixer(Mixer):
     itself. Each of ``r``, ``k`` and ``v`` sees a learned mixture of the token and the one before it. No heads
     and no outer product: three numbers of state a channel, numerator and denominator relative to ``e^m``,
     and ``m``, the largest exponent so far. Simplified: ``w`` starts spread from 1/200 to 2 over the channels
-    and ``u`` at 0; the paper's channel mixing is our gated MLP.
+    and ``u`` at 0; the paper's LayerNorm and channel mixing, in place of our RMSNorm and gated MLP, have to
+    be asked for: ``ModelConfig(norm="layer", mlp="channel_mix")``.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state a ``WKVState`` of [B, D]
     and the last token [B, 1, D], in float32.

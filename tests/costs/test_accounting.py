@@ -28,6 +28,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         for phi, normaliser in product(FEATURE_MAPS, ("denominator", "norm"))
     ],
     "softmax": [{}, {"n_kv_heads": 1, "head_dim": 10}],
+    "rwkv4": [{}, {"mlp": "channel_mix", "norm": "layer"}],
     "mamba": [{}, {"mlp": "none", "conv_bias": True}],
     "mamba2": [{}, {"n_groups": 3, "conv_bias": True}],
 }

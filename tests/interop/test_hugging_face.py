@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ LLAMA |= {"num_attention_heads": 4, "rms_norm_eps": 0.01, "max_position_embeddin
 LLAMA3: dict[str, Any] = {"rope_type": "llama3", "rope_theta": 100.0, "original_max_position_embeddings": 48}
 LLAMA3 |= {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 GROUPED = {"num_key_value_heads": 2, "head_dim": 12, "rope_parameters": LLAMA3}
+RWKV = {"hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48, "vocab_size": VOCABULARY}
 
 # name -> type of the model, its sizes and options
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mamba2, groups": ("mamba2", MAMBA2 | {"n_groups": 2}),
     "llama": ("llama", LLAMA | {"tie_word_embeddings": True, "rope_theta": 500.0}),
     "llama, grouped": ("llama", LLAMA | GROUPED),
+    "rwkv": ("rwkv", RWKV),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -57,7 +58,7 @@ def build(case: str) -> Any:
     with torch.no_grad():
         for name, x in model.named_parameters():
             noise = torch.randn(x.shape, generator=generator)
-            matrix = x.ndim > 1 and not name.endswith("A_log")
+            matrix = x.ndim > 1 and not name.endswith("A_log") and "time_mix" not in name
             x.copy_(noise * x.shape[-1] ** -0.5 if matrix else x + 0.3 * noise)
     return model
 
@@ -93,11 +94,12 @@ def test_a_prefill_and_single_steps_give_their_logits(case: str) -> None:
     assert_close("logits", torch.cat(outputs, 1), theirs(tokens).logits, 1e-5)
 
 
-def parts_of(model: LanguageModel) -> Iterator[tuple[str, Tensor]]:
-    yield from model.state_dict().items()
+def have_equal_weights(one: LanguageModel, other: LanguageModel) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped"])
+@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped", "rwkv"])
 @pytest.mark.parametrize("size", ["1GB", "8KB"])
 def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> None:
     theirs = build(case)
@@ -105,7 +107,7 @@ def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> 
     assert (tmp_path / "model.safetensors.index.json").exists() == (size == "8KB")
     ours, live = from_transformers(tmp_path), from_transformers(theirs)
     assert ours.config == live.config
-    assert all(torch.equal(x, y) for (_, x), (_, y) in zip(parts_of(ours), parts_of(live), strict=True))
+    assert have_equal_weights(ours, live)
     assert (ours.head.weight is ours.embedding.weight) == theirs.config.tie_word_embeddings
 
 
@@ -118,6 +120,23 @@ def test_weights_are_copies_in_float32_at_least_or_as_asked_for() -> None:
     half = from_transformers(theirs, dtype=torch.bfloat16)
     assert {x.dtype for x in half.parameters()} == {torch.bfloat16}
     assert all(x.requires_grad for x in half.parameters())
+
+
+@torch.no_grad()
+def test_an_rwkv_that_was_used_and_so_rescaled_has_the_weights_that_it_had() -> None:
+    """In evaluation transformers divides matrices by powers of 2, and x after each of so many layers."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("rwkv", **RWKV | {"rescale_every": 1})
+    theirs: Any = transformers.AutoModelForCausalLM.from_config(config)
+    tokens = draw_tokens(20)
+    theirs.rwkv.embeddings.weight.normal_()
+    before = from_transformers(theirs.train())
+    used = theirs.eval()(tokens).logits
+    after = from_transformers(theirs)
+    assert theirs.rwkv.layers_are_rescaled
+    assert have_equal_weights(after, before)
+    assert_close("logits", after(tokens)[0], used, 1e-3)  # their epsilon meets a smaller x
+    assert_close("logits", after(tokens)[0], theirs.train()(tokens, use_cache=False).logits, 1e-5)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------
@@ -136,6 +155,9 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("llama", "rope_parameters", {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0}),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
     ("llama, grouped", "rope_parameters", LLAMA3 | {"attention_factor": 2.0}),
+    ("rwkv", "attention_hidden_size", 64),
+    ("rwkv", "layer_norm_epsilon", 1e-6),
+    ("rwkv", "tie_word_embeddings", True),
 ]
 
 

@@ -164,6 +164,7 @@ WRONG_FIELDS: list[tuple[str, Any]] = [
     ("backend", "numpy"),
     ("activation", "relu"),
     ("mlp", "mixture"),
+    ("norm", "batch"),
     ("d_model", 13),
     ("d_model", 0),
     ("d_model", 12.0),
