@@ -89,9 +89,10 @@ def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None)
         ('mamba', True)
     """
     config, theirs, live = _read(model_or_folder)
-    known = sorted(ARCHITECTURES)
-    require(config.model_type in known, "model_type", repr(config.model_type), f"one of {known}")
-    architecture = ARCHITECTURES[config.model_type]
+    kind, known = config.model_type, f"one of {sorted(ARCHITECTURES)}"
+    reason = f"{known}; our model has no {LACKING[kind]}" if kind in LACKING else known
+    require(kind in ARCHITECTURES, "model_type", repr(kind), reason)
+    architecture = ARCHITECTURES[kind]
     for field, values in architecture.only.items():
         _require_field(config, field, *values)
     with torch.device("meta"):
@@ -177,63 +178,45 @@ def _to_our_layout(name: str, x: Tensor) -> Tensor:
     return x[0] if x.ndim == 3 else x
 
 
+def _read_fields(theirs: Any, **names: str) -> dict[str, Any]:
+    """Return fields of their configuration by our names."""
+    return {ours: getattr(theirs, name) for ours, name in names.items()}
+
+
 def _configure_mamba(theirs: Any) -> ModelConfig:
     """Return the configuration of a Mamba: blocks without an MLP."""
     _require_field(theirs, "time_step_rank", math.ceil(theirs.hidden_size / 16))
-    options = {"state_size": theirs.state_size, "conv_bias": theirs.use_conv_bias}
-    return ModelConfig("mamba", n_heads=1, options=options, **_read_mamba_sizes(theirs))
+    options = _read_fields(theirs, state_size="state_size", conv_bias="use_conv_bias")
+    sizes = _read_fields(theirs, norm_eps="layer_norm_epsilon", **SIZES)
+    return ModelConfig("mamba", n_heads=1, mlp="none", options=options, **sizes)
 
 
 def _configure_mamba2(theirs: Any) -> ModelConfig:
     """Return the configuration of a Mamba-2: blocks without an MLP."""
-    options = {"state_size": theirs.state_size, "conv_bias": theirs.use_conv_bias}
-    options |= {"n_groups": theirs.n_groups}
-    return ModelConfig("mamba2", n_heads=theirs.num_heads, options=options, **_read_mamba_sizes(theirs))
-
-
-def _read_mamba_sizes(theirs: Any) -> dict[str, Any]:
-    """Return the fields that Mamba and Mamba-2 have in common."""
-    sizes = {"d_model": theirs.hidden_size, "n_layers": theirs.num_hidden_layers}
-    sizes |= {"vocab_size": theirs.vocab_size, "norm_eps": theirs.layer_norm_epsilon}
-    return sizes | {"mlp": "none", "tie_embeddings": theirs.tie_word_embeddings}
+    options = _read_fields(theirs, state_size="state_size", conv_bias="use_conv_bias", n_groups="n_groups")
+    sizes = _read_fields(theirs, norm_eps="layer_norm_epsilon", n_heads="num_heads", **SIZES)
+    return ModelConfig("mamba2", mlp="none", options=options, **sizes)
 
 
 def _configure_llama(theirs: Any) -> ModelConfig:
     """Return the configuration of a LLaMA."""
     rope = dict(theirs.rope_parameters)
-    options = {"rope_base": rope.pop("rope_theta"), "head_dim": theirs.head_dim}
+    options = _read_fields(theirs, n_kv_heads="num_key_value_heads", head_dim="head_dim")
+    options["rope_base"] = rope.pop("rope_theta")
     if (kind := rope.pop("rope_type", "default")) == "llama3" and rope.keys() == set(LLAMA3):
         options["rope_scaling"] = tuple(rope.pop(name) for name in LLAMA3)
     expected = f"a rope_type 'default' alone, or 'llama3' with {', '.join(LLAMA3)}"
     fits = not rope and kind in ("default", "llama3")
     require(fits, "config.rope_parameters", f"{theirs.rope_parameters}", expected)
-    return ModelConfig(
-        d_model=theirs.hidden_size,
-        n_layers=theirs.num_hidden_layers,
-        n_heads=theirs.num_attention_heads,
-        vocab_size=theirs.vocab_size,
-        options=options | {"n_kv_heads": theirs.num_key_value_heads},
-        d_ff=theirs.intermediate_size,
-        norm_eps=theirs.rms_norm_eps,
-        tie_embeddings=theirs.tie_word_embeddings,
-    )
+    sizes = _read_fields(theirs, n_heads="num_attention_heads", d_ff="intermediate_size", **SIZES)
+    return ModelConfig(norm_eps=theirs.rms_norm_eps, options=options, **sizes)
 
 
 def _configure_rwkv(theirs: Any) -> ModelConfig:
     """Return the configuration of an RWKV-4, with its own norm and channel mixing."""
     _require_field(theirs, "attention_hidden_size", theirs.hidden_size)
-    return ModelConfig(
-        "rwkv4",
-        d_model=theirs.hidden_size,
-        n_layers=theirs.num_hidden_layers,
-        n_heads=1,
-        vocab_size=theirs.vocab_size,
-        d_ff=theirs.intermediate_size,
-        mlp="channel_mix",
-        norm="layer",
-        norm_eps=theirs.layer_norm_epsilon,
-        tie_embeddings=False,
-    )
+    sizes = _read_fields(theirs, norm_eps="layer_norm_epsilon", d_ff="intermediate_size", **SIZES)
+    return ModelConfig("rwkv4", n_heads=1, mlp="channel_mix", norm="layer", **sizes)
 
 
 def _prepare_rwkv(theirs: Tensors, live: Any) -> Tensors:
@@ -259,6 +242,8 @@ def _name_layers(theirs: str, ours: str, names: Mapping[str, str]) -> dict[str, 
     return {place(theirs, old): place(ours, new) for old, new in names.items()}
 
 
+SIZES = {"d_model": "hidden_size", "n_layers": "num_hidden_layers", "vocab_size": "vocab_size"}
+SIZES |= {"tie_embeddings": "tie_word_embeddings"}
 MAMBA_ONLY = {"expand": (2,), "conv_kernel": (4,), "use_bias": (False,), "hidden_act": ("silu", "swish")}
 MAMBA_OUTSIDE = {"backbone.embeddings": "embedding", "backbone.norm_f": "norm", "lm_head": "head"}
 MAMBA_OUTSIDE |= {"backbone.layers.*.norm": "blocks.*.mixer_norm"}
@@ -286,6 +271,14 @@ RWKV_LAYER |= {"ln2.weight": "mlp_norm", "ln2.bias": "mlp_norm.bias"}
 RWKV_TIME = {"time_mix_receptance time_mix_key time_mix_value": "shift", "time_decay": "log_w"}
 RWKV_TIME |= {"time_first": "u", "receptance": "r", "key": "k", "value": "v", "output": "out"}
 RWKV_CHANNEL = {"time_mix_key time_mix_receptance": "shift", "key": "k", "receptance": "r", "value": "out"}
+
+# What else transformers has of our mixers, and what keeps a whole model of it from being one of ours.
+LACKING = {
+    "minimax": "experts, and no lightning attention with silu on v, a gain and a gate of full rank",
+    "qwen3_next": "experts, no heads of v that share keys under the delta rule, no gated softmax attention",
+    "xlstm": "soft caps of gates and logits, no keys half as wide as values, no LayerNorm of a head",
+    "kimi_linear": "experts, and no attention to latent keys",
+}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "mamba": Architecture(

@@ -27,7 +27,9 @@ class MLSTMMixer(Mixer):
     scores or by 1. The factor ``e^i`` overflows, so that, as in the paper, what is carried is ``e^-m_t S_t``
     with ``m_t = max(m_{t-1} + log sigmoid(f_t), i_t)``, which changes no output; see ``running_maximum``.
     RMSNorm per head and a sigmoid gate behind it, no convolution and no up-projection, as in xLSTM 7B; the
-    first paper gates before any norm.
+    first paper gates before any norm. Simplified against the released 7B model: keys as wide as values, where
+    it has half, one gain for all heads, RMSNorm where its code has LayerNorm, and no soft caps of gates and
+    logits.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state ``(S, m)``, S [B, H, K, V
     + 1] and m [B, H] in float32, and None.

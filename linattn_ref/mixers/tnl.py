@@ -54,7 +54,8 @@ class TNLMixer(Mixer):
     head ``h`` is multiplied by ``anneal_l = 1 - l/(L-1) + 1e-5`` in layer ``l`` of ``L``, so that the top
     layer hardly forgets. The chunk form is Lightning Attention's schedule. The option ``decay`` chooses other
     decays, see ``TNLOptions``. Simplified: no LRPE in the first layer (the scaling study's equation and FLOPs
-    have none).
+    have none). MiniMax's lightning attention has the same decays, but silu also on ``v``, a gain in its norm
+    and a gate of full rank.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and None.

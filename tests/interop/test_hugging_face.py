@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from linattn_ref.interop import from_transformers
-from linattn_ref.interop.hugging_face import ARCHITECTURES
+from linattn_ref.interop.hugging_face import ARCHITECTURES, LACKING
 from linattn_ref.model import LanguageModel, decoding
 from tests.support.closeness import assert_close
 
@@ -176,6 +176,16 @@ def test_an_architecture_that_we_do_not_have_is_named() -> None:
     theirs = torch.nn.Module()
     theirs.config = transformers.AutoConfig.for_model("gpt2")  # type: ignore[assignment]
     with pytest.raises(ValueError, match=r"model_type: got 'gpt2', expected one of .*'mamba2'"):
+        from_transformers(theirs)
+
+
+@pytest.mark.parametrize(("model_type", "reason"), LACKING.items())
+def test_an_architecture_of_which_ours_has_a_part_is_told_what_is_lacking(
+    model_type: str, reason: str
+) -> None:
+    theirs = torch.nn.Module()
+    theirs.config = transformers.AutoConfig.for_model(model_type)  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=f"model_type: got '{model_type}'.* our model has no {reason}"):
         from_transformers(theirs)
 
 
