@@ -82,6 +82,22 @@ def test_a_full_pass_gives_their_logits(case: str) -> None:
 
 @every_case
 @torch.no_grad()
+def test_in_float64_the_logits_agree_to_the_last_digits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their code goes to float32 in many places, whatever its weights are; here all of these are float64."""
+    weights, config, tokens = build(case).state_dict(), build(case).config, draw_tokens()
+    build(case)(tokens)  # so that nothing is imported while dtypes have other names
+    for name in ("float32", "float"):
+        monkeypatch.setattr(torch, name, torch.float64)
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    theirs = transformers.AutoModelForCausalLM.from_config(config).double().eval()
+    theirs.load_state_dict(weights)
+    want = theirs(tokens).logits
+    assert want.dtype == torch.float64
+    assert_close("logits", from_transformers(theirs, dtype=torch.float64)(tokens)[0], want, 1e-12)
+
+
+@every_case
+@torch.no_grad()
 def test_a_prefill_and_single_steps_give_their_logits(case: str) -> None:
     theirs, tokens = build(case), draw_tokens()
     ours = from_transformers(theirs)
