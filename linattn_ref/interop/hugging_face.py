@@ -89,7 +89,7 @@ def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None)
         ('mamba', True)
     """
     config, theirs, live = _read(model_or_folder)
-    kind, known = config.model_type, f"one of {sorted(ARCHITECTURES)}"
+    kind, known = getattr(config, "model_type", "None"), f"one of {sorted(ARCHITECTURES)}"
     reason = f"{known}; our model has no {LACKING[kind]}" if kind in LACKING else known
     require(kind in ARCHITECTURES, "model_type", repr(kind), reason)
     architecture = ARCHITECTURES[kind]
@@ -117,7 +117,7 @@ def _read(model_or_folder: Any) -> tuple[Any, Tensors, Any]:
     """Return their configuration, their tensors, and the model if it is a live one, else None."""
     if isinstance(live := model_or_folder, torch.nn.Module):
         tensors = {name: partial(torch.Tensor.detach, x) for name, x in live.state_dict().items()}
-        return live.config, tensors, live
+        return getattr(live, "config", None), tensors, live
     is_path = isinstance(model_or_folder, str | Path)
     require(is_path, "model_or_folder", type(model_or_folder).__name__, "a model of transformers or a path")
     folder = Path(model_or_folder)
@@ -150,11 +150,15 @@ def _translate(names: Mapping[str, str], theirs: Tensors, model: LanguageModel) 
         targets = _find(new.replace("*", str(i)), ours)
         if not (set(targets) <= set(ours) and set(sources) <= set(theirs)):
             continue  # what is missing, or left over, is said below
-        rows = torch.cat([_to_our_layout(name, theirs[name]()) for name in sources])
-        parts = rows.split([ours[name].shape[0] for name in targets]) if len(targets) > 1 else [rows]
-        found |= zip(targets, parts, strict=True)
+        read = [_to_our_layout(name, theirs[name]()) for name in sources]
+        rows = torch.cat(read) if len(read) > 1 else read[0]
+        sizes = [ours[name].shape[0] for name in targets]
+        require(
+            len(rows) == sum(sizes), " ".join(sources), f"{len(rows)} rows", f"{sum(sizes)} for {targets}"
+        )
+        found |= zip(targets, rows.split(sizes), strict=True)
         unread -= set(sources)
-    if model.config.tie_embeddings:
+    if model.config.tie_embeddings and "embedding.weight" in found:
         tied = found.setdefault("head.weight", found["embedding.weight"])
         require(torch.equal(tied, found["embedding.weight"]), "lm_head.weight", "another", "the embedding's")
     shapes = {name: (list(found[name].shape), list(x.shape)) for name, x in ours.items() if name in found}

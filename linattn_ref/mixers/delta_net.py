@@ -116,9 +116,8 @@ class GatedDeltaNetMixer(Mixer):
 
     Gate: ``alpha (I - beta k^T k)``, a matrix. Write: ``beta k^T v``. Read: ``q S``. It is DeltaNet with
     Mamba-2's decay and an output gate; the norm is per head. Simplified: keys and values of width ``D / H``
-    (the released layer has heads of ``0.75 D / H`` and values twice as wide; in Qwen3-Next two heads of values
-    share a key). The rule is decay first;
-    ``Diag(alpha) - beta k^T k`` is another.
+    (the released layer has heads of ``0.75 D / H`` and values twice as wide; in Qwen3-Next two heads of
+    values share a key). The rule is decay first; ``Diag(alpha) - beta k^T k`` is another.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] and the
     last three inputs of the convolution [B, 3, 3 D], in float32.

@@ -218,7 +218,12 @@ def test_no_tensor_is_dropped_or_missing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tensors: got none for \['blocks.1.mixer.D'\]"):
         from_transformers(tmp_path)
     save_file(good | {"backbone.norm_f.weight": torch.ones(31)}, file)
-    with pytest.raises(ValueError, match=r"norm.weight: got shape \[31\], expected \[32\]"):
+    with pytest.raises(
+        ValueError, match=r"backbone.norm_f.weight: got 31 rows, expected 32 for \['norm.weight'\]"
+    ):
+        from_transformers(tmp_path)
+    save_file(good | {"backbone.layers.0.mixer.out_proj.weight": torch.ones(32, 63)}, file)
+    with pytest.raises(ValueError, match=r"out.weight: got shape \[32, 63\], expected \[32, 64\]"):
         from_transformers(tmp_path)
     save_file(good | {"lm_head.weight": torch.zeros(VOCABULARY, 32)}, file)
     with pytest.raises(ValueError, match=r"lm_head.weight: got another"):
@@ -228,6 +233,8 @@ def test_no_tensor_is_dropped_or_missing(tmp_path: Path) -> None:
 def test_what_is_no_model_and_no_folder_of_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model_or_folder: got int, expected a model of transformers"):
         from_transformers(3)
+    with pytest.raises(ValueError, match="model_type: got 'None', expected one of"):
+        from_transformers(torch.nn.Linear(2, 2))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(ValueError, match=r"model_or_folder: got .* without model.safetensors, expected"):
         from_transformers(tmp_path)
