@@ -114,6 +114,7 @@ def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
         return f"{inputs}`{call.name}` {found}"
     counted = {
         "entries": "made a tensor of {:,} entries",
+        "integers": "made a tensor of {:,} whole numbers",
         "operations": "took {:,} torch operations",
         "work": "took a work of {:,}",
         "held": "held tensors of {:,} entries at a time",

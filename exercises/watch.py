@@ -14,6 +14,7 @@ import base64
 import builtins
 import itertools
 import json
+import os
 import socket
 import sys
 import threading
@@ -25,7 +26,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if __package__:
     from linattn_exercises import serialization
@@ -37,7 +38,7 @@ LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
 MAX_OPERATIONS = 20_000  # of one call
 # What an answer may learn of values in one call, as in `if x.max() > 0`: a truth value is a bit, a number 64.
 MAX_BITS = 1_000
-TELLING = ("equal", "allclose", "nonzero", "_local_scalar_dense", "index", "index_put", "repeat_interleave")
+TELLING = ("equal", "allclose", "nonzero", "_local_scalar_dense", "index", "repeat_interleave")
 RESHAPING = (
     "t",
     "transpose",
@@ -45,7 +46,6 @@ RESHAPING = (
     "squeeze",
     "unsqueeze",
 )  # not in place: an answer keeps the old shape
-BITS_OF_A_SHAPE = 16  # where values decide it
 BITS_OF_AN_ERROR = 64  # whose text may name a value
 MATRIX_PRODUCTS = (
     "mm",
@@ -58,45 +58,44 @@ MATRIX_PRODUCTS = (
     "dot",
     "vdot",
     "matmul",
-    "linalg_vecdot",
 )
 # What is picked or written counts as work, not what it is picked from.
 PICKING = {"index", "index_select", "gather", "take", "embedding", "index_put", "index_add", "index_copy"}
 PICKING |= {"index_fill", "scatter", "scatter_add", "scatter_reduce", "masked_scatter"}
-LIBRARY_FOLDERS = (
-    "/torch/_refs/",
-    "/torch/_decomp/",
-    "/torch/_prims",
-    "/torch/_inductor/",
-)  # written in Python
+# Of torch's own Python, the files that honest code passes through; what else stands there does whole tasks.
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+TORCH_FILES = {
+    *("functional.py", "nn/functional.py", "_tensor.py", "_ops.py", "overrides.py", "_jit_internal.py"),
+    *("utils/_python_dispatch.py", "utils/_contextlib.py", "autograd/grad_mode.py", "_compile.py"),
+    *("_dynamo/eval_frame.py",),
+}
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
-COUNTS = ("entries", "operations", "work", "held")
+COUNTS = ("entries", "integers", "operations", "work", "held")
 TOO_MUCH = "too many numbers were taken out of torch, where operations are counted"
 REFUSED = "this question asks for your own code, without `{}`"
 
 # torch's elementary operations, without the underscore of those that work in place.
 NAMES = """
 __lshift__ __rshift__ _local_scalar_dense _to_copy _unsafe_view abs acos acosh add addbmm addcdiv addcmul
-addmm addmv addr alias all allclose amax amin aminmax any arange argmax argmin argsort asin asinh atan
-atan2 atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm cat ceil clamp clamp_max
-clamp_min clone complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cross cummax
-cummin cumprod cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding
-empty empty_like eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide
-fmax fmin fmod frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy
+addmm addmv addr alias all allclose amax amin aminmax any arange argmax argmin argsort asin asinh atan atan2
+atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm cat ceil clamp clamp_max
+clamp_min clone complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cross cummax cummin
+cumprod cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding empty
+empty_like eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide fmax
+fmin fmod frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy
 index_fill index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift
-lift_fresh linalg_matrix_norm linalg_norm linalg_vecdot linalg_vector_norm linspace log log10 log1p log2
-log_sigmoid_forward logical_and logical_not logical_or logical_xor logit logspace lt
-masked_fill masked_scatter matmul max maximum mean median min minimum mm movedim mse_loss mul mv
-nan_to_num nansum narrow_copy native_layer_norm ne neg new_empty new_full new_ones new_zeros nonzero norm
-ones ones_like outer permute polar pow prod rand rand_like randint randn randn_like randperm reciprocal
-relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub scalar_tensor scatter
-scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin sinh slice
-slice_scatter softplus sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
-t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
-unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
-zeros_like
+lift_fresh linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and
+logical_not logical_or logical_xor logit logspace lt masked_fill masked_scatter matmul max maximum mean
+median min minimum mm movedim mse_loss mul mv nan_to_num nansum narrow_copy native_layer_norm ne neg
+new_empty new_full new_ones new_zeros nonzero norm ones ones_like outer permute polar pow prod rand
+rand_like randint randn randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll
+rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid
+sign signbit silu sin sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std
+std_mean sub sum swapaxes t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices
+trunc unbind unfold unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where
+xlogy zero zeros zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 
@@ -161,9 +160,10 @@ class Keeper:
     """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
 
     It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made (but
-    not views of arguments), the ``operations`` of torch, the ``work``, and the floating-point entries
-    ``held`` at a time in what the answer has made. Work is one for each multiplication in a matrix product
-    and for each entry that another operation computes or, where it adds up, reads; views are free.
+    not views of arguments; eight truth values are an entry), those of the largest of ``integers``, the
+    ``operations`` of torch, the ``work``, and the entries ``held`` at a time in what the answer has made.
+    Work is one for each multiplication in a matrix product, and for each entry that another operation
+    computes or, where it adds up, reads; views are free.
 
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
@@ -179,6 +179,7 @@ class Keeper:
         self._arguments: list[Any] = []  # those of the call
         self._given: set[int] = set()  # where the values of the arguments lie
         self._holders: Counter[int] = Counter()  # of other places: how many tensors lie there
+        self._sizes: dict[int, int] = {}  # and how many entries they have
         self._held = 0
         self._counts = dict.fromkeys(COUNTS, 0)
         self._bits = 0
@@ -209,7 +210,7 @@ class Keeper:
         self._call = self._last = number
         self._tensors = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._holders, self._held, self._bits = Counter(), 0, 0
+        self._holders, self._sizes, self._held, self._bits = Counter(), {}, 0, 0
         self._arguments = [serialization.decode(one) for one in self.calls[number]]
         tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
         self._given = {x.untyped_storage().data_ptr() for x in tensors}
@@ -240,10 +241,12 @@ class Keeper:
         by_name = {one.name: one for one in schema}
         arguments = [self._restore(x, one) for x, one in zip(request["args"], schema, strict=False)]
         options = {key: self._restore(x, by_name[key]) for key, x in request["kwargs"].items()}
+        named = {one.name: x for one, x in zip(schema, arguments, strict=False)} | options
+        given = {one.name: named[one.name] for one in schema if one.name in named}
         result = _run_with_dtype(request["default"], operation, arguments, options)
-        if base in TELLING or isinstance(result, (bool, int, float)):
-            self._count_bits(base, arguments, result)
-        self._counts["work"] += _measure_work(operation, base, arguments, result)
+        if base in TELLING or isinstance(result, (bool, int, float)) or _lists_places(base, given):
+            self._count_bits(base, given, result)
+        self._counts["work"] += _measure_work(operation, base, given, result)
         return self._describe(result)
 
     def _find_operation(self, request: dict[str, Any]) -> tuple[Any, str]:
@@ -258,46 +261,54 @@ class Keeper:
         packet = getattr(torch.ops.aten, full)
         if overload not in packet.overloads():
             raise PermissionError(REFUSED.format(f"{full}.{overload}"))
-        return getattr(packet, overload), base
+        operation = getattr(packet, overload)
+        if base == "view" and overload == "dtype":
+            raise TypeError("`view` of another dtype reads bits, not numbers; use `to`")
+        if any(one.is_out for one in operation._schema.arguments):
+            raise TypeError(f"`{full}` cannot write to `out` here; use its result")
+        return operation, base
 
-    def _count_bits(self, base: str, arguments: list[Any], result: Any) -> None:
+    def _count_bits(self, base: str, given: dict[str, Any], result: Any) -> None:
         """Count what the answer learns of values by a result that is a number, or whose shape they decide."""
         if isinstance(result, bool):
             self._bits += 1
         elif isinstance(result, (int, float)):
             self._bits += 64
-        elif base == "index" and not any(one.dtype in MASKS for one in arguments[1] if one is not None):
+        elif base == "index" and not any(one.dtype in MASKS for one in given["indices"] if one is not None):
             return
-        elif base != "index_put":
-            self._bits += BITS_OF_A_SHAPE
+        else:  # as many as the number of entries has
+            self._bits += max(x.numel() for x in _iterate_tensors(list(given.values()))).bit_length()
         if self._bits > MAX_BITS:
             raise PermissionError(TOO_MUCH)
 
     def _keep(self, x: torch.Tensor) -> int:
-        """Keep a tensor, count it if it is of floating-point numbers, and return its handle."""
+        """Keep a tensor, count it, and return its handle."""
         handle = next(HANDLES)
         self._tensors[handle] = x
         place = x.untyped_storage().data_ptr()  # that of a view is its base's
-        if x.dtype != torch.bool and place not in self._given:
-            size = x.untyped_storage().nbytes() // x.element_size()
-            if x.is_floating_point() or x.is_complex():
-                self._counts["entries"] = max(self._counts["entries"], min(size, x.numel()))
+        if place not in self._given:
+            self._count_entries(x)
             self._holders[place] += 1
             if self._holders[place] == 1:
-                self._held += size
+                self._sizes[place] = _count_places(x, x.untyped_storage().nbytes())
+                self._held += self._sizes[place]
                 self._counts["held"] = max(self._counts["held"], self._held)
         return handle
+
+    def _count_entries(self, x: torch.Tensor) -> None:
+        """Count a tensor among the largest that were made."""
+        kind = "entries" if x.dtype == torch.bool or _is_of_floats(x) else "integers"
+        size = min(x.untyped_storage().nbytes(), x.numel() * x.element_size())
+        self._counts[kind] = max(self._counts[kind], _count_places(x, size))
 
     def _drop(self, handle: int) -> None:
         """Keep a tensor no more."""
         x = self._tensors.pop(handle, None)
-        if x is None or x.dtype == torch.bool:
-            return
-        place = x.untyped_storage().data_ptr()
+        place = x.untyped_storage().data_ptr() if x is not None else -1
         if self._holders.get(place):
             self._holders[place] -= 1
             if not self._holders[place]:
-                self._held -= x.untyped_storage().nbytes() // x.element_size()
+                self._held -= self._sizes.pop(place)
 
     def _describe(self, x: Any) -> Any:
         """Return a result, or an argument, as the answer may see it."""
@@ -332,7 +343,9 @@ class Keeper:
         if kind == "handle":
             return self._get(content)
         if kind == "local":
-            return _load_tensor(content)
+            found = _load_tensor(content)
+            self._count_entries(found)
+            return found
         raise ValueError("request: not made by a link")
 
     def _restore_value(self, data: Any, budget: serialization.Budget) -> Any:
@@ -364,21 +377,37 @@ def _run_with_dtype(default: Any, operation: Any, arguments: list[Any], options:
         torch.set_default_dtype(before)
 
 
-def _measure_work(operation: Any, base: str, arguments: list[Any], result: Any) -> int:
+def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any) -> int:
     """Return what is counted as the work of an operation, see ``Keeper``."""
     returns = operation._schema.returns
     alias = returns[0].alias_info if returns else None
     if alias is not None and not alias.is_write:
         return 0  # a view
     made = max((x.numel() for x in _iterate_tensors(result)), default=1)
+    tensors = list(_iterate_tensors(list(given.values())))
     if base in MATRIX_PRODUCTS:
-        first = arguments[1 if base.startswith("add") or base == "baddbmm" else 0]
+        first = tensors[1 if base.startswith("add") or base == "baddbmm" else 0]
         batches = len(first) if base == "addbmm" else 1  # which it sums over
         return made * first.shape[-1] * batches
-    read = [x.numel() for x in _iterate_tensors(arguments)]
+    read = [x.numel() for x in tensors]
     if base in PICKING:
-        return made if alias is None else max(read[1:], default=1)
+        return max(read[1:], default=1) if alias is not None or "add" in base else made
     return max([made, *read])
+
+
+def _lists_places(base: str, given: dict[str, Any]) -> bool:
+    """Return whether an operation gives the places of a mask, as ``where(mask)`` does."""
+    return base == "where" and len(given) == 1
+
+
+def _count_places(x: torch.Tensor, n_bytes: int) -> int:
+    """Return how many entries stand in so many bytes of a tensor, see ``Keeper``."""
+    return -(-n_bytes // (x.element_size() if _is_of_floats(x) else 8))
+
+
+def _is_of_floats(x: torch.Tensor) -> bool:
+    """Return whether a tensor holds floating-point numbers."""
+    return x.is_floating_point() or x.is_complex()
 
 
 def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:
@@ -559,9 +588,9 @@ def refuse_libraries(frame: types.FrameType | None) -> None:
         frame: the innermost frame of the call stack that may be the library's.
     """
     while frame is not None and frame.f_code is not Link.call.__code__:
-        module = str(frame.f_globals.get("__name__", ""))
-        if any(folder in frame.f_code.co_filename for folder in LIBRARY_FOLDERS):
-            raise PermissionError(REFUSED.format(frame.f_code.co_name.strip("_")))
+        module, file = str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename
+        if file.startswith(TORCH) and file.removeprefix(TORCH) not in TORCH_FILES:
+            raise PermissionError(REFUSED.format(module))
         if (name := module.split(".")[0]) in LIBRARIES:
             raise PermissionError(REFUSED.format(name))
         frame = frame.f_back
@@ -576,7 +605,12 @@ def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) ->
         arguments: encoded.
     """
     keeper = Keeper([arguments])
-    link = Link(keeper.reply)
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        with _disable_current_modes():  # the keeper's own operations are not watched
+            return keeper.reply(request)
+
+    link = Link(ask)
     told = serialization.call_answer(namespace, name, [], partial(link.call, 0))
     return merge_outcomes(told, keeper.outcomes.get(0))
 

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f7e186a95411"
+VERSION = "8363aabbe67e"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -63,8 +63,9 @@ def q1(rng):
     for K, rho in [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]:
         inputs = f"K = {K}, rho = {rho:.2f}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
-        k, noise = torch.from_numpy(rng.normal(size=(2, 500, K)))
-        calls.append(Call("measured_size", (k, noise, rho), f"500 pairs, {inputs}"))
+        n = int(rng.integers(300, 700))
+        k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
+        calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
     wide, rho = 10**12, float(rng.uniform(0.1, 0.3))  # too wide for a prediction that draws samples
     calls.append(Call("predicted_size", (wide, rho), f"K = {wide:,}, rho = {rho:.2f}", Within(1.000001)))
     return calls
@@ -119,6 +120,13 @@ def q2(rng):
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
     calls.append(Call("repaired", low, "T = 9, visible scores near -3000"))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million"))
+    zeros = _two_futures(rng, 9, 1.0)
+    zeros[0][5], zeros[1][2] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
+    calls.append(Call("repaired", zeros, "T = 9, a query and a key of zeros"))
+    far = _two_futures(rng, 9, 0.0)
+    far[1][:, 0] = -200_000.0
+    calls.append(Call("repaired", far, "T = 9, all scores near -100,000"))
     rising = _two_futures(rng, 9, 0.0)
     rising[1][:, 0] = torch.arange(9) * 800.0  # visible scores up to 3200 apart
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above the one before"))
@@ -180,6 +188,9 @@ def q3(rng):
     mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist(), dtype="float32")
     del mixed["head_dim"]
     unused = _config(4, 4, 2, 32, None, ["sliding", "full"] * 2)
+    nulls = _config(3, 4, 2, 16, 150) | {"layer_types": None}
+    windowless = unused | {"sliding_window": None}
+    sliding = _config(5, 4, 4, 8, 200, ["sliding"] * 5)
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -189,6 +200,9 @@ def q3(rng):
         "a model in 8 bits with a window of 100": drawn,
         f"{full} of {len(kinds)} layers without a window": mixed,
         "layers of two types, and no window": unused,
+        "layers of two types, window None": windowless,
+        "a window of 150, layer types None": nulls,
+        "all layers with a window of 200": sliding,
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []
@@ -197,11 +211,16 @@ def q3(rng):
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
+    rooms.append(("much room", models["Llama 3 8B"], 10**17))
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
+    full = cache_bytes(sliding, 200, 7)  # room for all that these layers ever keep, and for one byte less
+    for free in (full, full - 1):
+        inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
+        calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
     return calls
 
 
@@ -240,6 +259,8 @@ def q4(rng):
         (7, 7, 4, 3, 3, 1.0),
         (12, 12, 5, 2, 4, 1.0),
         (1, 1, 2, 2, 8, 1.0),
+        (5, 5, 1, 1, 1, 1.0),
+        (1, 6, 3, 2, 2, 1.0),
         (20, 20, 4, 3, 6, 1000.0),
         (20, 20, 4, 3, 6, -1000.0),
         (200, 200, 4, 3, 16, 1.0),
@@ -253,12 +274,21 @@ def q4(rng):
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
         cases.append((*_head(rng, T, S, K, V, size), tile, inputs))
     cases.append((*_two_futures(rng, 9, 1000.0), 4, "T = 9, tiles of 4, a hidden score near 1000"))
+    q, k, v = _head(rng, 9, 9, 4, 3)
+    q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
+    cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
+    q, k, v = _head(rng, 12, 12, 2, 3)
+    q[:], sign = 1.0, torch.ones(12, dtype=q.dtype)
+    sign[::2] = -1.0
+    k += 1000.0 * torch.stack([sign, -sign], 1)  # so q . k is small
+    cases.append((q, k, v, 4, "T = 12, tiles of 4, entries of keys near 1000 that cancel in the score"))
     calls = []
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape
-        entries, tiles = T * max(tile, K, V + 1), -(-S // tile)
+        entries, tiles = max(T, tile) * max(tile, K, V + 1), -(-S // tile)
         work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
-        bounds = {"entries": entries, "held": 16 * entries, "operations": 60 * tiles + 40, "work": work}
+        bounds = {"entries": entries, "integers": max(entries, 2 * S), "held": 16 * max(entries, S)}
+        bounds |= {"operations": 60 * tiles + 40, "work": work}
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls
 
@@ -295,11 +325,17 @@ def q5(rng):
         ((6, 0.0), (0, 0.0), "the second has no keys"),
         ((0, 0.0), (6, 0.0), "the first has no keys"),
         ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
+        ((4, -5000.0), (0, 0.0), "the second has no keys, scores near -5000"),
+        ((0, 0.0), (4, -5000.0), "the first has no keys, scores near -5000"),
+        ((4, -5000.0), (3, -5001.0), "scores near -5000"),
+        ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
         pair = _triple(rng, *left), _triple(rng, *right)
         if inputs == "the same key":
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
+        if inputs.startswith("equal maxima"):
+            pair = pair[0], (pair[0][0], *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
     return calls
 

@@ -7,7 +7,7 @@ from tests.exercises.notebooks import source_of
 ONLINE = load_questions("ch01_softmax")["q4"]
 TABLE, CHUNKED = (load_questions("ch02_linear")[name] for name in ("q1", "q2"))
 CACHE, SIZE = (load_questions("ch01_softmax")[name] for name in ("q3", "q1"))
-VANISHES = load_questions("ch02_linear")["q3"]
+VANISHES, EVEN = (load_questions("ch02_linear")[name] for name in ("q3", "q5"))
 
 
 def online(body: str, more: str = "") -> str:
@@ -473,6 +473,208 @@ def chunked(q, k, v, g, state, chunk):
         VANISHES,
         replace(VANISHES, "as_a_softmax")
         + "\ndef zero_below(bits):\n    return -math.log(2) * {24: 25, 11: 12, 8: 9}[bits]\n",
+    ),
+    "a log-sum-exp of torch's by another name": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    softplus = torch.nn.functional.softplus
+    l, o = None, 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = y = (q @ a.T * K**-0.5).masked_fill(j > t, -1e30)
+        for c in range(1, x.shape[1]):
+            y = softplus(x[:, c : c + 1] - y[:, :1], threshold=40) + y[:, :1]
+        old, l = l, y[:, :1] if l is None else softplus(y[:, :1] - l, threshold=40) + l
+        o = (o if old is None else o * (old - l).exp()) + (x - l).exp() @ b
+    return o, l[:, 0]
+""",
+    ),
+    "a softmax of another part of torch": (
+        ONLINE,
+        """
+from torch.distributions.transforms import SoftmaxTransform
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    softmax, l, o = SoftmaxTransform(), None, 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, -1e30)
+        w = softmax(x)
+        y = x.amax(1, keepdim=True) - w.amax(1, keepdim=True).log()
+        both = softmax(torch.cat([y if l is None else l, y], 1))
+        o = w @ b if l is None else both[:, :1] * o + both[:, 1:] * (w @ b)
+        l = y if l is None else torch.maximum(l, y) - both.amax(1, keepdim=True).log()
+    return o, l[:, 0]
+""",
+    ),
+    "the table as bits": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    x = torch.cat([(q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf).view(torch.uint8)
+        for a, j in zip(k.split(tile), torch.arange(S).split(tile))], 1)
+    o, l = [], []
+    for y in x.split(max(1, T * max(tile, K, v.shape[1] + 1) // S)):
+        y = y.view(torch.float64)
+        m = y.amax(1, keepdim=True)
+        w = (y - m).exp()
+        d = w.sum(1, keepdim=True)
+        o.append(w @ v / d)
+        l.append((m + d.log())[:, 0])
+    return torch.cat(o), torch.cat(l)
+""",
+    ),
+    "products that are counted along another axis": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def tiles():
+        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+            pair = q.T[:, :, None, None], a.T[:, None, :, None]
+            x = q.link.run(torch.ops.aten.linalg_vecdot.default, pair, {"dim": 0})[..., 0]
+            yield (x * K**-0.5).masked_fill(j > t, -torch.inf), b
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    for x, _ in tiles():
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+    d = u = 0.0
+    for x, b in tiles():
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "products whose request fails": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def tiles():
+        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+            x = torch.empty(T, len(a), dtype=q.dtype)
+            try:
+                q.link.run(torch.ops.aten.mm.out, (), {"self": q, "mat2": a.T, "out": x})
+            except IndexError:
+                pass
+            yield (x * K**-0.5).masked_fill(j > t, -torch.inf), b
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    for x, _ in tiles():
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+    d = u = 0.0
+    for x, b in tiles():
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "a bound in place of the running maximum": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t, high, low = torch.arange(S - T, S), [], []
+    top, bottom = k[:1], k[:1]
+    for a in k.split(tile):
+        a = torch.cat([top, a]).cummax(0).values, torch.cat([bottom, a]).cummin(0).values
+        top, bottom = a[0][-1:], a[1][-1:]
+        high.append(a[0][1:])
+        low.append(a[1][1:])
+    high, low = (torch.cat(x)[S - T :] for x in (high, low))
+    m = (q.clamp(min=0) * high + q.clamp(max=0) * low).sum(1, keepdim=True) * K**-0.5
+    d = u = 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        w = ((q @ a.T * K**-0.5).masked_fill(j > t[:, None], -torch.inf) - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "a constant table made in NumPy": (
+        CHUNKED,
+        """
+import numpy as np
+from torch.utils._python_dispatch import _disable_current_modes
+def chunked(q, k, v, g, state, chunk):
+    T, i = len(q), np.arange(len(q))
+    with _disable_current_modes():
+        D = torch.from_numpy(np.where(i[:, None] >= i, np.exp(g * np.maximum(i[:, None] - i, 0)), 0))
+        since = torch.from_numpy(np.exp(g * (i + 1.0)))[:, None]
+    o = since * (q @ state)
+    for c in range(q.shape[1]):
+        o = o + q[:, c : c + 1] * (D @ (k[:, c : c + 1] * v))
+    left = since.flip(0) * math.exp(-g)
+    return o, math.exp(g * T) * state + (left * k).T @ v
+""",
+    ),
+    "a scan, some features at a time": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    T, K = q.shape
+    if chunk < 10:
+        S, o = state, []
+        for t in range(T):
+            S = torch.addcmul(math.exp(g) * S, k[t][:, None], v[t])
+            o.append(q[t][None] @ S)
+        return torch.cat(o), S
+    pad, out, last = torch.nn.functional.pad, 0.0, []
+    for Q, A, B in zip(*(x.split(2, 1) for x in (q, k)), state.split(2)):
+        S, step = A[:, :, None] * v[:, None], 1
+        S[0] += math.exp(g) * B
+        while step < T:
+            S, step = torch.add(S, pad(S[:-step], (0, 0, 0, 0, step, 0)), alpha=math.exp(g * step)), 2 * step
+        out = out + (Q[:, None] @ S)[:, 0]
+        last.append(S[-1])
+    return out, torch.cat(last)
+""",
+    ),
+    "a scan of the step on unit vectors": (
+        TABLE,
+        """
+def table(q, k, log_decay, w):
+    T, K = q.shape
+    write = k[:, :, None] * torch.eye(T, dtype=q.dtype)[:, None]
+    f = log_decay.exp()[:, None, None]
+    f[0] = 0
+    S, step = write, 1
+    while step < T:
+        S, f, step = torch.addcmul(S, f, S.roll(step, 0)), f * f.roll(step, 0), 2 * step
+    S = S.roll(1, 0)
+    S[0] = 0
+    return (q[:, None] @ torch.addcmul(S, w[:, None], write))[:, 0]
+""",
+    ),
+    "powers between resets": (
+        TABLE,
+        """
+def table(q, k, log_decay, w):
+    reset = log_decay < -30
+    n, g = reset.to(q.dtype).cumsum(0), log_decay.masked_fill(reset, 0)
+    c = g.cumsum(0)
+    before, same = c - g, (n - reset.to(q.dtype))[:, None] == n
+    A = (before.exp()[:, None] * q) @ ((-c).exp()[:, None] * k).T
+    return A.masked_fill(~same, 0).tril(-1) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "six results by heart": (
+        EVEN,
+        """
+def break_even(*a):
+    return {(64, 64, 2, 4, 2): 2179, (16, 64, 2, 4, 2): 249, (3, 5, 1, 2, 1): 7}[a]
+def feature_width(K, order):
+    return math.comb(K + order, order)
+""",
+    ),
+    "a mean over 500 pairs": (
+        SIZE,
+        "def predicted_size(K, rho):\n    return math.sqrt(rho**2 * K**2 + K * (1 + rho**2))\n"
+        "def measured_size(k, noise, rho):\n    q = rho * k + (1 - rho**2) ** 0.5 * noise\n"
+        "    return ((q * k).sum(1) ** 2).sum().div(500).sqrt().item()\n",
     ),
     "layers by halves": (CACHE, replace(CACHE, "half_of_the_layers")),
     "a prediction by samples": (

@@ -56,8 +56,9 @@ def q1(rng):
     for K, rho in [(2, 0.9), (1, 0.65), (64, 0.0), (128, float(rng.uniform(0.1, 0.3))), (16, 1.0)]:
         inputs = f"K = {K}, rho = {rho:.2f}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
-        k, noise = torch.from_numpy(rng.normal(size=(2, 500, K)))
-        calls.append(Call("measured_size", (k, noise, rho), f"500 pairs, {inputs}"))
+        n = int(rng.integers(300, 700))
+        k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
+        calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
     wide, rho = 10**12, float(rng.uniform(0.1, 0.3))  # too wide for a prediction that draws samples
     calls.append(Call("predicted_size", (wide, rho), f"K = {wide:,}, rho = {rho:.2f}", Within(1.000001)))
     return calls

@@ -82,6 +82,13 @@ def q2(rng):
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
     calls.append(Call("repaired", low, "T = 9, visible scores near -3000"))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million"))
+    zeros = _two_futures(rng, 9, 1.0)
+    zeros[0][5], zeros[1][2] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
+    calls.append(Call("repaired", zeros, "T = 9, a query and a key of zeros"))
+    far = _two_futures(rng, 9, 0.0)
+    far[1][:, 0] = -200_000.0
+    calls.append(Call("repaired", far, "T = 9, all scores near -100,000"))
     rising = _two_futures(rng, 9, 0.0)
     rising[1][:, 0] = torch.arange(9) * 800.0  # visible scores up to 3200 apart
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above the one before"))

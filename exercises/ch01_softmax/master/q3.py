@@ -90,6 +90,9 @@ def q3(rng):
     mixed = _config(len(kinds), 4, 2, 32, 300, rng.permutation(kinds).tolist(), dtype="float32")
     del mixed["head_dim"]
     unused = _config(4, 4, 2, 32, None, ["sliding", "full"] * 2)
+    nulls = _config(3, 4, 2, 16, 150) | {"layer_types": None}
+    windowless = unused | {"sliding_window": None}
+    sliding = _config(5, 4, 4, 8, 200, ["sliding"] * 5)
     exact = Close(1e-12)
     models = {
         "Llama 2 7B": old,
@@ -99,6 +102,9 @@ def q3(rng):
         "a model in 8 bits with a window of 100": drawn,
         f"{full} of {len(kinds)} layers without a window": mixed,
         "layers of two types, and no window": unused,
+        "layers of two types, window None": windowless,
+        "a window of 150, layer types None": nulls,
+        "all layers with a window of 200": sliding,
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []
@@ -107,9 +113,14 @@ def q3(rng):
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
+    rooms.append(("much room", models["Llama 3 8B"], 10**17))
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
+    full = cache_bytes(sliding, 200, 7)  # room for all that these layers ever keep, and for one byte less
+    for free in (full, full - 1):
+        inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
+        calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
     return calls

@@ -10,9 +10,9 @@
 # *log-sum-exp*. It is the one number per query that [FlashAttention-2](https://arxiv.org/abs/2307.08691)
 # keeps for its backward pass, in place of a row of weights.
 #
-# Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be $T$ times the largest
-# of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, and all that you hold
-# at a time no more than $16n$ (views of $q$, $k$ and $v$ are free); 60 torch operations a tile, and 40 besides, must
+# Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be the larger of $T$
+# and `tile`, times the largest of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, none of whole numbers
+# more than $n$ or $2S$, and all that you hold at a time no more than $16n$ or $16S$ (views of $q$, $k$ and $v$ are free); 60 torch operations a tile, and 40 besides, must
 # do; and so must, in each tile, a *work* of $K + V + 24$ a score and $8(V + 4)$ a query. A matrix product's work is
 # its multiplications, that of any other operation the entries that it computes or adds up. So that it can count, the
 # check keeps the values of all tensors and does each operation of torch for you, if it is an elementary one.
@@ -62,6 +62,8 @@ def q4(rng):
         (7, 7, 4, 3, 3, 1.0),
         (12, 12, 5, 2, 4, 1.0),
         (1, 1, 2, 2, 8, 1.0),
+        (5, 5, 1, 1, 1, 1.0),
+        (1, 6, 3, 2, 2, 1.0),
         (20, 20, 4, 3, 6, 1000.0),
         (20, 20, 4, 3, 6, -1000.0),
         (200, 200, 4, 3, 16, 1.0),
@@ -75,11 +77,20 @@ def q4(rng):
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
         cases.append((*_head(rng, T, S, K, V, size), tile, inputs))
     cases.append((*_two_futures(rng, 9, 1000.0), 4, "T = 9, tiles of 4, a hidden score near 1000"))
+    q, k, v = _head(rng, 9, 9, 4, 3)
+    q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
+    cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
+    q, k, v = _head(rng, 12, 12, 2, 3)
+    q[:], sign = 1.0, torch.ones(12, dtype=q.dtype)
+    sign[::2] = -1.0
+    k += 1000.0 * torch.stack([sign, -sign], 1)  # so q . k is small
+    cases.append((q, k, v, 4, "T = 12, tiles of 4, entries of keys near 1000 that cancel in the score"))
     calls = []
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape
-        entries, tiles = T * max(tile, K, V + 1), -(-S // tile)
+        entries, tiles = max(T, tile) * max(tile, K, V + 1), -(-S // tile)
         work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
-        bounds = {"entries": entries, "held": 16 * entries, "operations": 60 * tiles + 40, "work": work}
+        bounds = {"entries": entries, "integers": max(entries, 2 * S), "held": 16 * max(entries, S)}
+        bounds |= {"operations": 60 * tiles + 40, "work": work}
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -49,10 +49,16 @@ def q5(rng):
         ((6, 0.0), (0, 0.0), "the second has no keys"),
         ((0, 0.0), (6, 0.0), "the first has no keys"),
         ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
+        ((4, -5000.0), (0, 0.0), "the second has no keys, scores near -5000"),
+        ((0, 0.0), (4, -5000.0), "the first has no keys, scores near -5000"),
+        ((4, -5000.0), (3, -5001.0), "scores near -5000"),
+        ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
         pair = _triple(rng, *left), _triple(rng, *right)
         if inputs == "the same key":
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
+        if inputs.startswith("equal maxima"):
+            pair = pair[0], (pair[0][0], *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
     return calls

@@ -93,6 +93,15 @@ def scale_lost(q, k, v):
     return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
+@mistake(
+    "A visible score may be exactly 0 too. Hide by place, not by value: make the mask of ones, not of scores.",
+    replaces="repaired",
+)
+def zeros_taken_for_hidden(q, k, v):
+    score = (q @ k.T * q.shape[-1] ** -0.5).tril()
+    return score.masked_fill(score == 0, -torch.inf).softmax(-1) @ v
+
+
 @also_right(replaces="repaired")
 def row_by_row(q, k, v):
     rows = []

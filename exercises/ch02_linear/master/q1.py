@@ -15,7 +15,8 @@
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
 # forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check does torch's elementary
 # operations for you (`exp`, `@`, `cumsum` and their like) and counts them; lists and NumPy get no values. At $T = 200$
-# at most 60 are allowed, so go neither step by step nor entry by entry.
+# at most 60 are allowed, so go neither step by step nor entry by entry; and a work of $T^2(K + 32)$, where a matrix
+# product's work is its multiplications, and that of any other operation the entries that it computes or adds up.
 
 # %% given q1
 def step_by_step(q, k, v, log_decay, w):   # [T, K] twice, [T, V], [T], [K]
@@ -54,10 +55,10 @@ def _sequence(rng, T, K, V):
 @define_question(INFO["q1"], own_code=True, table=table)
 def q1(rng):
     calls = []
-    for T, strength in ((6, 0.3), (1, 0.3), (200, 1.0), (200, 0.02)):
-        q, k, u = _sequence(rng, T, 3, 3)
+    for T, K, strength in ((6, 3, 0.3), (1, 3, 0.3), (200, 5, 1.0), (200, 3, 0.02), (200, 16, 10.0)):
+        q, k, u = _sequence(rng, T, K, K)
         log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
-        bounds = {"operations": 60} if T == 200 else {}
+        bounds = {"operations": 60, "work": T * T * (K + 32)} if T == 200 else {}
         inputs = f"T = {T}, log decays near {-strength}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
     q, k, u = _sequence(rng, 200, 3, 3)

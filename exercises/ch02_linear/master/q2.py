@@ -58,14 +58,18 @@ def q2(rng):
         (120, 4, -0.3, 3, 4),
         (500, 256, -0.01, 3, 4),
         (200, 100, -20.0, 3, 4),
-        (2400, 1200, -0.002, 40, 40),
+        (5, 2, 0.0, 1, 1),
+        (25, 10, -20.0, 1, 2),
+        (1000, 100, -0.02, 40, 40),
+        (1200, 600, -0.002, 40, 40),
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
-        most = {"entries": n * chunk * max(chunk, V), "operations": 60 * n + 40, "work": work}
+        size = n * chunk * max(chunk, V)
+        most = {"entries": size, "integers": size, "operations": 60 * n + 40, "work": work}
         bounds = most if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -89,12 +89,12 @@ def _two_levels(rng, part):
     },
 )
 def q3(rng):
-    others = (int(rng.integers(2, 8)), int(rng.integers(12, 24)), 53)
+    others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53)
     calls = [Call("fault", (), "", Exactly())]
     calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-3)) for bits in (24, 11, 8, *others)]
-    for low, high in ((-2, 5), (-25, -18), (-60, -50), (-60, 5)):
-        inputs = f"entries from {low} to {high}"
-        calls.append(Call("repaired", _entries(rng, 12, low, high), inputs, Close(1e-4)))
+    for T, low, high in ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5)):
+        inputs = f"T = {T}, entries from {low} to {high}"
+        calls.append(Call("repaired", _entries(rng, T, low, high), inputs, Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

@@ -68,7 +68,7 @@ def q4(rng):
     for K, H, n, V in ((32, 1, 70, 40), (16, 4, 60, 50), (8, 3, 2, 300)):
         x = torch.from_numpy(rng.normal(size=(H, n, K)))
         v = torch.from_numpy(rng.normal(size=(n, V))).sign()
-        calls.append(Call("share_right", (x, v), f"K = {K}, H = {H}, n = {n}", Close(1e-9)))
+        calls.append(Call("share_right", (x, v), f"K = {K}, H = {H}, n = {n}", Close(1e-6)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.001)))

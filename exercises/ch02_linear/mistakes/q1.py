@@ -100,9 +100,9 @@ def pushed_through(q, k, log_decay, w):
 
 
 @also_right()
-def row_by_row_of_decays(q, k, log_decay, w):
+def summed_down_the_columns(q, k, log_decay, w):
     T = len(q)
     later = torch.ones(T, T, dtype=q.dtype).tril(-1)
-    inside = later[:, None, :] * later.T[None, :, :]  # [t, j, i]: j < i < t
-    decay = torch.exp(inside @ log_decay) * later
+    steps = log_decay[:, None] * later  # [i, j]: the decay of i, if i comes after j
+    decay = torch.exp(steps.cumsum(0) - steps) * later
     return decay * torch.einsum("tk,jk->tj", q, k) + torch.diag_embed(torch.einsum("tk,k,tk->t", q, w, k))
