@@ -1,12 +1,13 @@
 """Define a decoder-only language model, whose token mixer is chosen by name, and sample from it.
 
 ``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``, or RWKV-4's ``ChannelMix``.
-``generate`` continues a prompt, ``decoding`` makes single steps fast. ``ModelConfig``, ``paper_config`` and
-``PAPER_SIZES`` belong to ``config`` and can be imported from here as well.
+``generate`` continues prompts, ``prefill`` and ``step`` read a batch of different lengths, ``decoding`` makes
+single steps fast. ``ModelConfig``, ``paper_config`` and ``PAPER_SIZES`` belong to ``config`` and can be
+imported from here as well.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from linattn_ref.mixers import mixer_class
 from linattn_ref.mixers.base import Mixer, State, number_tokens
 from linattn_ref.mixers.parts import find_weight_matrices, shift_tokens
 from linattn_ref.ops.shapes import Float, Int, Tensor
+from linattn_ref.ops.validation import require
 
 __all__ = [
     "PAPER_SIZES",
@@ -30,6 +32,8 @@ __all__ = [
     "decoding",
     "generate",
     "paper_config",
+    "prefill",
+    "step",
 ]
 
 # (front, layers). front: the number of tokens so far, or that and the state of the front module if there is
@@ -213,10 +217,7 @@ class LanguageModel(nn.Module):
         self, tokens: Int[Tensor, "B T"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "B T vocab"], ModelState]:
         """Return logits [B, T, vocab_size] and the state after the last token."""
-        if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.dtype not in (torch.int64, torch.int32):
-            raise ValueError(
-                f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T], T >= 1"
-            )
+        check_tokens(tokens)
         front, layers = state or (0, (None,) * len(self.blocks))
         start, memory = front if isinstance(front, tuple) else (front, None)
         x = self.embedding(tokens)
@@ -230,6 +231,14 @@ class LanguageModel(nn.Module):
             new_layers.append(layer)
         read = start + tokens.shape[1]
         return self.head(self.norm(x)), (read if memory is None else (read, memory), tuple(new_layers))
+
+
+def check_tokens(tokens: Tensor) -> None:
+    """Raise a ``ValueError`` unless tokens are int64 or int32 [B, T], T >= 1."""
+    if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.dtype not in (torch.int64, torch.int32):
+        raise ValueError(
+            f"tokens: got {tokens.dtype} {list(tokens.shape)}, expected int64 or int32 [B, T], T >= 1"
+        )
 
 
 def compute_sinusoids(t: Float[Tensor, " T"], D: int) -> Float[Tensor, "T D"]:
@@ -290,51 +299,183 @@ def decoding(model: LanguageModel) -> Iterator[None]:
             mixer.decoding = value
 
 
+# --- reading prompts and continuing them ------------------------------------------------------------------
+
+# The sequences of a batch, in groups that have read equally many tokens: their numbers in the batch [R], and
+# the state of the model for these R.
+Groups = list[tuple[Int[Tensor, " R"], ModelState]]
+
+
+def prefill(
+    model: LanguageModel, tokens: Int[Tensor, "B T"], lengths: Sequence[int] | Int[Tensor, " B"]
+) -> tuple[Float[Tensor, "B vocab"], Groups]:
+    """Read prompts of different lengths; logits and states are those of each prompt alone.
+
+    What stands behind a prompt is not read: prompts of one length are run together, without their padding,
+    and remain together. So every mixer is right, whatever its state holds: positions, convolutions, a cache.
+    A pass costs as many calls of the model as there are different lengths. Do not pad on the left: the model
+    would read the padding as part of the prompt, and its logits would differ. Where no state is wanted, as in
+    training, call the model on tokens that are padded on the right: no token sees what comes after it.
+
+    Args:
+        model: a ``LanguageModel``.
+        tokens: prompts, each with anything behind it, int64 or int32 [B, T].
+        lengths: tokens of each prompt, B whole numbers from 1 to T.
+
+    Returns:
+        Logits after the last token of each prompt [B, vocab_size], and the groups of sequences that ``step``
+        continues: a list of pairs, the numbers of the sequences and their state.
+
+    Raises:
+        ValueError: for lengths that are not B numbers from 1 to T; from the model, for tokens of another
+            dtype or shape.
+
+    Example:
+        >>> model = LanguageModel(ModelConfig("gla", d_model=32))
+        >>> logits, groups = prefill(model, torch.tensor([[1, 2, 3], [4, 0, 0]]), lengths=[3, 1])
+        >>> alone, _ = model(torch.tensor([[4]]))
+        >>> logits.shape, torch.allclose(logits[1], alone[0, -1], atol=1e-6)
+        (torch.Size([2, 256]), True)
+    """
+    check_tokens(tokens)
+    own = torch.as_tensor(lengths, device=tokens.device)
+    right = own.shape == tokens.shape[:1] and not own.is_floating_point() and own.numel() > 0
+    if not right or not 1 <= int(own.min()) <= int(own.max()) <= tokens.shape[1]:
+        B, T = tokens.shape
+        raise ValueError(f"lengths: got {own.tolist()}, expected {B} whole numbers from 1 to {T}")
+    read = [(rows, tokens[rows, :n]) for n in own.unique().tolist() for rows in [(own == n).nonzero()[:, 0]]]
+    return _collect([(rows, *model(prompts)) for rows, prompts in read])
+
+
+def step(
+    model: LanguageModel, tokens: Int[Tensor, " B"], groups: Groups
+) -> tuple[Float[Tensor, "B vocab"], Groups]:
+    """Read one more token of every sequence of a batch whose sequences have different lengths.
+
+    Args:
+        model: a ``LanguageModel``.
+        tokens: the next token of each sequence, int64 or int32 [B].
+        groups: as ``prefill`` or an earlier ``step`` returned them.
+
+    Returns:
+        Logits [B, vocab_size] and the groups with their new states.
+
+    Raises:
+        ValueError: for tokens that are not one for each sequence of the groups.
+
+    Example:
+        >>> model = LanguageModel(ModelConfig("gla", d_model=32))
+        >>> _, groups = prefill(model, torch.tensor([[1, 2, 3], [4, 0, 0]]), lengths=[3, 1])
+        >>> logits, groups = step(model, torch.tensor([7, 8]), groups)
+        >>> logits.shape
+        torch.Size([2, 256])
+    """
+    B = sum(len(rows) for rows, _ in groups)
+    if tokens.shape != (B,):
+        raise ValueError(f"tokens: got {list(tokens.shape)}, expected [{B}], one for each sequence")
+    return _collect([(rows, *model(tokens[rows, None], state)) for rows, state in groups])
+
+
+def _collect(
+    results: list[tuple[Tensor, Tensor, ModelState]],
+) -> tuple[Float[Tensor, "B vocab"], Groups]:
+    """Return the last logits of all sequences in their order, and the groups."""
+    order = torch.cat([rows for rows, _, _ in results]).argsort()
+    logits = torch.cat([logits[:, -1] for _, logits, _ in results])
+    return logits[order], [(rows, state) for rows, _, state in results]
+
+
 @torch.no_grad()
 def generate(
     model: LanguageModel,
     prompt: Int[Tensor, "B T"],
     n_tokens: int,
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    end: int | None = None,
+    lengths: Sequence[int] | Int[Tensor, " B"] | None = None,
 ) -> Int[Tensor, "B n_tokens"]:
-    """Continue a prompt: prefill it, then sample one token at a time from the carried state.
+    """Continue a prompt: prefill it, then choose one token at a time from the carried state.
 
     Args:
         model: a ``LanguageModel``.
         prompt: tokens, int64 or int32 [B, T], T >= 1, on the model's device.
-        n_tokens: how many tokens to sample for every sequence.
-        generator: draws the tokens; on the device of ``prompt``.
-        temperature: divides the logits; near 0 the likeliest token is taken, 1 (default) samples from the
-            model.
+        n_tokens: how many tokens to choose for every sequence.
+        generator: draws the tokens; on the device of ``prompt``. None will do if the temperature is 0.
+        temperature: divides the logits; 1 (default) samples from the model, near 0 the likeliest token is
+            taken, and 0 takes it without drawing (greedy).
+        top_k: draw from this many likeliest tokens only, at least 1; default None: from all.
+        top_p: of these, draw only from the likeliest whose probabilities together reach this share, above 0
+            and at most 1; default None: from all.
+        end: the token with which a sequence ends: all that follow it are this token again; default None.
+        lengths: tokens of each prompt, where what stands behind them is padding, see ``prefill``; default
+            None: T for all.
 
     Returns:
         The new tokens, int64 [B, n_tokens].
 
     Raises:
-        ValueError: for a temperature that is not finite or below 1e-30, a negative ``n_tokens``, a
-            generator on another device; from the model, as ``tokens``, for a prompt that is empty or has
-            another dtype or shape.
+        ValueError: for a temperature that is not finite, or neither 0 nor at least 1e-30, a negative
+            ``n_tokens``, a generator that is missing or on another device, a ``top_k``, ``top_p``, ``end`` or
+            ``lengths`` out of range; from the model, as ``tokens``, for a prompt that is empty or has another
+            dtype or shape.
 
     Example:
         >>> model = LanguageModel(ModelConfig("gla", d_model=32))
         >>> new = generate(model, torch.tensor([[1, 2, 3]]), 4, generator=torch.Generator().manual_seed(0))
         >>> new.shape
         torch.Size([1, 4])
+        >>> generate(model, torch.tensor([[1, 2, 3], [4, 0, 0]]), 4, temperature=0, lengths=[3, 1]).shape
+        torch.Size([2, 4])
     """
-    if not COLDEST <= temperature < math.inf:
-        raise ValueError(f"temperature: got {temperature}, expected a finite number, at least {COLDEST}")
-    if n_tokens < 0:
-        raise ValueError(f"n_tokens: got {n_tokens}, expected at least 0")
-    if generator.device.type != prompt.device.type:
+    if temperature != 0 and not COLDEST <= temperature < math.inf:
+        raise ValueError(f"temperature: got {temperature}, expected 0 or a finite number, at least {COLDEST}")
+    check_tokens(prompt)
+    known = range(model.config.vocab_size)
+    require(n_tokens >= 0, "n_tokens", str(n_tokens), "at least 0")
+    require(top_k is None or top_k >= 1, "top_k", str(top_k), "at least 1")
+    require(top_p is None or 0 < top_p <= 1, "top_p", str(top_p), "above 0 and at most 1")
+    require(end is None or end in known, "end", str(end), f"from 0 to {known[-1]}")
+    if generator is None and temperature != 0:
+        raise ValueError("generator: got None, expected a torch.Generator, or temperature 0")
+    if generator is not None and generator.device.type != prompt.device.type:
         raise ValueError(
             f"generator: got one on {generator.device}, expected the device of prompt, {prompt.device}"
         )
-    tokens, state = [prompt], None
+    new = prompt.new_full((prompt.shape[0], n_tokens), 0 if end is None else end, dtype=torch.int64)
+    going = torch.ones(len(prompt), dtype=torch.bool, device=prompt.device)
+    lengths = [prompt.shape[1]] * len(prompt) if lengths is None else lengths
+    groups: Groups = []
     with decoding(model):
-        for _ in range(n_tokens):
-            logits, state = model(tokens[-1], state)
-            probabilities = (logits[:, -1].float() / temperature).softmax(-1)
-            tokens.append(torch.multinomial(probabilities, 1, generator=generator))
-    return torch.cat([prompt[:, :0], *tokens[1:]], 1)
+        for t in range(n_tokens):
+            logits, groups = step(model, new[:, t - 1], groups) if t else prefill(model, prompt, lengths)
+            chosen = _choose_tokens(logits.float(), generator, temperature, top_k, top_p)
+            new[:, t] = torch.where(going, chosen, new[:, t])
+            if end is not None:
+                going = going & (chosen != end)
+                if not going.any():
+                    break
+    return new
+
+
+def _choose_tokens(
+    logits: Float[Tensor, "B vocab"],
+    generator: torch.Generator | None,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+) -> Int[Tensor, " B"]:
+    """Return a token for each row, as ``generate`` says."""
+    if temperature == 0:
+        return logits.argmax(-1)
+    probabilities = (logits / temperature).softmax(-1)
+    if top_k is not None or top_p is not None:
+        ordered, order = probabilities.sort(-1, descending=True)
+        ordered = ordered[:, :top_k] / ordered[:, :top_k].sum(-1, keepdim=True)
+        likelier = ordered.cumsum(-1) - ordered
+        ordered = ordered.masked_fill(likelier >= (1 if top_p is None else top_p), 0)
+        probabilities = torch.zeros_like(probabilities).scatter(-1, order[:, :top_k], ordered)
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]

@@ -1,8 +1,9 @@
 """Define token mixers: layers that project x to what one op takes, call the op, and project its output back.
 
 ``MIXERS`` lists them by name. ``base`` has their common class ``Mixer``, ``equation`` the gate, write and
-read that describe each of them, ``parts`` what several of them use; every other file has one mixer or two
-close relatives. A new mixer is a file with its options, its class and its equation, and a line in ``MIXERS``.
+read that describe each of them, ``parts`` what several of them use, ``states`` what is done with states of
+any of them; every other file has one mixer or two close relatives. A new mixer is a file with its options,
+its class and its equation, and a line in ``MIXERS``.
 """
 
 from linattn_ref.config import Options
@@ -24,6 +25,7 @@ from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
 from linattn_ref.mixers.rwkv7 import RWKV7Mixer
 from linattn_ref.mixers.s4d import DiagonalSSMOptions, H3Mixer, S4DMixer
 from linattn_ref.mixers.softmax import SoftmaxMixer, SoftmaxOptions
+from linattn_ref.mixers.states import detach_state, expand_state, reorder_state
 from linattn_ref.mixers.tnl import TNLMixer, TNLOptions
 
 MIXERS: dict[str, type[Mixer]] = {
@@ -106,7 +108,10 @@ __all__ = [
     "StateEquation",
     "TNLMixer",
     "TNLOptions",
+    "detach_state",
+    "expand_state",
     "find_spared_parameters",
     "find_weight_matrices",
     "mixer_class",
+    "reorder_state",
 ]

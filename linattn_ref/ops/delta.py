@@ -30,11 +30,9 @@ from linattn_ref.ops.shapes import Float, Tensor, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
+    check_parameter,
     check_qkv,
     choose_compute_dtype,
-    require_like,
-    require_shape,
-    require_tensor,
     require_values,
 )
 
@@ -229,9 +227,7 @@ def step_delta_rule(
 def check_beta(beta: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
     """Raise unless beta is ``[B, T, H]``, in q's dtype or the one computed in, between 0 and 2."""
     check_qkv(q, k, v)
-    require_tensor(beta, "beta")
-    require_shape(beta, "beta", tuple(q.shape[:3]))
-    require_like(beta, "beta", q, (q.dtype, choose_compute_dtype(q)))
+    check_parameter(beta, "beta", q, tuple(q.shape[:3]))
     require_values(beta, "beta", 0.0, 2.0)
 
 

@@ -23,11 +23,9 @@ from linattn_ref.ops.shapes import Float, Tensor, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
+    check_parameter,
     check_qkv,
     choose_compute_dtype,
-    require_like,
-    require_shape,
-    require_tensor,
 )
 
 
@@ -201,9 +199,7 @@ def step_rwkv6(
 def _bind_bonus(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[..., Any]) -> LinearBody:
     """Return the body with its bonus, checked and in the dtype computed in."""
     check_qkv(q, k, v)
-    require_tensor(bonus, "bonus")
-    require_shape(bonus, "bonus", tuple(q.shape[2:]))
-    require_like(bonus, "bonus", q, (q.dtype, choose_compute_dtype(q)))
+    check_parameter(bonus, "bonus", q, tuple(q.shape[2:]))
     return partial(body, bonus=bonus.to(choose_compute_dtype(q)))
 
 

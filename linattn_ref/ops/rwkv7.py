@@ -32,11 +32,9 @@ from linattn_ref.ops.shapes import Float, Tensor, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
+    check_parameter,
     check_qkv,
     choose_compute_dtype,
-    require_like,
-    require_shape,
-    require_tensor,
     require_values,
 )
 
@@ -239,9 +237,7 @@ def _bind_removal(
     """Return the body with ``removal`` and with ``rate * removal``, checked and in the dtype computed in."""
     check_qkv(q, k, v)
     for x, name in ((removal, "removal"), (rate, "rate")):
-        require_tensor(x, name)
-        require_shape(x, name, tuple(q.shape))
-        require_like(x, name, q, (q.dtype, choose_compute_dtype(q)))
+        check_parameter(x, name, q, tuple(q.shape))
     require_values(rate, "rate", 0.0, 2.0)
     removal, rate = (x.to(choose_compute_dtype(q)) for x in (removal, rate))
     return partial(body, removal=removal, eraser=rate * removal)

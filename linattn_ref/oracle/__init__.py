@@ -18,22 +18,8 @@ from linattn_ref.oracle.memory import delta_rule, delta_rule_parallel, recurrenc
 from linattn_ref.oracle.ssm import compose, discretise, lti_ssm, lti_ssm_convolution, selective_scan, wkv
 
 __all__ = [
-    "compose",
-    "delta_rule",
-    "delta_rule_parallel",
-    "discretise",
-    "linear_attention",
-    "linear_attention_chunk",
-    "linear_attention_parallel",
-    "lti_ssm",
-    "lti_ssm_convolution",
-    "normalised_linear_attention",
-    "recurrence",
-    "rwkv6",
-    "rwkv7",
-    "selective_scan",
-    "softmax_attention",
-    "softmax_attention_online",
-    "softmax_attention_restart",
-    "wkv",
-]
+    "compose", "delta_rule", "delta_rule_parallel", "discretise", "linear_attention",
+    "linear_attention_chunk", "linear_attention_parallel", "lti_ssm", "lti_ssm_convolution",
+    "normalised_linear_attention", "recurrence", "rwkv6", "rwkv7", "selective_scan", "softmax_attention",
+    "softmax_attention_online", "softmax_attention_restart", "wkv",
+]  # fmt: skip

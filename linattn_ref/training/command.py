@@ -157,7 +157,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="a file that linattn train wrote")
     add("--prompt", default="\n", help="text to continue; - reads it from the standard input")
     add("--n-bytes", type=int, default=400, metavar="N", help="how many bytes to write")
-    add("--temperature", type=float, default=1.0, help="divides the logits; near 0 takes the likeliest byte")
+    add("--temperature", type=float, default=1.0, help="divides the logits; 0 takes the likeliest byte")
     add("--seed", type=int, default=0, help="of the random choices; the same seed gives the same text")
     add("--device", help="such as cpu or cuda; default: cuda if there is any")
     add("--backend", choices=tuple(BACKENDS), default="reference", help="where the ops come from")

@@ -129,6 +129,65 @@ def test_generate_takes_the_likeliest_token_when_cold(name: str) -> None:
     for _ in range(12):
         tokens = torch.cat([tokens, model(tokens)[0][:, -1:].argmax(-1)], 1)
     assert torch.equal(generated(model, 12, 3, temperature=1e-6), tokens[:, 8:])
+    assert torch.equal(generate(model, tokens_of(2, 8), 12, temperature=0), tokens[:, 8:])
+
+
+# Logits whose probabilities are 0.4, 0.3, 0.2 and 0.1, in an order that is none.
+SKEWED = torch.tensor([[0.1, 0.4, 0.2, 0.3]]).log().double()
+KEPT: list[tuple[dict[str, Any], list[float]]] = [  # and what is left of them, as it is drawn
+    ({}, [0.1, 0.4, 0.2, 0.3]),
+    ({"top_k": 2}, [0, 4 / 7, 0, 3 / 7]),
+    ({"top_k": 9}, [0.1, 0.4, 0.2, 0.3]),
+    ({"top_p": 0.6}, [0, 4 / 7, 0, 3 / 7]),
+    ({"top_p": 0.75}, [0, 4 / 9, 2 / 9, 3 / 9]),
+    ({"top_p": 1e-9}, [0, 1, 0, 0]),
+    ({"top_k": 2, "top_p": 0.5}, [0, 1, 0, 0]),  # 0.4 of 0.7 is more than half
+    ({"top_k": 3, "top_p": 0.5, "temperature": 0.5}, [0, 1, 0, 0]),  # 16 : 9 : 4
+    ({"top_k": 2, "temperature": 0.5}, [0, 16 / 25, 0, 9 / 25]),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), KEPT, ids=[str(options) for options, _ in KEPT])
+def test_generate_draws_from_the_tokens_that_are_asked_for(
+    options: dict[str, Any], expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Tensor] = []
+
+    def take_the_likeliest(p: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        drawn.append(p)
+        return p.argmax(-1, keepdim=True)
+
+    monkeypatch.setattr(torch, "multinomial", take_the_likeliest)
+    model = LanguageModel(ModelConfig(**BASE | {"vocab_size": 4}))
+    model.register_forward_hook(lambda module, given, result: (SKEWED[:, None], result[1]))
+    generate(model, torch.zeros(1, 1, dtype=torch.int64), 1, generator=torch.Generator(), **options)
+    p = drawn[0] / drawn[0].sum()
+    assert_close("probabilities", p, torch.tensor([expected]), 1e-6)
+
+
+def test_a_sequence_that_ended_stays_ended() -> None:
+    """Whatever the others do: the tokens up to the first end are those without one."""
+    model, prompts = build("gla"), tokens_of(6, 8)
+    free = generate(model, prompts, 30, generator=torch.Generator().manual_seed(3))
+    end = int(free[0, 4])
+    stopped = generate(model, prompts, 30, generator=torch.Generator().manual_seed(3), end=end)
+    ended = (free == end).cumsum(1) > 0
+    assert ended[:, -1].any()
+    assert not ended[:, -1].all()
+    assert torch.equal(stopped, free.masked_fill(ended, end))
+
+
+def test_generation_stops_when_all_have_ended() -> None:
+    model, calls = build("gla"), 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    first = int(generate(model, tokens_of(1, 8), 1, temperature=0))
+    model.register_forward_hook(count)
+    assert generate(model, tokens_of(1, 8), 30, temperature=0, end=first).tolist() == [[first] * 30]
+    assert calls == 1
 
 
 @every_mixer
@@ -160,10 +219,19 @@ def test_generate_of_no_tokens_is_empty() -> None:
     [
         ({"n_tokens": -1}, "n_tokens: got -1"),
         ({"temperature": math.nan}, "temperature: got nan"),
-        ({"temperature": 0.0}, "temperature: got 0"),
         ({"temperature": -1.0}, "temperature: got -1"),
-        ({"temperature": 1e-39}, "temperature: got 1e-39, expected a finite number, at least 1e-30"),
+        ({"temperature": 1e-39}, "temperature: got 1e-39, expected 0 or a finite number, at least 1e-30"),
         ({"prompt": tokens_of(2, 0)}, "tokens: got"),
+        ({"prompt": tokens_of(2, 0), "lengths": [1, 1]}, "tokens: got"),
+        ({"generator": None}, "generator: got None, expected .* temperature 0"),
+        ({"top_k": 0}, "top_k: got 0"),
+        ({"top_p": 0.0}, r"top_p: got 0\.0"),
+        ({"top_p": 1.1}, r"top_p: got 1\.1"),
+        ({"end": 32}, "end: got 32, expected from 0 to 31"),
+        ({"lengths": [8]}, r"lengths: got \[8\], expected 2 whole numbers from 1 to 8"),
+        ({"lengths": [0, 8]}, r"lengths: got \[0, 8\]"),
+        ({"lengths": [9, 8]}, r"lengths: got \[9, 8\]"),
+        ({"lengths": [1.0, 2.0]}, r"lengths: got \[1\.0, 2\.0\]"),
     ],
 )
 def test_generate_refuses(options: dict[str, Any], message: str) -> None:

@@ -223,5 +223,5 @@ def test_a_file_without_a_language_model_is_refused(
         assert message in error
     assert cli.main(["generate", str(trained), "--prompt", ""]) == 2
     assert "prompt: got an empty one, expected a byte at least" in capsys.readouterr().err
-    assert cli.main(["generate", str(trained), "--temperature", "0", "--device", "cpu"]) == 2
-    assert "temperature: got 0.0" in capsys.readouterr().err
+    assert cli.main(["generate", str(trained), "--temperature=-1", "--device", "cpu"]) == 2
+    assert "temperature: got -1.0" in capsys.readouterr().err
