@@ -17,6 +17,7 @@ training           language_models      small language models of equal size
 training           late_mask            what a mask after the softmax does
 gates              gate_reset           what a mark can reset, by the kind of gate
 gates              gate_recall          recall at equal size of the state, by the kind of gate
+selection          selection            copying, induction and parity, at lengths beyond training
 fits               fit_coverage         whether fits of scaling laws find what is there
 kernels            kernels              our kernels beside those of FLA and torch
 agreement_ops      fla_agreement        FLA's kernels against our ops

@@ -1,4 +1,4 @@
-"""Models that differ in their gate alone do so, and the measurements of them run."""
+"""Models that differ in their gate alone do so, and measurements on small tasks run."""
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from linattn_benchmarks.gates import (
     GatedMixer,
     build,
 )
+from linattn_benchmarks.selection import SELECTION
 from linattn_benchmarks.tasks import Practice, measure_accuracy, practise
 from linattn_ref.training.tasks.recall import Recall
 
@@ -73,10 +74,10 @@ def test_a_task_that_needs_no_memory_is_learned():
     assert measure_accuracy(model, draw, 16, CPU) > 0.95 > 0.5 > before
 
 
-@pytest.mark.parametrize("benchmark", [GATE_RESET, GATE_RECALL], ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [GATE_RESET, GATE_RECALL, SELECTION], ids=lambda one: one.name)
 def test_a_dry_run_gives_the_columns(benchmark: Benchmark):
     tasks = benchmark.tasks(Size.DRY_RUN)
-    rows = tasks[-1].rows()
-    assert list(rows[0]) == list(benchmark.columns)
+    for task in (tasks[0], tasks[-1]):
+        assert list(task.rows()[0]) == list(benchmark.columns)
     keys = [tuple(task.key.items()) for size in Size for task in [*benchmark.tasks(size)]]
     assert len(set(keys)) >= len(benchmark.tasks(Size.FULL))
