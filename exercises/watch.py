@@ -14,6 +14,7 @@ import base64
 import builtins
 import itertools
 import json
+import math
 import os
 import socket
 import sys
@@ -67,13 +68,17 @@ TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 TORCH_FILES = {
     *("functional.py", "nn/functional.py", "_tensor.py", "_ops.py", "overrides.py", "_jit_internal.py"),
     *("utils/_python_dispatch.py", "utils/_contextlib.py", "autograd/grad_mode.py", "_compile.py"),
-    *("_dynamo/eval_frame.py",),
+    *("_dynamo/eval_frame.py", "nn/modules/module.py"),
 }
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
+UNFILLED = ("empty", "empty_like", "new_empty")
 COUNTS = ("entries", "integers", "operations", "work", "held")
-TOO_MUCH = "too many numbers were taken out of torch, where operations are counted"
+TOO_MUCH = (
+    "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
+)
+OUTSIDE = "a watched tensor was used outside of the call that it belongs to; make it anew in each call"
 REFUSED = "this question asks for your own code, without `{}`"
 
 # torch's elementary operations, without the underscore of those that work in place.
@@ -81,21 +86,21 @@ NAMES = """
 __lshift__ __rshift__ _local_scalar_dense _to_copy _unsafe_view abs acos acosh add addbmm addcdiv addcmul
 addmm addmv addr alias all allclose amax amin aminmax any arange argmax argmin argsort asin asinh atan atan2
 atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm cat ceil clamp clamp_max
-clamp_min clone complex constant_pad_nd contiguous copy copysign cos cosh count_nonzero cross cummax cummin
-cumprod cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding empty
-empty_like eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide fmax
-fmin fmod frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy
-index_fill index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift
-lift_fresh linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and
-logical_not logical_or logical_xor logit logspace lt masked_fill masked_scatter matmul max maximum mean
-median min minimum mm movedim mse_loss mul mv nan_to_num nansum narrow_copy native_layer_norm ne neg
-new_empty new_full new_ones new_zeros nonzero norm ones ones_like outer permute polar pow prod rand
-rand_like randint randn randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll
-rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid
-sign signbit silu sin sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std
-std_mean sub sum swapaxes t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices
-trunc unbind unfold unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where
-xlogy zero zeros zeros_like
+clamp_min clone constant_pad_nd contiguous copy copysign cos cosh count_nonzero cross cummax cummin cumprod
+cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding empty empty_like
+eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide fmax fmin fmod
+frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy index_fill
+index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift lift_fresh
+linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and logical_not
+logical_or logical_xor logit logspace lt masked_fill masked_scatter matmul max maximum mean median min
+minimum mm movedim mse_loss mul mv nan_to_num nansum narrow_copy native_layer_norm ne neg new_empty new_full
+new_ones new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn
+randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
+scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin
+sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
+t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
+unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
+zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 
@@ -133,6 +138,8 @@ def _dump_tensor(x: torch.Tensor) -> list[Any]:
     if x.numel() > serialization.MAX_ENTRIES:
         most = serialization.MAX_ENTRIES
         raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {most:,}")
+    if not x.numel():
+        return [str(x.dtype).removeprefix("torch."), list(x.shape), ""]
     values = x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return [str(x.dtype).removeprefix("torch."), list(x.shape), base64.b64encode(values).decode()]
 
@@ -161,9 +168,9 @@ class Keeper:
 
     It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made (but
     not views of arguments; eight truth values are an entry), those of the largest of ``integers``, the
-    ``operations`` of torch, the ``work``, and the entries ``held`` at a time in what the answer has made.
-    Work is one for each multiplication in a matrix product, and for each entry that another operation
-    computes or, where it adds up, reads; views are free.
+    ``operations`` of torch that are no views, the ``work``, and the entries ``held`` at a time in what the
+    answer has made. Work is one for each multiplication in a matrix product, and for each entry that another
+    operation computes or, where it adds up, reads.
 
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
@@ -182,7 +189,7 @@ class Keeper:
         self._sizes: dict[int, int] = {}  # and how many entries they have
         self._held = 0
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._bits = 0
+        self._bits = self._asked = 0
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked, and return the reply; ``{"error", "text"}`` if it fails."""
@@ -190,7 +197,7 @@ class Keeper:
             if "begin" in request:
                 return {"arguments": self._begin(request["begin"])}
             if self._call is None:
-                raise RuntimeError("a watched tensor was used outside of the call that it belongs to")
+                raise RuntimeError(OUTSIDE)
             if "end" in request:
                 return self._end(request["end"])
             return {"result": self._run(request)}
@@ -210,7 +217,7 @@ class Keeper:
         self._call = self._last = number
         self._tensors = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._holders, self._sizes, self._held, self._bits = Counter(), {}, 0, 0
+        self._holders, self._sizes, self._held, self._bits, self._asked = Counter(), {}, 0, 0, 0
         self._arguments = [serialization.decode(one) for one in self.calls[number]]
         tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
         self._given = {x.untyped_storage().data_ptr() for x in tensors}
@@ -234,8 +241,8 @@ class Keeper:
         operation, base = self._find_operation(request)
         for handle in request.get("dropped", ()):
             self._drop(handle)
-        self._counts["operations"] += 1
-        if self._counts["operations"] > MAX_OPERATIONS:
+        self._asked += 1
+        if self._asked > MAX_OPERATIONS:
             raise RuntimeError(f"took more than {MAX_OPERATIONS:,} torch operations")
         schema = operation._schema.arguments
         by_name = {one.name: one for one in schema}
@@ -243,11 +250,35 @@ class Keeper:
         options = {key: self._restore(x, by_name[key]) for key, x in request["kwargs"].items()}
         named = {one.name: x for one, x in zip(schema, arguments, strict=False)} | options
         given = {one.name: named[one.name] for one in schema if one.name in named}
-        result = _run_with_dtype(request["default"], operation, arguments, options)
+        self._take_over(operation, given)
+        try:
+            result = _run_with_dtype(request["default"], operation, arguments, options)
+        except Exception:  # it may have done a part
+            self._counts["work"] += max(
+                (x.numel() for x in _iterate_tensors(list(given.values()))), default=0
+            )
+            raise
+        if any(x.is_complex() for x in _iterate_tensors(result)):
+            raise TypeError("complex numbers are not counted here; use real ones")
+        if base in UNFILLED:
+            result.fill_(math.nan if result.is_floating_point() else 0)  # not with what was dropped before
+        self._counts["operations"] += not _is_view(operation)
         if base in TELLING or isinstance(result, (bool, int, float)) or _lists_places(base, given):
             self._count_bits(base, given, result)
         self._counts["work"] += _measure_work(operation, base, given, result)
         return self._describe(result)
+
+    def _take_over(self, operation: Any, given: dict[str, Any]) -> None:
+        """Count an argument of the call from now on, if it is written to."""
+        written = [given.get(one.name) for one in operation._schema.arguments if _is_written(one)]
+        for x in _iterate_tensors(written):
+            place = x.untyped_storage().data_ptr()
+            if place in self._given:
+                self._given.discard(place)
+                alike = [one for one in self._tensors.values() if one.untyped_storage().data_ptr() == place]
+                self._holders[place] = len(alike)
+                self._sizes[place] = _count_places(x, x.untyped_storage().nbytes())
+                self._held += self._sizes[place]
 
     def _find_operation(self, request: dict[str, Any]) -> tuple[Any, str]:
         """Return the operation that is asked for, and its name without "aten::" and without underscore."""
@@ -362,7 +393,7 @@ class Keeper:
     def _get(self, handle: Any) -> torch.Tensor:
         """Return a tensor by its handle."""
         if handle not in self._tensors:
-            raise RuntimeError("a watched tensor was used outside of the call that it belongs to")
+            raise RuntimeError(OUTSIDE)
         return self._tensors[handle]
 
 
@@ -379,10 +410,8 @@ def _run_with_dtype(default: Any, operation: Any, arguments: list[Any], options:
 
 def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any) -> int:
     """Return what is counted as the work of an operation, see ``Keeper``."""
-    returns = operation._schema.returns
-    alias = returns[0].alias_info if returns else None
-    if alias is not None and not alias.is_write:
-        return 0  # a view
+    if _is_view(operation):
+        return 0
     made = max((x.numel() for x in _iterate_tensors(result)), default=1)
     tensors = list(_iterate_tensors(list(given.values())))
     if base in MATRIX_PRODUCTS:
@@ -391,8 +420,23 @@ def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any)
         return made * first.shape[-1] * batches
     read = [x.numel() for x in tensors]
     if base in PICKING:
-        return max(read[1:], default=1) if alias is not None or "add" in base else made
+        adds = "add" in base or "reduce" in base or given.get("reduce") or given.get("accumulate")
+        return (
+            max(read[1:], default=1) if adds or any(map(_is_written, operation._schema.arguments)) else made
+        )
     return max([made, *read])
+
+
+def _is_view(operation: Any) -> bool:
+    """Return whether an operation only looks at a tensor in another way."""
+    returns = operation._schema.returns
+    alias = returns[0].alias_info if returns else None
+    return alias is not None and not alias.is_write
+
+
+def _is_written(argument: Any) -> bool:
+    """Return whether an operation writes to an argument."""
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _lists_places(base: str, given: dict[str, Any]) -> bool:
@@ -508,7 +552,7 @@ class Link(TorchDispatchMode):
         written = [
             args[i] if i < len(args) else kwargs.get(one.name)
             for i, one in enumerate(schema.arguments)
-            if one.alias_info is not None and one.alias_info.is_write
+            if _is_written(one)
         ]
         if any(not isinstance(one, WatchedTensor) for one in _iterate_tensors(written)):
             raise TypeError("a tensor that was made outside of the function is written to; make it inside")

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "8363aabbe67e"
+VERSION = "d7598828816d"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -268,7 +268,7 @@ def q4(rng):
         (10, 300, 6, 1, 12, 1.0),
         (60, 200, 64, 2, 48, 1.0),
         (40, 300, 2, 1, 100, 1.0),
-        (20, 60, 2, 1, 2, 1.0),
+        (200, 200, 2, 1, 2, 1.0),
     ):
         inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
@@ -277,6 +277,9 @@ def q4(rng):
     q, k, v = _head(rng, 9, 9, 4, 3)
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
+    q, k, v = _head(rng, 12, 12, 4, 3)
+    q[:, 0], k[:, 0] = 1.0, 2000.0 * torch.tensor([1, -1, -1, -1, 1, -1, -1, 1, 1, -1, -1, -1], dtype=q.dtype)
+    cases.append((q, k, v, 4, "T = 12, tiles of 4, visible scores near 1000 and near -1000"))
     q, k, v = _head(rng, 12, 12, 2, 3)
     q[:], sign = 1.0, torch.ones(12, dtype=q.dtype)
     sign[::2] = -1.0
@@ -287,8 +290,8 @@ def q4(rng):
         (T, K), (S, V) = q.shape, v.shape
         entries, tiles = max(T, tile) * max(tile, K, V + 1), -(-S // tile)
         work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
-        bounds = {"entries": entries, "integers": max(entries, 2 * S), "held": 16 * max(entries, S)}
-        bounds |= {"operations": 60 * tiles + 40, "work": work}
+        bounds = {"entries": entries, "integers": max(entries, 2 * S), "held": 12 * max(entries, S)}
+        bounds |= {"operations": 40 * tiles + 40, "work": work}
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls
 

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0326dfdf041f"
+VERSION = "9f95b91a4d4c"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -68,14 +68,15 @@ def q1(rng):
     for T, K, strength in ((6, 3, 0.3), (1, 3, 0.3), (200, 5, 1.0), (200, 3, 0.02), (200, 16, 10.0)):
         q, k, u = _sequence(rng, T, K, K)
         log_decay = -strength * torch.from_numpy(rng.exponential(size=T))
-        bounds = {"operations": 60, "work": T * T * (K + 32)} if T == 200 else {}
+        bounds = {"operations": 40, "work": T * T * (K + 32)} if T == 200 else {}
         inputs = f"T = {T}, log decays near {-strength}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
-    q, k, u = _sequence(rng, 200, 3, 3)
-    log_decay = torch.full((200,), -40.0, dtype=torch.float64)
-    log_decay[::3] = -0.1
-    inputs = "T = 200, log decays down to -40"
-    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 60}))
+    often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
+    often[::3], once[90:120] = -0.1, -float(rng.uniform(20, 40))
+    for log_decay, inputs in ((often, "log decays down to -40"), (once, "some tokens that forget all")):
+        q, k, u = _sequence(rng, 200, 3, 3)
+        bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
+        calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))
     return calls
 
 
@@ -118,6 +119,7 @@ def q2(rng):
         (200, 100, -20.0, 3, 4),
         (5, 2, 0.0, 1, 1),
         (25, 10, -20.0, 1, 2),
+        (400, 350, -2.5, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
     ):
@@ -127,7 +129,7 @@ def q2(rng):
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
         size = n * chunk * max(chunk, V)
-        most = {"entries": size, "integers": size, "operations": 60 * n + 40, "work": work}
+        most = {"entries": size, "integers": size, "operations": 40 * n + 40, "work": work}
         bounds = most if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls

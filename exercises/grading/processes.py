@@ -46,10 +46,12 @@ FORBIDDEN = (
     ),
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "utimensat", "futimesat"),
+    *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
-NOT_EQUAL, EQUAL, MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
+NOT_EQUAL, MASKED_EQUAL = 1, 7  # comparisons of libseccomp
+COMMAND = 0xFFFFFFFF  # the bits of a command that the kernel looks at
 # Calls from this number on, alike on all processors, are answered as by an older kernel: libseccomp may not
 # know their names. Among them are new ways to set modes and attributes of files.
 FIRST_NEW_CALL = 451
@@ -85,6 +87,8 @@ def limit_resources(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: (1, 1),  # 0 would still start a program that takes dumps
         resource.RLIMIT_NPROC: (count_user_threads() + limits["processes"],) * 2,
     }
+    if hasattr(resource, "RLIMIT_SIGPENDING"):  # the user's, on Linux
+        bounds[resource.RLIMIT_SIGPENDING] = (64, 64)
     for kind, bound in bounds.items():
         with contextlib.suppress(ValueError, OSError):  # macOS knows some only by name
             resource.setrlimit(kind, bound)
@@ -163,10 +167,14 @@ def forbid_calls() -> bool:
         ("socketpair", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
         ("mmap", REFUSE, [Comparison(3, MASKED_EQUAL, SHARED_ANONYMOUS, SHARED_ANONYMOUS)]),
         ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
-        *(("fcntl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_FCNTL),
-        *(("ioctl", REFUSE, [Comparison(1, EQUAL, how, 0)]) for how in FORBIDDEN_IOCTL),
+        *(("fcntl", REFUSE, [Comparison(1, MASKED_EQUAL, COMMAND, how)]) for how in FORBIDDEN_FCNTL),
+        *(("ioctl", REFUSE, [Comparison(1, MASKED_EQUAL, COMMAND, how)]) for how in FORBIDDEN_IOCTL),
         *(
-            ("fcntl", REFUSE, [Comparison(1, EQUAL, F_SETFL, 0), Comparison(2, MASKED_EQUAL, flag, flag)])
+            (
+                "fcntl",
+                REFUSE,
+                [Comparison(1, MASKED_EQUAL, COMMAND, F_SETFL), Comparison(2, MASKED_EQUAL, flag, flag)],
+            )
             for flag in FORBIDDEN_FLAGS
         ),
     ]

@@ -239,7 +239,7 @@ class Sandbox:
                 raise MachineFault("a process for an answer could not be prepared")
             found = [_read_report(number) for number in reports]
             if end in ("died", "lost") or not all(map(_is_whole, found)):
-                _require_space(reports[0])
+                _require_space(reports)
             return end, found
 
     def _send_job(self, kind: str, files: list[int]) -> str:
@@ -250,7 +250,12 @@ class Sandbox:
         assert self._channel is not None
         self._jobs += 1
         asked = {"id": self._jobs, "kind": kind, "wall": self.limits.wall, "memory": 2 * self.limits.memory}
-        socket.send_fds(self._channel, [json.dumps(asked).encode()], files)
+        try:
+            socket.send_fds(self._channel, [json.dumps(asked).encode()], files)
+        except BrokenPipeError:
+            raise  # the worker has ended
+        except OSError as error:
+            raise MachineFault(f"an answer could not be sent: {error.strerror or error}") from error
         reply = self._read_line(self.limits.wall + 15)
         if reply.get("id") != self._jobs:
             raise ValueError("reply: not to what was asked")
@@ -327,11 +332,12 @@ def _is_whole(report: bytes) -> bool:
     return report.endswith((b"}", b"\n"))
 
 
-def _require_space(number: int) -> None:
-    """Raise a ``MachineFault`` if there was no room for the report that is open as this number."""
+def _require_space(reports: Sequence[int]) -> None:
+    """Raise a ``MachineFault`` if there was no room for the reports that are open as these numbers."""
     if hasattr(os, "fstatvfs"):
-        found = os.fstatvfs(number)
-        if found.f_bavail * found.f_frsize < MAX_REPORT:
+        found = os.fstatvfs(reports[0])
+        taken = sum(os.fstat(number).st_size for number in reports)  # by this answer itself
+        if found.f_bavail * found.f_frsize + taken < MAX_REPORT:
             raise MachineFault(f"too little space is left for reports in {tempfile.gettempdir()}")
 
 

@@ -101,6 +101,13 @@ def merge(a, b):
         "__import__('mmap').mmap(-1, 4096)",  # shared memory: no process shows what it holds
         "__import__('mmap').mmap(os.open('/dev/zero', os.O_RDWR), 4096)",
         "fcntl.fcntl(os.pipe()[1], 1031, 1_000_000)",  # the size of a pipe
+        "errno('syscall', 72, 3, 1024 | 1 << 32, 0)",  # fcntl, whose command has 32 bits
+        "errno('syscall', 16, 3, 0x40086602 | 1 << 32, 0)",  # ioctl
+        "socket.socketpair(type=socket.SOCK_DGRAM)[0].sendmsg([b'x'])",  # open files in flight count for all
+        "errno('vmsplice', os.pipe()[1], None, 0, 0)",  # holds memory that is no process's
+        "errno('inotify_init1', 0)",
+        "errno('timer_create', 0, None, ctypes.byref(ctypes.c_long()))",
+        "errno('syscall', 206, 1, ctypes.byref(ctypes.c_ulong()))",  # io_setup
         "os.chmod('/dev/null', 0o640)",
         "os.chmod('/dev/pts', 0o700)",
         "os.utime('/dev/urandom', (0, 0))",
@@ -180,6 +187,16 @@ def test_what_fails_before_an_answer_runs_is_not_its_fault(tmp_path, monkeypatch
     finally:
         for number in numbers:
             os.close(number)
+
+
+def test_an_answer_that_cannot_be_sent_costs_nobody_a_point(monkeypatch):
+    def refuse(*_):
+        raise OSError(109, "Too many references: cannot splice")
+
+    with start(False) as box:
+        monkeypatch.setattr("socket.send_fds", refuse)
+        with pytest.raises(MachineFault, match="Too many references"):
+            box.run([("x = 1", True)], MERGE.prepare("s").calls)
 
 
 def test_a_worker_that_cannot_prepare_an_answer_costs_nobody_a_point(tmp_path, monkeypatch):

@@ -676,6 +676,110 @@ def feature_width(K, order):
         "def measured_size(k, noise, rho):\n    q = rho * k + (1 - rho**2) ** 0.5 * noise\n"
         "    return ((q * k).sum(1) ** 2).sum().div(500).sqrt().item()\n",
     ),
+    "a shift that is no maximum": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)
+    m = (q * (k[t] + k[(t - 1).clamp(min=0)])).sum(1, keepdim=True) / 2 * K**-0.5
+    d = u = 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        w = ((q @ a.T * K**-0.5).masked_fill(j > t[:, None], -torch.inf) - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "two tiles in one, as complex numbers": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    x = [(q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf)
+        for a, j in zip(k.split(tile), torch.arange(S).split(tile))]
+    pairs = [torch.complex(y, y) for y in x]
+    m = x[0].amax(1, keepdim=True)
+    for y in pairs:
+        m = torch.maximum(m, y.real.amax(1, keepdim=True))
+    d = u = 0.0
+    for y, b in zip(pairs, v.split(tile)):
+        w = (y.real - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "the table in the memory of the keys": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t, o, l = torch.arange(S - T, S)[:, None], [], []
+    keys, table = k.clone(), k.view(K, S)
+    for Q, late in zip(q.split(K), t.split(K)):
+        x = table[: len(Q)]
+        x.copy_(Q @ keys.T * K**-0.5).masked_fill_(torch.arange(S) > late, -torch.inf)
+        m = x.amax(1, keepdim=True)
+        d = x.sub_(m).exp_().sum(1, keepdim=True)
+        o.append(x @ v / d)
+        l.append((m + d.log())[:, 0])
+    return torch.cat(o), torch.cat(l)
+""",
+    ),
+    "all tiles of some queries kept": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    o, l, parts = [], [], list(zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)))
+    n = max(1, 10 * T * max(tile, K, v.shape[1] + 1) // S)
+    for Q, t in zip(q.split(n), torch.arange(S - T, S).split(n)):
+        x = [(Q @ a.T * K**-0.5).masked_fill(j > t[:, None], -torch.inf) for a, _, j in parts]
+        m = x[0].amax(1, keepdim=True)
+        for y in x[1:]:
+            m = torch.maximum(m, y.amax(1, keepdim=True))
+        d = u = 0.0
+        for y, (_, b, _) in zip(x, parts):
+            w = (y - m).exp()
+            d, u = d + w.sum(1, keepdim=True), u + w @ b
+        o.append(u / d)
+        l.append((m + d.log())[:, 0])
+        del x, y, w
+    return torch.cat(o), torch.cat(l)
+""",
+    ),
+    "powers, and each token alone where they overflow": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        C = len(Q)
+        i = torch.arange(C, dtype=q.dtype)
+        if g * C > -600:
+            A = (((g * i).exp()[:, None] * Q) @ ((-g * i).exp()[:, None] * K).T).tril()
+        else:
+            A = torch.diag((Q * K).sum(1))
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + A @ V)
+        S = math.exp(g * C) * S + ((g * (C - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+""",
+    ),
+    "powers, and some diagonals where they overflow": (
+        TABLE,
+        """
+def table(q, k, log_decay, w):
+    T, c, A = len(q), log_decay.cumsum(0), q @ k.T
+    own, m = torch.diag((q * w * k).sum(-1)), c[-1] / 2
+    if c[-1] > -600:
+        return ((c - log_decay - m).exp()[:, None] * (m - c).exp() * A).tril(-1) + own
+    D, d, a = torch.eye(T, dtype=q.dtype).roll(1, 0).tril(), torch.ones(T - 1, dtype=q.dtype), log_decay.exp()
+    for n in range(2, 15):
+        d = d[: T - n] * a[n - 1 : T - 1]
+        D.diagonal(-n).copy_(d)
+    return D * A + own
+""",
+    ),
     "layers by halves": (CACHE, replace(CACHE, "half_of_the_layers")),
     "a prediction by samples": (
         SIZE,
