@@ -10,15 +10,18 @@
 # *log-sum-exp*. It is the one number per query that [FlashAttention-2](https://arxiv.org/abs/2307.08691)
 # keeps for its backward pass, in place of a row of weights.
 #
-# Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts. Let $n$ be the larger of $T$
-# and `tile`, times the largest of `tile`, $K$ and $V+1$. No tensor of floating-point numbers may have more than $n$ entries, none of whole numbers
-# more than $n$ or $2S$, and all that you hold at a time no more than $12n$ or $12S$ (views of $q$, $k$ and $v$ are free); 40 torch operations a tile, and 40 besides, must
-# do; and so must, in each tile, a *work* of $K + V + 24$ a score and $8(V + 4)$ a query. A matrix product's work is
-# its multiplications, that of any other operation the entries that it computes or adds up. So that it can count, the
-# check keeps the values of all tensors and does each operation of torch for you, if it is an elementary one.
-# Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum` and their like are; slices and other views are free.
-# A softmax or a log-sum-exp of torch's (`logaddexp` too) is not. You may ask whether a score is large, but get no lists
-# and no arrays.
+# Scores may be near $1000$ or $-1000$, those of hidden keys too. The check counts what you do. With
+# $n = \max(T, \mathtt{tile})\cdot\max(\mathtt{tile}, K, V+1)$, these bounds hold for each call:
+#
+# - no tensor of floating-point numbers has more than $n$ entries, none of whole numbers more than $\max(n, 2S)$;
+# - at any time you hold at most $12\max(n, S)$ entries; views of $q$, $k$ and $v$ are free;
+# - 40 torch operations a tile, and 40 besides; slices and other views are free;
+# - in each tile a *work* of $K + V + 24$ a score and $8(V + 4)$ a query. A matrix product's work is its
+#   multiplications, that of any other operation the entries that it computes or adds up.
+#
+# So that it can count, the check keeps the values of all tensors and does each operation of torch for you, if it is an
+# elementary one. Arithmetic, `exp`, `@`, `einsum`, `amax`, `where`, `cumsum` and their like are. A softmax or a
+# log-sum-exp of torch's (`logaddexp` too) is not. You may ask whether a score is large, but get no lists and no arrays.
 
 # %% answer q4
 def online_softmax(q, k, v, tile):

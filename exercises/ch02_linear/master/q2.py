@@ -6,12 +6,15 @@
 # chunk of `chunk` tokens a table, between chunks the state, and no loop over tokens. The last chunk may be
 # shorter, the sequence goes on from a state that is given, and $\gamma$ may be as small as $e^{-20}$.
 #
-# The check counts: with $n$ chunks of $C$ tokens, no tensor may have more entries than $nC^2$; 40 torch
-# operations a chunk, and 40 besides, must do (slices and other views are free); and so must a *work* of $(C + 8)(K + V) + 4KV + 16C$ a token, where a
-# matrix product's work is its multiplications, and that of any other operation the entries that it computes or adds
-# up. So that it can count, the check
-# keeps the values of all tensors and does for you each elementary operation of torch, such as `exp`, `@` and a
-# slice; NumPy and the book's package get nothing.
+# The check counts what you do. With $n$ chunks of $C$ tokens, these bounds hold for the longer calls:
+#
+# - no tensor has more than $nC^2$ entries;
+# - 40 torch operations a chunk, and 40 besides; slices and other views are free;
+# - a *work* of $(C + 8)(K + V) + 4KV + 16C$ a token. A matrix product's work is its multiplications, that of any other
+#   operation the entries that it computes or adds up.
+#
+# So that it can count, the check keeps the values of all tensors and does for you each elementary operation of torch,
+# such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
 
 # %% given q2
 def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]
