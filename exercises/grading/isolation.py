@@ -83,6 +83,12 @@ def _build_bubblewrap(
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     # Shared memory of /dev/zero belongs to no process that could be looked at.
     words += ["--dev-bind", os.devnull, "/dev/zero"]
+    words += [
+        "--tmpfs",
+        "/dev/pts",
+        "--remount-ro",
+        "/dev/pts",
+    ]  # terminals are counted for the whole machine
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there
     words += ["--unshare-user", "--disable-userns"] if _knows("--disable-userns") else []
     words += ["--tmpfs", "/tmp"]  # before --ro-bind, since what is bound may lie below /tmp

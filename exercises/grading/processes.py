@@ -47,6 +47,7 @@ FORBIDDEN = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "utimensat", "futimesat"),
     *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
+    *("sync", "syncfs"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
