@@ -93,14 +93,13 @@ frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add i
 index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift lift_fresh
 linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and logical_not
 logical_or logical_xor logit logspace lt masked_fill masked_scatter matmul max maximum mean median min
-minimum mm movedim mse_loss mul mv nan_to_num nansum narrow_copy native_layer_norm ne neg new_empty new_full
-new_ones new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn
-randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
-scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin
-sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
-t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
-unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
-zeros_like
+minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full new_ones new_zeros nonzero
+norm ones ones_like outer permute pow prod rand rand_like randint randn randn_like randperm reciprocal relu
+remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add
+scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin sinh slice slice_scatter sort split
+split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes t take tan tanh tile topk trace
+transpose tril tril_indices triu triu_indices trunc unbind unfold unsafe_chunk unsafe_split unsqueeze
+unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 

@@ -190,7 +190,7 @@ class GatedDeltaNetMixer(Mixer):
 def project_corrections(
     mixer: Any, x: Float[Tensor, "B T D"], past: Tensor | None
 ) -> tuple[Projections, Tensor]:
-    """Project x as both mixers of this file do, with the layers ``beta``, ``qkv`` and ``conv`` of ``mixer``.
+    """Project x as mixers of the delta rule do, with the layers ``beta``, ``qkv`` and ``conv`` of ``mixer``.
 
     Returns:
         q and k of length 1, v and the write strength beta [B, T, H], by name; and the last inputs of the

@@ -20,6 +20,26 @@ def online_softmax(q, k, v, tile{more}):
 """
 
 
+def two_passes(body: str) -> str:
+    """Return an answer to ``ONLINE`` that goes over the tiles twice; ``body`` yields scores and values."""
+    return f"""
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def tiles():
+        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+{body}
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    for x, _ in tiles():
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+    d = u = 0.0
+    for x, b in tiles():
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+"""
+
+
 def loop(convert: str) -> str:
     """Return an answer to ``CHUNKED``: a loop over tokens in NumPy. ``convert`` makes an array of x."""
     return f"""
@@ -194,22 +214,11 @@ def online_softmax(q, k, v, tile):
     ),
     "each score twice": (
         ONLINE,
-        """
-def online_softmax(q, k, v, tile):
-    (T, K), S = q.shape, len(k)
-    t = torch.arange(S - T, S)[:, None]
-    def tiles():
-        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        two_passes(
+            """
             yield (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf), b
-    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
-    for x, _ in tiles():
-        m = torch.maximum(m, x.amax(1, keepdim=True))
-    d = u = 0.0
-    for x, b in tiles():
-        w = (x - m).exp()
-        d, u = d + w.sum(1, keepdim=True), u + w @ b
-    return u / d, (m + d.log())[:, 0]
-""",
+"""
+        ),
     ),
     "the table in strips": (
         CHUNKED,
@@ -530,48 +539,26 @@ def online_softmax(q, k, v, tile):
     ),
     "products that are counted along another axis": (
         ONLINE,
-        """
-def online_softmax(q, k, v, tile):
-    (T, K), S = q.shape, len(k)
-    t = torch.arange(S - T, S)[:, None]
-    def tiles():
-        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        two_passes(
+            """
             pair = q.T[:, :, None, None], a.T[:, None, :, None]
             x = q.link.run(torch.ops.aten.linalg_vecdot.default, pair, {"dim": 0})[..., 0]
             yield (x * K**-0.5).masked_fill(j > t, -torch.inf), b
-    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
-    for x, _ in tiles():
-        m = torch.maximum(m, x.amax(1, keepdim=True))
-    d = u = 0.0
-    for x, b in tiles():
-        w = (x - m).exp()
-        d, u = d + w.sum(1, keepdim=True), u + w @ b
-    return u / d, (m + d.log())[:, 0]
-""",
+"""
+        ),
     ),
     "products whose request fails": (
         ONLINE,
-        """
-def online_softmax(q, k, v, tile):
-    (T, K), S = q.shape, len(k)
-    t = torch.arange(S - T, S)[:, None]
-    def tiles():
-        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        two_passes(
+            """
             x = torch.empty(T, len(a), dtype=q.dtype)
             try:
                 q.link.run(torch.ops.aten.mm.out, (), {"self": q, "mat2": a.T, "out": x})
             except IndexError:
                 pass
             yield (x * K**-0.5).masked_fill(j > t, -torch.inf), b
-    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
-    for x, _ in tiles():
-        m = torch.maximum(m, x.amax(1, keepdim=True))
-    d = u = 0.0
-    for x, b in tiles():
-        w = (x - m).exp()
-        d, u = d + w.sum(1, keepdim=True), u + w @ b
-    return u / d, (m + d.log())[:, 0]
-""",
+"""
+        ),
     ),
     "a bound in place of the running maximum": (
         ONLINE,
