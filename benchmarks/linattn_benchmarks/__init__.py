@@ -2,9 +2,10 @@
 
     python -m linattn_benchmarks NAME... --out DIR [--reduced | --dry-run] [--only COLUMN=CELL...]
 
-A benchmark is a table and the tasks that measure its rows (``benchmark``). ``run`` runs the tasks that are
-missing and saves rows as they come. Device time is measured by ``clock``, wall-clock time by
-``linattn_book.measure``; results and gradients are compared by ``compare``; ``tasks`` trains on small tasks.
+A benchmark is a table and the tasks that measure its rows (``benchmark``); ``registry`` lists them. ``run``
+runs the tasks that are missing and saves rows as they come. Device time is measured by ``clock``, wall-clock
+time by ``linattn_book.measure``; results and gradients are compared by ``compare``; ``tasks`` trains on small
+tasks.
 
 =================  ===================  =====================================================================
 module             table                what is measured

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Size, load_benchmark
+from linattn_benchmarks.benchmark import Benchmark, Size
+from linattn_benchmarks.registry import BENCHMARKS, load_benchmark
 from linattn_benchmarks.run import Selection, compile_benchmark, count_processes, run_benchmark, select
 
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from linattn_benchmarks.agreement_ops import DTYPES, ERROR, describe_largest_error, format_errors
-from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, choose_device
 from linattn_benchmarks.compare import Tensors, compute_gradients, dtype_name, max_error
-from linattn_benchmarks.run import choose_device
 from linattn_ref.config import ModelConfig
 from linattn_ref.interop import FLA_LAYERS, to_fla_layer
 from linattn_ref.mixers import MIXERS, Mixer

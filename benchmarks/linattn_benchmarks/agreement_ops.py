@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid, normalize
 
-from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, choose_device
 from linattn_benchmarks.compare import Tensors, dtype_name, max_error, run_with_gradients
-from linattn_benchmarks.run import choose_device
 from linattn_ref import ops
 from linattn_ref.interop.fla_functions import (
     FLA_FUNCTIONS,

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from typing import Any
+
+import torch
+
+from linattn_book.measure import get_default_device
 
 BenchmarkRow = dict[str, Any]
 Rows = list[BenchmarkRow]
@@ -77,24 +80,9 @@ class Benchmark:
     report: Callable[[Rows], str] = lambda rows: f"rows: {len(rows)}"
 
 
-BENCHMARKS = {  # imported when they are asked for: some need Triton or the study
-    "attention_cost": "linattn_benchmarks.ops:ATTENTION_COST",
-    "bracket_cost": "linattn_benchmarks.ops:BRACKET_COST",
-    "decode_cost": "linattn_benchmarks.models:DECODE_COST",
-    "speed": "linattn_benchmarks.models:SPEED",
-    "language_models": "linattn_benchmarks.training:LANGUAGE_MODELS",
-    "late_mask": "linattn_benchmarks.training:LATE_MASK",
-    "fit_coverage": "linattn_benchmarks.fits:FIT_COVERAGE",
-    "kernels": "linattn_benchmarks.kernels.rows:KERNELS",
-    "fla_agreement": "linattn_benchmarks.agreement_ops:FLA_AGREEMENT",
-    "fla_layers": "linattn_benchmarks.agreement_layers:FLA_LAYERS_BENCHMARK",
-}
-
-
-def load_benchmark(name: str) -> Benchmark:
-    """Import the benchmark of that name."""
-    module, attribute = BENCHMARKS[name].split(":")
-    return getattr(import_module(module), attribute)
+def choose_device(size: Size) -> torch.device:
+    """Return the GPU if there is one; the CPU in a dry run."""
+    return torch.device("cpu") if size is Size.DRY_RUN else get_default_device()
 
 
 def doubling(first: int, last: int) -> Iterator[int]:

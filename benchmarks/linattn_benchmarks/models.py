@@ -15,10 +15,10 @@ from linattn_benchmarks.benchmark import (
     Rows,
     Size,
     Task,
+    choose_device,
     doubling,
 )
 from linattn_benchmarks.clock import measure_wall_seconds
-from linattn_benchmarks.run import choose_device
 from linattn_book import measure
 from linattn_ref import ops
 from linattn_ref.backend import choose_backend

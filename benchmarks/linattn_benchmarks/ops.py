@@ -6,9 +6,8 @@ from functools import partial
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, doubling
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, choose_device, doubling
 from linattn_benchmarks.clock import measure_wall_seconds
-from linattn_benchmarks.run import choose_device
 from linattn_book.measure import peak_bytes
 from linattn_ref import ops
 

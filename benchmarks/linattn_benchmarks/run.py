@@ -22,18 +22,13 @@ from queue import SimpleQueue
 
 import torch
 
-from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Rows, Size, Task
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
+from linattn_benchmarks.registry import BENCHMARKS
 from linattn_book import results
-from linattn_book.measure import get_default_device
 from linattn_book.provenance import code_hash
 
 MODULE = "linattn_benchmarks"
 Selection = Mapping[str, Sequence[str]]  # key column -> cells that are wanted, as text; * stands for anything
-
-
-def choose_device(size: Size) -> torch.device:
-    """Return the GPU if there is one; the CPU in a dry run."""
-    return torch.device("cpu") if size is Size.DRY_RUN else get_default_device()
 
 
 # --- which tasks --------------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ Each model practises at one length and is asked at longer ones.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
-from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
-from linattn_benchmarks.run import choose_device
-from linattn_benchmarks.tasks import Draw, Practice, measure_accuracy, practise
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, choose_device
+from linattn_benchmarks.tasks import Draw, Practice, initialise_by_width, measure_accuracy, practise
 from linattn_ref.config import ModelConfig
 from linattn_ref.model import LanguageModel
 from linattn_ref.training.tasks.synthetic import induction_heads, parity, selective_copy
@@ -33,16 +32,20 @@ class Exercise(NamedTuple):
     Attributes:
         draw: length -> what draws sequences of it.
         length: tokens of a sequence in training.
+        batch_size: sequences of a step.
         longer: the lengths are multiplied by these when a trained model is asked.
         models: names in ``MODELS``.
         vocab_size: tokens.
+        n_layers: of the models.
     """
 
     draw: Any
     length: int
+    batch_size: int
     longer: tuple[int, ...]
     models: tuple[str, ...]
     vocab_size: int
+    n_layers: int = 2
 
 
 def draw_copy(length: int, fixed: bool) -> Draw:
@@ -61,55 +64,53 @@ def draw_parity(length: int) -> Draw:
 
 
 SELECTING = ("softmax", "s4d", "h3", "mamba", "mamba2")
+SIGNED = ("softmax", "mamba2", "delta_net", "delta_net, beta to 2")
 EXERCISES = {
-    "copy, fixed delay": Exercise(partial(draw_copy, fixed=True), 256, (1,), SELECTING, 16),
-    "copy, selective": Exercise(partial(draw_copy, fixed=False), 256, (1, 4), SELECTING, 16),
-    "induction": Exercise(draw_induction, 256, (1, 2, 4, 16, 64), SELECTING, 16),
-    "parity": Exercise(
-        draw_parity, 64, (1, 4, 16), ("softmax", "mamba2", "delta_net", "delta_net, beta to 2"), 2
-    ),
+    "copy, fixed delay": Exercise(partial(draw_copy, fixed=True), 256, 32, (1,), SELECTING, 16),
+    "copy, selective": Exercise(partial(draw_copy, fixed=False), 256, 32, (1, 2, 4), SELECTING, 16),
+    "induction": Exercise(draw_induction, 64, 128, (1, 4, 16, 64, 256), SELECTING, 16),
+    "parity": Exercise(draw_parity, 256, 64, (1, 4, 16), SIGNED, 2, n_layers=1),
 }
 SIZES: dict[Size, dict[str, Any]] = {
-    Size.FULL: {"steps": 4000, "batch_size": 64, "n": 512, "rates": (1e-3, 3e-3), "share": 1},
-    Size.REDUCED: {"steps": 300, "batch_size": 16, "n": 64, "rates": (3e-3,), "share": 4},
-    Size.DRY_RUN: {"steps": 3, "batch_size": 2, "n": 4, "rates": (3e-3,), "share": 8},
+    Size.FULL: {"steps": 4000, "n": 256, "rates": (1e-3, 3e-3), "share": 1},
+    Size.REDUCED: {"steps": 300, "n": 64, "rates": (3e-3,), "share": 4},
+    Size.DRY_RUN: {"steps": 3, "n": 4, "rates": (3e-3,), "share": 8},
 }
-WIDTH, LAYERS, HEADS = 64, 2, 4
+WIDTH, HEADS = 64, 4
+ASKED_AT_ONCE = 2**16  # tokens
 
 
-def build(name: str, vocab_size: int, seed: int) -> LanguageModel:
-    """Build one of ``MODELS``."""
+def build(name: str, exercise: Exercise, seed: int, device: torch.device) -> LanguageModel:
+    """Build one of ``MODELS``, with kernels where there are any for it."""
     torch.manual_seed(seed)
-    return LanguageModel(
-        ModelConfig(**MODELS[name], d_model=WIDTH, n_layers=LAYERS, n_heads=HEADS, vocab_size=vocab_size)
-    )
+    has_kernels = device.type == "cuda" and name in ("softmax", "mamba2")
+    sizes: dict[str, Any] = {"d_model": WIDTH, "n_heads": HEADS, "n_layers": exercise.n_layers}
+    backend: Literal["reference", "triton"] = "triton" if has_kernels else "reference"
+    config = ModelConfig(**MODELS[name], **sizes, vocab_size=exercise.vocab_size, backend=backend)
+    model = LanguageModel(config)
+    initialise_by_width(model)
+    return model
 
 
 def train_and_ask(task: str, name: str, rate: float, seed: int, size: Size) -> Rows:
     """Train one model on one of ``EXERCISES``; a row for each length at which it is asked."""
     plan, exercise, device = SIZES[size], EXERCISES[task], choose_device(size)
-    length = exercise.length // plan["share"]
-    model = build(name, exercise.vocab_size, seed)
-    practice = Practice(plan["steps"], plan["batch_size"], rate, seed)
+    length, batch_size = (max(2, x // plan["share"]) for x in (exercise.length, exercise.batch_size))
+    model = build(name, exercise, seed, device)
+    practice = Practice(plan["steps"], batch_size, rate, seed)
     compiled = device.type == "cuda"  # the reference's checks then do not stop a captured step
     loss = practise(model, exercise.draw(length), practice, device, compiled=compiled)
-    shared = {"steps": plan["steps"], "T": length, "train_loss": loss}
+    shared = {"n_layers": exercise.n_layers, "steps": plan["steps"], "T": length, "train_loss": loss}
     factors = exercise.longer if size is Size.FULL else exercise.longer[:2]
     return [
-        shared
-        | {"T_asked": factor * length}
-        | {
-            "accuracy": measure_accuracy(
-                model, exercise.draw(factor * length), _count(plan["n"], factor), device
-            )
-        }
-        for factor in factors
+        shared | {"T_asked": T, "accuracy": ask(model, exercise.draw(T), plan["n"], T, device)}
+        for T in (factor * length for factor in factors)
     ]
 
 
-def _count(n: int, factor: int) -> int:
-    """Return how many sequences are asked for: fewer of long ones."""
-    return max(4, n // factor)
+def ask(model: LanguageModel, draw: Draw, n: int, seq_len: int, device: torch.device) -> float:
+    """Return the share of right answers in n sequences, few at a time if they are long."""
+    return measure_accuracy(model, draw, n, device, batch=max(1, ASKED_AT_ONCE // seq_len))
 
 
 def list_tasks(size: Size) -> list[Task]:
@@ -131,9 +132,10 @@ SELECTION = Benchmark(
     name="selection",
     columns={
         "task": "what is asked for",
-        "model": "two layers of width 64",
+        "model": "of width 64",
         "rate": "peak learning rate of AdamW",
         "seed": "of weights and sequences",
+        "n_layers": "count",
         "steps": "optimiser steps",
         "T": "tokens of a training sequence",
         "train_loss": "nats per answer, mean of the last tenth of the steps",
@@ -142,4 +144,6 @@ SELECTION = Benchmark(
     },
     tasks=list_tasks,
     mixers=("softmax", "s4d", "h3", "mamba", "mamba2", "delta_net"),
+    group_by="model",
+    processes_share_gpu=True,
 )

@@ -71,6 +71,23 @@ class DrawnBatches:
         return float("nan")
 
 
+@torch.no_grad()
+def initialise_by_width(model: LanguageModel) -> None:
+    """Draw all linear maps anew, with entries of a size that falls with the width of what they read.
+
+    ``LanguageModel`` draws with a standard deviation of 0.02, as large models do. At width 64 queries, keys
+    and steps are then so small that gated models learn nothing for thousands of steps. Here entries are
+    uniform up to 1 / sqrt(width), PyTorch's own choice and that of Mamba's code; what writes to the residual
+    stream is divided by sqrt(2 L).
+    """
+    writes = ("mixer.out", "mlp.out")
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            module.reset_parameters()
+            if name.endswith(writes):
+                module.weight /= (2 * model.config.n_layers) ** 0.5
+
+
 def draw_sequences(draw: Draw, n: int, generator: torch.Generator) -> Recall:
     """Draw n sequences of a task, some thousand at a time."""
     parts = [draw(min(DRAWN_AT_ONCE, n - i), generator) for i in range(0, n, DRAWN_AT_ONCE)]
@@ -95,6 +112,7 @@ def practise(model: nn.Module, draw: Draw, practice: Practice, device: torch.dev
         practice.compute_rates(),
         captured=captured,
         device=device,
+        dtype="float32",  # trained in bfloat16, Mamba answered worse in float32 than it had in training
         weight_decay=practice.weight_decay,
         **options,
     )

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, elu
 
-from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task
-from linattn_benchmarks.run import choose_device
+from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
 from linattn_ref import ops
 from linattn_ref.costs.accounting import n_parameters
 from linattn_ref.mixers import Mixer

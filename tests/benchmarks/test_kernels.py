@@ -13,12 +13,13 @@ import torch
 from triton.runtime.autotuner import Autotuner
 
 import linattn_ref
-from linattn_benchmarks.benchmark import BENCHMARKS, BenchmarkRow, Rows, Size
+from linattn_benchmarks.benchmark import BenchmarkRow, Rows, Size
 from linattn_benchmarks.clock import Ceilings, CPUClock
 from linattn_benchmarks.compare import l2_error
 from linattn_benchmarks.kernels import candidates, correctness, costs, report, rows, settings, tuning
 from linattn_benchmarks.kernels.candidates import Candidate
 from linattn_benchmarks.kernels.settings import Inputs, KernelSetting
+from linattn_benchmarks.registry import BENCHMARKS
 from linattn_book import results
 from linattn_ref import ops
 from linattn_ref.interop import FLA_FUNCTIONS

@@ -11,7 +11,8 @@ import torch
 
 from linattn_benchmarks import __main__ as command
 from linattn_benchmarks import run
-from linattn_benchmarks.benchmark import BENCHMARKS, Benchmark, Rows, Size, Task, load_benchmark
+from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task
+from linattn_benchmarks.registry import BENCHMARKS, load_benchmark
 from linattn_book import results
 from linattn_ref import mixers
 

@@ -8,7 +8,7 @@ from linattn_benchmarks.gates import (
     GATE_RECALL,
     GATE_RESET,
     GATES,
-    HALF_LIVES,
+    RESET_HALF_LIVES,
     RESET_MODEL,
     GatedMixer,
     build,
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 def build_small(gate: str) -> torch.nn.Module:
-    return build(gate, 16, 0, CPU, n_layers=1, **RESET_MODEL)
+    return build(gate, 16, RESET_HALF_LIVES, 0, CPU, n_layers=1, **RESET_MODEL)
 
 
 def find_mixer(model) -> GatedMixer:
@@ -41,8 +41,8 @@ def test_gates_start_with_the_same_half_lives(gate):
     log_decay = mixer.compute_log_decay(x)
     assert log_decay is not None
     lives = -torch.log(torch.tensor(2.0)) / log_decay
-    assert lives.min().item() == pytest.approx(HALF_LIVES[0], rel=1e-4)
-    assert lives.max().item() == pytest.approx(HALF_LIVES[1], rel=1e-3)
+    assert lives.min().item() == pytest.approx(RESET_HALF_LIVES[0], rel=1e-4)
+    assert lives.max().item() == pytest.approx(RESET_HALF_LIVES[1], rel=1e-3)
     if gate == "vector":  # in each head
         assert (lives[0, 0].amax(-1) / lives[0, 0].amin(-1)).min() > 40
 

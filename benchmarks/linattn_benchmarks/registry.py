@@ -1,0 +1,29 @@
+"""List the benchmarks by name.
+
+No benchmark imports this module, so that a new one does not count as new code of the others.
+"""
+
+from importlib import import_module
+
+from linattn_benchmarks.benchmark import Benchmark
+
+BENCHMARKS = {  # imported when they are asked for: some need Triton or the study
+    "attention_cost": "linattn_benchmarks.ops:ATTENTION_COST",
+    "bracket_cost": "linattn_benchmarks.ops:BRACKET_COST",
+    "decode_cost": "linattn_benchmarks.models:DECODE_COST",
+    "speed": "linattn_benchmarks.models:SPEED",
+    "language_models": "linattn_benchmarks.training:LANGUAGE_MODELS",
+    "late_mask": "linattn_benchmarks.training:LATE_MASK",
+    "gate_reset": "linattn_benchmarks.gates:GATE_RESET",
+    "gate_recall": "linattn_benchmarks.gates:GATE_RECALL",
+    "fit_coverage": "linattn_benchmarks.fits:FIT_COVERAGE",
+    "kernels": "linattn_benchmarks.kernels.rows:KERNELS",
+    "fla_agreement": "linattn_benchmarks.agreement_ops:FLA_AGREEMENT",
+    "fla_layers": "linattn_benchmarks.agreement_layers:FLA_LAYERS_BENCHMARK",
+}
+
+
+def load_benchmark(name: str) -> Benchmark:
+    """Import the benchmark of that name."""
+    module, attribute = BENCHMARKS[name].split(":")
+    return getattr(import_module(module), attribute)
