@@ -67,8 +67,8 @@ PICKING |= {"index_fill", "scatter", "scatter_add", "scatter_reduce", "masked_sc
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 TORCH_FILES = {
     *("functional.py", "nn/functional.py", "_tensor.py", "_ops.py", "overrides.py", "_jit_internal.py"),
-    *("utils/_python_dispatch.py", "utils/_contextlib.py", "autograd/grad_mode.py", "_compile.py"),
-    *("_dynamo/eval_frame.py", "nn/modules/module.py"),
+    *("utils/_python_dispatch.py", "utils/_contextlib.py", "utils/_device.py", "autograd/grad_mode.py"),
+    *("_compile.py", "_dynamo/eval_frame.py", "nn/modules/module.py"),
 }
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other

@@ -1,6 +1,7 @@
 """What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
 import pytest
+import torch
 
 from linattn_exercises.grading import Limits
 from linattn_exercises.grading.reading import UnreadableNotebook
@@ -95,6 +96,17 @@ RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
 def test_a_right_answer_in_an_unusual_cell_is_right(grader, tmp_path, source):
     one = grade(grader, write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q5": source})))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL, messages(one)["q5"]
+
+
+def test_a_device_that_is_set_for_all_changes_nothing(grader, tmp_path):
+    content = notebook("ch01_softmax")
+    setup = next(one for one in content["cells"] if one.get("id") == "setup")
+    setup["source"] += "\ntorch.set_default_device('cpu')"
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+    question = load_questions("ch01_softmax")["q4"]
+    with torch.device("cpu"):  # in a notebook
+        assert question.check(question.reference, "with a device").right
 
 
 def test_all_answers_in_one_cell(grader, tmp_path):
