@@ -21,7 +21,6 @@ MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to 
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
 MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
-TIMED = re.compile(r"(?:\s*%%(?:time|timeit|capture|prun)\b[^\n]*(?:\n|$))+")
 
 Names = Mapping[
     str, Mapping[str, str]
@@ -179,14 +178,92 @@ def _raises_not_implemented(node: ast.stmt) -> bool:
     )
 
 
+# --- what only a notebook understands -----------------------------------------------------------------------
+
+# Magics of a whole cell that run it; they take what follows them on their line.
+TIMED = re.compile(
+    r"(?:\s*%%(?:time|timeit|capture|prun|memit|debug|snakeviz|pyinstrument|scalene)\b[^\n]*(?:\n|$))+"
+)
+# Prompts of Python and of IPython: what the first line begins with, and what is taken from all lines.
+PROMPTS = (
+    (re.compile(r">>>(?: |$)"), re.compile(r"(?m)^(?:>>>|\.\.\.)(?: |$)")),
+    (re.compile(r"In \[\d+\]: "), re.compile(r"(?m)^(?:In \[\d+\]: |[ \t]*\.{3,}: ?)")),
+)
+# A statement such as %pip, !ls, ?f and f?, and the beginning of one such as t["a"], b = %time f() or a = !ls.
+MAGIC = re.compile(r"[ \t]*(?:[%!?]|%{0,2}[\w.*]+\?{1,2}[ \t\r]*$)")
+GROUP = r"""[\[(](?:"[^"]*"|'[^']*'|[^\])"'#])*[\])]"""
+ASSIGNED = re.compile(rf"[\w.,:*)\] \t]+(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?:%[ \t]*\w|!)")
+# What decides where a statement ends: comments, strings (those that do not end here go on), and brackets.
+SPAN = re.compile(r"""#.*|'{3}|"{3}|'(?:\\.|[^'\\])*(?:'|\\?$)|"(?:\\.|[^"\\])*(?:"|\\?$)|[()\[\]{}]""")
+ENDS = {quote: re.compile(rf"(?:\\.|[^\\])*?{quote}") for quote in ("'''", '"""')}
+DEPTHS = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
+
+
 def strip_magics(source: str) -> str:
-    """Return the source without what only a notebook understands, such as %pip, !ls, x = %timeit and f?."""
+    """Return the source as Python, without what only a notebook understands.
+
+    As in IPython a cell may be indented as a whole or have prompts before its lines, and a magic (%pip, !ls,
+    x = %timeit, f?) stands where a statement begins; within brackets "%" is an operator.
+    """
     try:
         compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         return source
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        source = _strip_prompts(_strip_indentation(source))
         if timed := TIMED.match(source):
             source = source[timed.end() :]
-        if source.lstrip().startswith("%%"):
-            return ""
-        return re.sub(r"(?m)^([ \t]*)(?:[%!?].*|\w+ *= *[%!].*|[\w.]+\?+ *)$", r"\1pass", source)
+        return "" if source.lstrip().startswith("%%") else _replace_magics(source)
+
+
+def _strip_indentation(source: str) -> str:
+    """Return the source without the white space before its first line, also on lines that begin with it."""
+    found = re.match(r"(?:[ \t]*\r?\n)*([ \t]+)\S", source)
+    return re.sub(rf"(?m)^{found[1]}", "", source) if found else source
+
+
+def _strip_prompts(source: str) -> str:
+    """Return the source without the prompts that it was copied with."""
+    for first, every in PROMPTS:
+        if first.match(source.lstrip()):
+            return every.sub("", source)
+    return source
+
+
+def _replace_magics(source: str) -> str:
+    """Return the source with "pass" in the place of statements that only a notebook understands."""
+    lines: list[str] = []
+    depth, quote, continued, skipped = 0, "", False, False
+    for line in source.split("\n"):
+        goes_on = line.rstrip("\r").endswith("\\")
+        begins = not (depth or quote or continued or skipped)
+        if skipped or (begins and (MAGIC.match(line) or ASSIGNED.match(line))):
+            lines += [] if skipped else [line[: len(line) - len(line.lstrip())] + "pass"]
+            skipped = goes_on
+        else:
+            lines.append(line)
+            depth, quote, commented = _follow(line, depth, quote)
+            continued = goes_on and not commented
+    return "\n".join(lines)
+
+
+def _follow(line: str, depth: int, quote: str) -> tuple[int, str, bool]:
+    """Return the open brackets and the open quotes after a line, and whether it ends with a comment.
+
+    Args:
+        line: the line.
+        depth: the number of open brackets before it.
+        quote: the quotes of a text of several lines that is open before it, or "".
+    """
+    place = 0
+    while True:
+        found = ENDS[quote].match(line, place) if quote else SPAN.search(line, place)
+        if found is None:
+            return depth, quote, False
+        place = found.end()
+        if quote:
+            quote = ""
+        elif found[0].startswith("#"):
+            return depth, "", True
+        else:
+            quote = found[0] if found[0] in ENDS else ""
+            depth = max(0, depth + DEPTHS.get(found[0], 0))

@@ -1,5 +1,7 @@
 """What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
+import textwrap
+
 import pytest
 import torch
 
@@ -78,6 +80,7 @@ def test_an_answer_that_crashes_costs_one_question(grader, tmp_path):
 RIGHT = "def merge(a, b):\n    m = max(a[0], b[0])\n    if m == -math.inf:\n        return a\n"
 RIGHT += "    f, g = math.exp(a[0] - m), math.exp(b[0] - m)\n"
 RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
+TWICE = "((0.0, 1.0, torch.ones(3)), (0.0, 1.0, torch.ones(3)))"  # arguments
 
 
 @pytest.mark.parametrize(
@@ -90,8 +93,27 @@ RIGHT += "    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]\n"
         RIGHT + "torch.randn?",
         "check.q5(merge)\n" + RIGHT,
         "merge = None\n" + RIGHT.replace("def merge(", "def joined(") + "merge = joined",
+        RIGHT + f"m, d, u = %time merge{TWICE}\nt = {{}}\nt['a'] = %time merge{TWICE}",
+        RIGHT.replace("m = max(", "m = max(  # black\n        7\n        % 4\n        * 0.0\n        + ")
+        + f"%timeit -n 3 \\\n    merge{TWICE}",
+        "    x = 1\n" + textwrap.indent(RIGHT, "    "),
+        "".join(f"{'...' if line[0] == ' ' else '>>>'} {line}" for line in RIGHT.splitlines(keepends=True)),
+        "%%memit\n" + RIGHT,
     ],
-    ids=["timed", "name used again", "slow", "import", "help", "checked too early", "assigned"],
+    ids=[
+        "timed",
+        "name used again",
+        "slow",
+        "import",
+        "help",
+        "checked too early",
+        "assigned",
+        "names of what was timed",
+        "laid out by black",
+        "indented",
+        "with prompts",
+        "measured",
+    ],
 )
 def test_a_right_answer_in_an_unusual_cell_is_right(grader, tmp_path, source):
     one = grade(grader, write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q5": source})))["a.ipynb"]

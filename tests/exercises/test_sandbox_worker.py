@@ -27,6 +27,17 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         ("%%bash\nls", ""),
         ("x = 5 % 3", "x = 5 % 3"),
         ("await something()", "await something()"),
+        ("%time f()\nx = (\n    7\n    % 4\n)", "pass\nx = (\n    7\n    % 4\n)"),
+        ("%time f()\nx = [7\n    != 4]  # (\n!ls", "pass\nx = [7\n    != 4]  # (\npass"),
+        ('%ls\nx = """\n% 3\n!ls"""\ny = 7 \\\n  % 4', 'pass\nx = """\n% 3\n!ls"""\ny = 7 \\\n  % 4'),
+        ("%ls\nx = 'it\\'s ('\n%ls", "pass\nx = 'it\\'s ('\npass"),
+        ('print("a) = %d" % 3)\n%ls', 'print("a) = %d" % 3)\npass'),
+        ("m, d, u = %time f()\nt['a'] = %time f()\nt[a[0]].b: int = !ls", "pass\npass\npass"),
+        ("%timeit -n 3 \\\n    f() \\\n  + 1\nx = 1", "pass\nx = 1"),
+        ("\n    x = 1\n    if x:\n        y = 2\n%ls", "\nx = 1\nif x:\n    y = 2\npass"),
+        (">>> def f():\n...     return 1\n...\n>>> x = 2", "def f():\n    return 1\n\nx = 2"),
+        ("In [7]: def f():\n   ...:     return 1\n", "def f():\n    return 1\n"),
+        ("%%memit -r 1\nx = 1", "x = 1"),
     ],
 )
 def test_magics_are_taken_out(source, want):
