@@ -97,7 +97,7 @@ def _build_bubblewrap(
     ours = [] if own_code else _list_folders("linattn_ref")
     needed = [*_list_needed(), *ours]
     masked = [PACKAGE, *hidden, *(_list_folders(*LIBRARIES) if own_code else [])]
-    words += _mount(needed, [place for path in masked for place in _find_places(path, needed)])
+    words += _mount(needed, _find_places(tuple(masked), tuple(needed)))
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
     words += [word for path in ("/proc", "/dev", "/tmp", "/") for word in ("--remount-ro", path)]
@@ -121,14 +121,15 @@ def _mount(needed: Sequence[Path], masked: Sequence[Path]) -> list[str]:
     return words + [word for path in dict.fromkeys(inner) for word in ("--remount-ro", str(path))]
 
 
-def _find_places(path: Path, needed: Sequence[Path]) -> list[Path]:
-    """Return where in the sandbox a path would be seen, since it lies in a folder that is shown."""
-    real = path.resolve()
+@cache  # there may be thousands, and a worker is started for each thread and after some answers
+def _find_places(paths: tuple[Path, ...], needed: tuple[Path, ...]) -> list[Path]:
+    """Return where in the sandbox paths would be seen, since they lie in folders that are shown."""
+    targets = {folder: folder.resolve() for folder in needed}
     found = []
-    for folder in needed:
-        target = folder.resolve()
-        if real != target and real.is_relative_to(target) and real.exists():
-            found.append(folder / real.relative_to(target))
+    for real in (path.resolve() for path in paths):
+        for folder, target in targets.items():
+            if real != target and real.is_relative_to(target) and real.exists():
+                found.append(folder / real.relative_to(target))
     return found
 
 

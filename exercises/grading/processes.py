@@ -47,7 +47,7 @@ FORBIDDEN = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "utimensat", "futimesat"),
     *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
-    *("sync", "syncfs"),
+    *("sync", "syncfs", "flock", "landlock_create_ruleset", "landlock_add_rule"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
@@ -58,14 +58,18 @@ COMMAND = 0xFFFFFFFF  # the bits of a command that the kernel looks at
 FIRST_NEW_CALL = 451
 # Of the calls below it that an old libseccomp does not know, the numbers.
 NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435}
-NUMBERS |= {"pidfd_getfd": 438, "memfd_secret": 447}
+NUMBERS |= {"pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "memfd_secret": 447}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-# Of open files: who gets signals of them, leases that make others wait, and ways of writing that fail later.
-# F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
-FORBIDDEN_FCNTL = (8, 10, 15, 1024, 1026, 1031)
-FORBIDDEN_IOCTL = (0x5452, 0x8901, 0x8902, 0x40086602, 0x401C5820)  # owners of signals, flags of inodes
+# Of open files: who gets signals of them, locks, which the kernel keeps, leases that make others wait, and
+# ways of writing that fail later. F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETOWN, F_SETSIG,
+# F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+FORBIDDEN_FCNTL = (6, 7, 37, 38, 8, 10, 15, 1024, 1026, 1031)
+# Of ioctl, whose commands nobody can list, what is allowed: is this a terminal and how wide, how much is
+# there to read, do not wait, close when a program starts.
+ALLOWED_IOCTL = ("TCGETS", "TIOCGWINSZ", "FIONREAD", "FIONBIO", "FIOCLEX", "FIONCLEX")
+TCGETS2 = 0x802C542A  # as new C libraries ask; alike where it exists but for a few processors
 F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -169,7 +173,6 @@ def forbid_calls() -> bool:
         ("mmap", REFUSE, [Comparison(3, MASKED_EQUAL, SHARED_ANONYMOUS, SHARED_ANONYMOUS)]),
         ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
         *(("fcntl", REFUSE, [Comparison(1, MASKED_EQUAL, COMMAND, how)]) for how in FORBIDDEN_FCNTL),
-        *(("ioctl", REFUSE, [Comparison(1, MASKED_EQUAL, COMMAND, how)]) for how in FORBIDDEN_IOCTL),
         *(
             (
                 "fcntl",
@@ -185,7 +188,8 @@ def forbid_calls() -> bool:
         if number >= 0:  # this processor has it
             array = (Comparison * len(compared))(*compared)
             library.seccomp_rule_add_array(rules, ctypes.c_uint32(action), number, len(compared), array)
-    return library.seccomp_load(rules) == 0 and _forbid_new_calls()
+    ioctl = library.seccomp_syscall_resolve_name(b"ioctl")
+    return library.seccomp_load(rules) == 0 and _forbid_what_is_not_listed(ioctl)
 
 
 class _Instruction(ctypes.Structure):
@@ -205,15 +209,31 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("first", ctypes.POINTER(_Instruction)))
 
 
-def _forbid_new_calls() -> bool:
-    """Let calls from ``FIRST_NEW_CALL`` on be unknown, by a second filter; return whether they are now."""
-    instructions = (_Instruction * 4)(
-        _Instruction(0x20, 0, 0, 0),  # load the number of the call
-        _Instruction(0x35, 0, 1, FIRST_NEW_CALL),  # if it is smaller, pass over the next
-        _Instruction(0x06, 0, 0, UNKNOWN),
-        _Instruction(0x06, 0, 0, ALLOW),
-    )
-    program = _Program(len(instructions), instructions)
+def _forbid_what_is_not_listed(ioctl: int) -> bool:
+    """Let calls from ``FIRST_NEW_CALL`` on be unknown, and refuse all of ioctl but ``ALLOWED_IOCTL``.
+
+    Args:
+        ioctl: the number of this call.
+
+    Returns:
+        Whether that is so now. It takes a filter of our own: one of libseccomp's cannot say "none of these".
+    """
+    import termios  # not on Windows
+
+    commands = [TCGETS2, *(getattr(termios, name) for name in ALLOWED_IOCTL)]
+    n = len(commands)
+    low_half = 24 + 4 * (sys.byteorder == "big")  # where the 32 bits of the command are
+    words = [
+        (0x20, 0, 0, 0),  # load the number of the call
+        (0x35, 0, 1, FIRST_NEW_CALL),  # if it is smaller, pass over the next
+        (0x06, 0, 0, UNKNOWN),
+        (0x15, 0, n + 2, ioctl),  # if it is another, go to the last
+        (0x20, 0, 0, low_half),
+        *((0x15, n - i, 0, command) for i, command in enumerate(commands)),  # if it is this, go to the last
+        (0x06, 0, 0, REFUSE),
+        (0x06, 0, 0, ALLOW),
+    ]
+    program = _Program(len(words), (_Instruction * len(words))(*(_Instruction(*word) for word in words)))
     found = ctypes.CDLL(None).prctl(
         PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0
     )
@@ -258,7 +278,7 @@ def wait_for_child(pid: int, deadline: float, memory: int) -> tuple[str, int]:
             return "ended", status
         if now - looked > 0.1:
             looked = now
-            if measure_memory() > memory or count_files() > MAX_FILES:
+            if take_more_than(memory) or count_files() > MAX_FILES:
                 return "memory", end_process(pid)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
@@ -266,29 +286,44 @@ def wait_for_child(pid: int, deadline: float, memory: int) -> tuple[str, int]:
 
 
 def end_process(pid: int) -> int:
-    """Kill a child if it has not ended, and return its status."""
+    """Kill a child if it has not ended; return the status that it has ended with by itself, or 0."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
+        os.waitpid(pid, 0)
     return status
 
 
-def measure_memory() -> int:
-    """Return the bytes that our descendants have in memory, beyond what each has inherited from us."""
-    inherited = _measure_process("self")
-    return sum(max(0, _measure_process(str(pid)) - inherited) for pid in list_descendants())
+def take_more_than(memory: int) -> bool:
+    """Return whether our descendants together take more than so many bytes.
+
+    Each has inherited our memory. Only if they would take too much with it, which is looked up in a moment,
+    the share of each is measured: what it has alone, and its part of what it has with us and with others.
+    """
+    pids = list_descendants()
+    return all(sum(map(measure, pids)) > memory for measure in (measure_process, measure_share))
 
 
-def _measure_process(pid: str) -> int:
+def measure_process(pid: int) -> int:
     """Return the bytes of a process that are of no file, shared and swapped ones too; 0 if it is gone."""
-    total = 0
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
-                total += 1024 * int(line.split()[1])
-    return total
+    return _add_up(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:", "VmSwap:")) or 0
+
+
+def measure_share(pid: int) -> int:
+    """Return the same without what belongs to others; all of it, if the process does not let us look."""
+    found = _add_up(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:", "SwapPss:"))
+    return measure_process(pid) if found is None else found
+
+
+def _add_up(path: str, names: tuple[str, ...]) -> int | None:
+    """Return the sum of those lines of a file in /proc, in bytes; None if it has none or cannot be read."""
+    try:
+        with open(path) as file:
+            found = [1024 * int(line.split()[1]) for line in file if line.startswith(names)]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(found) if found else None
 
 
 def count_files() -> int:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from linattn_exercises.calls import Call, Outcome, decode_outcome
 from linattn_exercises.grading.isolation import ISOLATIONS, build_command, build_environment
@@ -218,7 +218,7 @@ class Sandbox:
         with contextlib.ExitStack() as stack:
             files, reports = [], []
             for job in jobs:
-                asked, report = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+                asked, report = (stack.enter_context(_open_nameless_file()) for _ in range(2))
                 asked.write(json.dumps({**job, "limits": asdict(self.limits)}).encode())
                 asked.flush()
                 asked.seek(0)
@@ -236,7 +236,7 @@ class Sandbox:
                 end = "lost"
             if end == "machine":
                 self._stop()
-                raise MachineFault("a process for an answer could not be prepared")
+                raise MachineFault("a process for an answer could not be prepared, or could not go on")
             found = [_read_report(number) for number in reports]
             if end in ("died", "lost") or not all(map(_is_whole, found)):
                 _require_space(reports)
@@ -265,7 +265,8 @@ class Sandbox:
         """Start the worker, and wait until it is ready."""
         if self._closed:
             raise SandboxClosed("the run was stopped")
-        self._folder = tempfile.mkdtemp(prefix="linattn-")
+        # In bubblewrap there are other folders, which end with it.
+        self._folder = tempfile.mkdtemp(prefix="linattn-") if self.isolation == "process" else ""
         self._channel, theirs = socket.socketpair()
         with theirs:
             try:
@@ -274,8 +275,8 @@ class Sandbox:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=build_environment(self._folder, self.own_code, self.core),
-                    cwd=self._folder,
+                    env=build_environment(self._folder or os.sep, self.own_code, self.core),
+                    cwd=self._folder or os.sep,
                     start_new_session=True,
                 )
             except OSError as error:
@@ -319,6 +320,13 @@ class Sandbox:
         return reply
 
 
+def _open_nameless_file() -> BinaryIO:
+    """Open a file for a job or a report, where possible in memory: what answers do to it reaches no disk."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("linattn"), "w+b")
+    return cast(BinaryIO, tempfile.TemporaryFile())
+
+
 def _read_report(number: int) -> bytes:
     """Return what was written to a report; b"" if it cannot be read, whatever was done to it."""
     try:
@@ -337,7 +345,7 @@ def _require_space(reports: Sequence[int]) -> None:
     if hasattr(os, "fstatvfs"):
         found = os.fstatvfs(reports[0])
         taken = sum(os.fstat(number).st_size for number in reports)  # by this answer itself
-        if found.f_bavail * found.f_frsize + taken < MAX_REPORT:
+        if found.f_blocks and found.f_bavail * found.f_frsize + taken < MAX_REPORT:
             raise MachineFault(f"too little space is left for reports in {tempfile.gettempdir()}")
 
 

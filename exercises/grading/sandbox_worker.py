@@ -28,6 +28,7 @@ when its limits or priorities are not what they were.
 import ast
 import asyncio
 import contextlib
+import errno
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -64,6 +65,7 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
     serialization, watch, reading, processes = map(_load, sys.argv[1:5])
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
+FAILED = 75  # the exit status of a keeper that could not write its notes
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
@@ -260,6 +262,7 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
 
 def run_answer(job: dict[str, Any], report: int, watched: bool) -> dict[str, Any]:
     """Run an answer, and return its report; if it is watched, the keeper listens at number 4."""
+    processes.set_process_control(processes.PR_SET_DUMPABLE, 1)  # the worker may measure its memory
     if not watched:
         return run_calls(job)
     channel = socket.socket(fileno=4)
@@ -279,8 +282,13 @@ def keep_tensors(job: dict[str, Any], report: int) -> None:
 
     def note(number: int, outcome: dict[str, Any]) -> None:
         text = json.dumps([number, outcome]).encode() + b"\n"
-        while text:
-            text = text[os.write(report, text) :]
+        try:
+            while text:
+                text = text[os.write(report, text) :]
+        except OSError as error:
+            if error.errno != errno.EFBIG:  # that one is of what the answer has returned
+                os._exit(FAILED)
+            raise
 
     watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note)
 
@@ -300,40 +308,62 @@ def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
 def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     """Do a job in a child, clean up, and return how it ended.
 
-    The ends are "done", "cpu", "wall", "memory", "died", and "machine" if the work has not even begun.
+    The ends are "done", "cpu", "wall", "memory", "died", and "machine" if the work has not even begun, or the
+    keeper has failed.
     """
-    folder = tempfile.mkdtemp(prefix="answer-")
-    begun, ready = os.pipe()
-    if kind == "read":
-        pids = [start_child(read_notebook, files, folder, ready)]
-    elif len(files) == 2:
-        pids = [start_child(partial(run_answer, watched=False), files, folder, ready)]
-    else:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder, ready)
-            if not select.select([begun], [], [], wall)[0]:
-                processes.end_process(keeper)
-                return "machine"
-            os.read(begun, 1)
-            answer_files = [*files[:2], theirs.fileno()]
-            answer = start_child(partial(run_answer, watched=True), answer_files, folder, ready)
-        pids = [answer, keeper]
-    os.close(ready)
+    try:
+        folder = tempfile.mkdtemp(prefix="answer-")
+        begun, pids = start_job(kind, files, folder, wall)
+    except OSError:  # no folder, no pipe, no process: the grader will end us
+        processes.reap_orphans()
+        return "machine"
     end, status = processes.wait_for_child(pids[0], time.monotonic() + wall, memory)
-    statuses = [status] + [processes.end_process(pid) for pid in pids[1:]]
+    patience = 1.0 if end == "ended" else 0.0  # of the keeper, which ends when the answer has
+    late = [processes.wait_for_child(pid, time.monotonic() + patience, memory)[1] for pid in pids[1:]]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pids[0], signal.SIGKILL)
     processes.reap_orphans()
     processes.remove_folder(folder)
     with os.fdopen(begun, "rb") as pipe:
-        if not pipe.read():
+        if not pipe.read() or any(
+            os.waitstatus_to_exitcode(one) in (FAILED, -signal.SIGKILL) for one in late
+        ):
             return "machine"
     if end != "ended":
         return end
-    if any(os.WIFSIGNALED(one) and os.WTERMSIG(one) == signal.SIGXCPU for one in statuses):
+    if any(os.WIFSIGNALED(one) and os.WTERMSIG(one) == signal.SIGXCPU for one in (status, *late)):
         return "cpu"
     return "done" if not os.WIFSIGNALED(status) and os.fstat(files[1]).st_size else "died"
+
+
+def start_job(kind: str, files: list[int], folder: str, wall: float) -> tuple[int, list[int]]:
+    """Start the processes of a job.
+
+    Returns:
+        A pipe in which there is something to read if the work has begun; and the processes, the keeper last.
+
+    Raises:
+        OSError: if one of them cannot be started.
+    """
+    begun, ready = os.pipe()
+    try:
+        if kind == "read":
+            return begun, [start_child(read_notebook, files, folder, ready)]
+        if len(files) == 2:
+            return begun, [start_child(partial(run_answer, watched=False), files, folder, ready)]
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder, ready)
+            if not select.select([begun], [], [], wall)[0]:
+                raise TimeoutError("the keeper has not begun")
+            os.read(begun, 1)
+            answer_files = [*files[:2], theirs.fileno()]
+            return begun, [
+                start_child(partial(run_answer, watched=True), answer_files, folder, ready),
+                keeper,
+            ]
+    finally:
+        os.close(ready)
 
 
 def start_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str, ready: int) -> int:

@@ -2,6 +2,7 @@
 
 A sample writes to nothing but a file of its own in the test's folder."""
 
+import json
 import os
 import re
 import signal
@@ -9,12 +10,14 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from linattn_exercises.calls import decode_outcome
-from linattn_exercises.grading import isolation, processes, sandbox_worker, tables
+from linattn_exercises.grading import isolation, processes, sandbox, sandbox_worker, tables
 from linattn_exercises.grading.reading import MAX_BYTES
 from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, isolation_works
 from linattn_exercises.grading.submissions import find_submissions
@@ -121,10 +124,35 @@ def merge(a, b):
         "open('/proc/self/oom_score_adj', 'w')",
         "os.sched_setaffinity(0, {0})",
         "errno('syscall', 251, 1, 0, 0)",  # ioprio_set, on x86-64
+        "fcntl.ioctl(3, 0x40305828, bytes(48))",  # space on a disk, past the limit on files
+        "fcntl.ioctl(3, 0x40305839, bytes(48))",
+        "errno('syscall', 16, 3, 0x4030582a | 1 << 32, bytes(48))",
+        "fcntl.ioctl(3, 0xC0045877, 0)",  # a disk is frozen
+        "fcntl.lockf(os.open('x', os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)",  # each takes the kernel's memory
+        "fcntl.fcntl(3, 37, bytes(32))",  # a lock of the open file
+        "fcntl.flock(0, fcntl.LOCK_SH)",
+        "errno('syscall', 444, None, 0, 1)",  # rules of landlock, which take the kernel's memory
     ],
 )
 def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
     assert tell(boxes, expression) in REFUSALS, expression
+
+
+def test_what_python_asks_of_open_files_is_allowed(boxes):
+    found = tell(
+        boxes,
+        "(fcntl.ioctl(os.pipe()[0], 0x541B, bytes(4)), os.isatty(3), os.set_inheritable(3, False), "
+        "socket.socketpair()[0].setblocking(False), errno('ioctl', 3, 0x5401, bytes(64)))",
+    )
+    assert found == r"(b'\x00\x00\x00\x00', False, None, None, 'errno 25')"  # no terminal
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has them")
+def test_reports_are_on_no_disk_and_a_worker_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with start(False) as box:
+        assert tell({False: box}, "os.readlink('/proc/self/fd/3')").startswith("/memfd:")
+        assert not list(tmp_path.iterdir())
 
 
 def test_root_must_ask_by_name(tmp_path, capsys, monkeypatch):
@@ -140,6 +168,21 @@ def test_the_memory_of_all_processes_together_is_limited(boxes):
     )
     source += "        time.sleep(30)\n        os._exit(0)\ntime.sleep(9)\ndef merge(a, b):\n    return b"
     assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+def test_a_program_that_is_started_has_inherited_no_memory(boxes):
+    code = "import time; kept = bytearray(200_000_000); time.sleep(30)"
+    source = f"import subprocess, sys, time\ncommand = [sys.executable, '-I', '-S', '-c', {code!r}]\n"
+    source += (
+        "kept = [subprocess.Popen(command) for _ in range(13)]\ntime.sleep(9)\ndef merge(a, b):\n    return b"
+    )
+    assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+def test_memory_that_processes_share_counts_once(boxes):
+    source = "import os, time\nkept = bytearray(100_000_000)\nfor _ in range(14):\n    if os.fork() == 0:\n"
+    source += "        time.sleep(3)\n        os._exit(0)\ntime.sleep(1)\ndef merge(a, b):\n    return b"
+    assert "got" in judge(boxes, MERGE, source)[1]
 
 
 FILLS = """
@@ -191,6 +234,61 @@ def test_what_fails_before_an_answer_runs_is_not_its_fault(tmp_path, monkeypatch
     finally:
         for number in numbers:
             os.close(number)
+
+
+def open_files(folder: Path, *contents: str) -> list[int]:
+    """Return the numbers of new files, open for reading and writing."""
+    for number, content in enumerate(contents):
+        (folder / f"{number}").write_text(content)
+    return [os.open(folder / f"{number}", os.O_RDWR) for number in range(len(contents))]
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_process_that_cannot_be_forked_is_no_fault_of_an_answer(tmp_path, monkeypatch, started):
+    forks = iter([os.fork] * started)
+
+    def fork() -> int:
+        if (real := next(forks, None)) is None:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return real()
+
+    monkeypatch.setattr(os, "fork", fork)
+    job = json.dumps({"limits": asdict(LIMITS), "calls": []})
+    numbers = open_files(tmp_path, job, "", job, "")
+    assert sandbox_worker.run_job("run", numbers, 5.0, 10**9) == "machine"
+    assert not processes.list_descendants()
+
+
+def test_a_keeper_that_was_killed_is_no_fault_of_an_answer(tmp_path, monkeypatch):
+    def start_job(kind, files, folder, wall):
+        begun, ready = os.pipe()
+        os.write(ready, b"1")
+        os.close(ready)
+        pids = [os.fork()]
+        if not pids[0]:
+            os.write(files[1], b"{}")
+            os._exit(0)
+        pids.append(os.fork())
+        if not pids[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return begun, pids
+
+    monkeypatch.setattr(sandbox_worker, "start_job", start_job)
+    assert sandbox_worker.run_job("run", open_files(tmp_path, "", ""), 5.0, 10**9) == "machine"
+
+
+def test_a_keeper_that_cannot_write_costs_nobody_a_point(monkeypatch):
+    full = partial(open, "/dev/full", "r+b", buffering=0)
+    openers = iter([sandbox._open_nameless_file] * 3 + [full])  # the last is for what the keeper notes
+    monkeypatch.setattr(sandbox, "_open_nameless_file", lambda: next(openers)())
+    reference = next(one for one in ONLINE.known_answers if one.label == "running_mean")
+    with start(True) as box, pytest.raises(MachineFault, match="could not go on"):
+        judge({True: box}, ONLINE, source_of(ONLINE, reference))
+
+
+def test_an_answer_that_returns_more_than_fits_into_a_report_is_no_fault_of_the_machine(boxes):
+    source = "def online_softmax(q, k, v, tile):\n    return torch.ones(600, 600, dtype=torch.float64)"
+    assert not judge(boxes, ONLINE, source)[0]
 
 
 def test_an_answer_that_cannot_be_sent_costs_nobody_a_point(monkeypatch):
@@ -249,6 +347,14 @@ def test_who_sleeps_and_dies_is_not_run_again_for_minutes(boxes):
     source = f"import os, time\ntime.sleep({LIMITS.wall * 0.9})\nos._exit(1)"
     assert not judge(boxes, MERGE, source)[0]
     assert time.monotonic() - begin < 1.5 * LIMITS.wall
+
+
+def test_thousands_of_folders_are_looked_for_once(tmp_path):
+    hidden = [tmp_path / f"{n}" for n in range(5_000)]
+    isolation.build_command("bubblewrap", hidden=hidden)
+    begin = time.monotonic()
+    isolation.build_command("bubblewrap", hidden=hidden)
+    assert time.monotonic() - begin < 0.2
 
 
 def test_an_environment_in_the_course_folder_shows_no_submission(tmp_path, monkeypatch):
