@@ -3,8 +3,10 @@
 import argparse
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -19,10 +21,11 @@ from linattn_exercises.grading import (
     processes,
     tables,
 )
-from linattn_exercises.grading.submissions import SubmissionFile
+from linattn_exercises.grading.submissions import SubmissionFile, make_label
 from linattn_exercises.serialization import make_printable
 
 MAX_LINES = 20  # about what is left out
+MAX_LABEL = 160  # characters of each
 SEED_VARIABLE = "LINATTN_SEED"  # never an option: others can read a command line
 NOT_PROTECTED = (
     "Marks are not protected: answers ran without bubblewrap, as the user who graded, and may have read and "
@@ -106,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         _say(f"linattn: {notice}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         _say(f"{name} is not as it was written with this seed; it is written anew", sys.stderr)
-    with processes.contain() if notice else contextlib.nullcontext():
+    with _stop_at_signals(), processes.contain() if notice else contextlib.nullcontext():
         results, before = _grade(grader, files)
     for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
         _say(f"{name} was changed while answers ran", sys.stderr)
@@ -115,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     told = f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}"
     _say(f"{told} (seed: {source})", sys.stdout)
     for path in left_out[:MAX_LINES]:
-        _say(f"left out, no notebook: {path}", sys.stdout)
+        _say(f"left out, no notebook: {_shorten(make_label(str(path)))}", sys.stdout)
     if len(left_out) > MAX_LINES:
         _say(f"left out, no notebook: {len(left_out) - MAX_LINES} more", sys.stdout)
     for line in failed:
@@ -134,6 +137,30 @@ def _grade(grader: Grader, files: Sequence[SubmissionFile]) -> tuple[list[Graded
             bar.update()
 
         return grader.grade(files, on_graded), before
+
+
+@contextlib.contextmanager
+def _stop_at_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP stop the run as an interrupt does, so that nothing of it is left behind."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()  # no other may say what signals do
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in numbers if in_main_thread and signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _shorten(text: str) -> str:
+    """Return a text in which dots stand for the middle, if it is longer than a line or two."""
+    return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 40]} ... {text[-35:]}"
 
 
 def _say(text: str, stream: TextIO) -> None:

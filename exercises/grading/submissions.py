@@ -2,6 +2,7 @@
 
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import load_questions
 
 MAX_DEPTH = 50  # of folders in a folder of submissions
+# Letters, marks and symbols of no width or no ink; what else shows nothing is not printable.
+INVISIBLE = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x1D159}
+INVISIBLE |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}  # variants of others
 
 # --- the files ----------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ def _name_files(found: list[tuple[str, Path]]) -> list[SubmissionFile]:
         given = {path: path.as_posix() for path in given}
     files: dict[str, SubmissionFile] = {}
     last: dict[str, int] = {}  # the number of the last file of a name
-    shown = {path: " ".join(make_printable(name).split()) for path, name in given.items()}
+    shown = {path: make_label(name) for path, name in given.items()}
     # Who has a name keeps it: " a.ipynb" is shown as "a.ipynb" and comes before it.
     for path in sorted(shown, key=lambda one: shown[one] != given[one]):
         first = shown[path] or "submission"  # as it stands in the tables
@@ -114,6 +118,20 @@ def _name_files(found: list[tuple[str, Path]]) -> list[SubmissionFile]:
         last[first] = number
         files[unique] = SubmissionFile(unique, path)
     return list(files.values())
+
+
+def make_label(name: str) -> str:
+    """Return a name as it stands in tables: one line, composed, with a sign for what shows nothing.
+
+    Names that look alike become one, so that a number can be added to the second. Letters of two alphabets
+    that look alike stay as they are.
+
+    Args:
+        name: the name of a file, or a path.
+    """
+    composed = unicodedata.normalize("NFC", make_printable(name))
+    seen = "".join("\N{REPLACEMENT CHARACTER}" if ord(c) in INVISIBLE else c for c in composed)
+    return " ".join(seen.split())
 
 
 # --- one notebook -------------------------------------------------------------------------------------------

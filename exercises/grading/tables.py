@@ -5,7 +5,7 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
 SIGNATURES = "signatures.json"
-TABLES = ("marks.csv", "marks.json", "totals.csv")
+PAGES = "pages.json"
+TABLES = ("marks.csv", "marks.json", "totals.csv", PAGES)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2127; --faint: #59636e; --line: #d0d7de; --paper: #fff;
@@ -39,8 +40,8 @@ def write(
 
     ``marks.csv`` and ``marks.json`` have a row for each question of each submission (the fields of ``Mark``),
     ``totals.csv`` one for each submission, and ``feedback/`` a page of HTML for each. What came from a
-    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything. ``signatures.json``
-    has a signature of each table.
+    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything. ``pages.json`` has
+    the page of each submission, which it keeps in later runs; ``signatures.json`` a signature of each table.
 
     Args:
         out: the folder, which exists.
@@ -54,15 +55,13 @@ def write(
     marks = [mark for graded in submissions for mark in graded.marks]
     rows = [mark._asdict() for mark in marks]
     header = ("submission", "chapter", "points", "max_points")
-    names = name_pages([graded.name for graded in submissions])
-    feedback = {
-        out / FEEDBACK / name: render_page(graded, notice)
-        for graded, name in zip(submissions, names, strict=True)
-    }
+    pages = name_pages([graded.name for graded in submissions], _load_pages(out, sign))
+    feedback = {out / FEEDBACK / pages[graded.name]: render_page(graded, notice) for graded in submissions}
     texts = (
         _format_csv(Mark._fields, marks),
         json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
         _format_csv(header, map(_sum_points, submissions)),
+        json.dumps(pages, indent=1, ensure_ascii=False) + "\n",
     )
     written = dict(zip(TABLES, texts, strict=True))
     signatures = {name: sign([name, text]) for name, text in written.items()}
@@ -121,23 +120,45 @@ def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
     return graded.name, chapter, points, most
 
 
-def name_pages(names: Sequence[str]) -> list[str]:
-    """Return a file name for each submission: readable, safe, no two alike on any file system."""
-    found: list[str] = []
-    taken: set[str] = set()
+def _load_pages(out: Path, sign: Callable[[Any], str]) -> dict[str, str]:
+    """Return the pages that earlier runs have given; none if they are not as they were written."""
+    if PAGES in find_changed(out, sign) or not (out / PAGES).exists():
+        return {}
+    found: dict[str, str] = json.loads((out / PAGES).read_bytes())
+    return found
+
+
+def name_pages(names: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the page of each submission: a file name, readable, safe, no two alike on any file system.
+
+    Args:
+        names: those of the submissions.
+        given: pages that earlier runs have given. Who has a page keeps it, and nobody else gets it.
+
+    Returns:
+        From names to pages, those that were given included.
+    """
+    pages = dict(given or {})
+    taken = {_fold(page.removesuffix(".html")) for page in pages.values()}
     last: dict[str, int] = {}  # the number of the last page of a name
-    for name in names:
-        safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
-        # File systems count bytes.
-        safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
+    safe_names = {name: _make_safe(name) for name in names if name not in pages}
+    # Whose name is one of a page has that: "ada!" comes before "ada", and would be "ada" as well.
+    for name in sorted(safe_names, key=lambda one: safe_names[one] != one.removesuffix(".ipynb")):
+        safe = safe_names[name]
         candidate, number = safe, last.get(_fold(safe), 1)
         while _fold(candidate) in taken:
             number += 1
             candidate = f"{safe}_{number}"
         last[_fold(safe)] = number
         taken.add(_fold(candidate))
-        found.append(candidate)
-    return [f"{name}.html" for name in found]
+        pages[name] = f"{candidate}.html"
+    return pages
+
+
+def _make_safe(name: str) -> str:
+    """Return a name that a file may have everywhere; file systems count bytes."""
+    safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
+    return safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
 
 
 def _fold(name: str) -> str:

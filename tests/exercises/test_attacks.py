@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import unicodedata
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,15 @@ from pathlib import Path
 import pytest
 
 from linattn_exercises.calls import decode_outcome
-from linattn_exercises.grading import isolation, processes, sandbox, sandbox_worker, tables
+from linattn_exercises.grading import (
+    GradedSubmission,
+    Mark,
+    isolation,
+    processes,
+    sandbox,
+    sandbox_worker,
+    tables,
+)
 from linattn_exercises.grading.reading import MAX_BYTES
 from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, isolation_works
 from linattn_exercises.grading.submissions import find_submissions
@@ -706,6 +715,71 @@ def test_who_has_a_name_keeps_it(tmp_path):
     assert named == {"ada.ipynb": "ada.ipynb", " ada.ipynb": "ada.ipynb (2)"}
 
 
+@pytest.mark.parametrize(
+    "alike",
+    [
+        "Zo\u00eb|Zoe\u0308",
+        "ada|ad\u034fa",
+        "ada|ada\u3164",
+        "ada|ada\u2800",
+        "ada|ad\u00ada",
+        "ada|a\ufe0fda",
+    ],
+)
+def test_labels_that_look_alike_are_told_apart(tmp_path, alike):
+    for name in alike.split("|"):
+        write(tmp_path / f"{name}.ipynb", {})
+    plain, other = sorted((one.name for one in find_submissions([tmp_path])[0]), key=len)
+    assert unicodedata.normalize("NFC", plain) == plain == f"{alike.split('|')[0]}.ipynb"
+    assert other.endswith(" (2)") or "\N{REPLACEMENT CHARACTER}" in other
+
+
+def test_who_has_a_page_keeps_it(tmp_path):
+    def write_pages(*names: str) -> dict[str, str]:
+        submissions = [GradedSubmission(name, [Mark(name, "", "", 0, 0, f"for {name}")]) for name in names]
+        tables.write(tmp_path, submissions, str)
+        pages = {page.name: page.read_text() for page in (tmp_path / "feedback").iterdir()}
+        return {name: next(page for page, text in pages.items() if f"for {name}<" in text) for name in names}
+
+    assert write_pages("bob!.ipynb", "ada.ipynb") == {"bob!.ipynb": "bob.html", "ada.ipynb": "ada.html"}
+    assert write_pages("ada!.ipynb", "ada.ipynb", "bob.ipynb", "eve!.ipynb", "eve.ipynb") == {
+        "ada!.ipynb": "ada_2.html",
+        "ada.ipynb": "ada.html",
+        "bob.ipynb": "bob_2.html",  # another has had bob.html
+        "eve!.ipynb": "eve_2.html",
+        "eve.ipynb": "eve.html",
+    }
+    assert not tables.find_changed(tmp_path, str)
+
+
+def test_a_long_name_does_not_fill_the_terminal(tmp_path, capsys):
+    write(tmp_path / "in/a.ipynb", notebook("ch02_linear", "exercises"))
+    write(tmp_path / f"in/{'x' * 200}/{'y' * 200}.txt", {})
+    assert main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), *OPTIONS]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.endswith("y.txt")
+    assert len(line) < 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_asked_to_end_leaves_nothing(tmp_path, number):
+    waits = "import time\ntime.sleep(60)"
+    one = write(tmp_path / "a.ipynb", hand_in("ch01_softmax", {"q1": waits}))
+    arguments = ["grade", str(one), "--out", str(tmp_path / "out"), "--isolation", "process", "--as-root"]
+    (tmp_path / "temporary").mkdir()
+    ran = subprocess.Popen(
+        [sys.executable, "-c", "from linattn_ref.cli import main; raise SystemExit(main())", *arguments],
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 60
+    while not list((tmp_path / "temporary").glob("linattn-*/answer-*")) and time.monotonic() < end:
+        time.sleep(0.1)
+    ran.send_signal(number)
+    assert ran.wait(20) == 128 + number
+    assert not list((tmp_path / "temporary").iterdir())
+
+
 def test_a_notebook_is_no_seed(tmp_path, capsys):
     one = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
     arguments = ["grade", str(one), "--out", str(tmp_path / "out"), f"--seed-file={one}", *OPTIONS]
@@ -724,14 +798,14 @@ def test_an_answer_of_many_axes_is_not_written_out(boxes):
 
 @pytest.mark.parametrize("pair", ["ß ss", "ς σ", "µ μ", "\u1f71 \u03ac", "A a"])
 def test_pages_differ_on_every_file_system(pair):
-    first, second = tables.name_pages([f"{name}.ipynb" for name in pair.split()])
+    first, second = tables.name_pages([f"{name}.ipynb" for name in pair.split()]).values()
     assert (first.endswith("_2.html"), second.endswith("_2.html")) == (False, True)
 
 
 def test_thousands_of_names_that_collide_are_named_in_a_moment(tmp_path):
     names = [f"{'x' * 300}{n}.ipynb" for n in range(4_000)]
     begin = time.monotonic()
-    assert len(set(tables.name_pages(names))) == len(names)
+    assert len(set(tables.name_pages(names).values())) == len(names)
     assert time.monotonic() - begin < 2
 
 
