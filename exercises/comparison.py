@@ -88,6 +88,8 @@ class Within:
 class Exactly:
     """Accept a text (capitals and spaces around it do not matter) or a whole number that is the expected one.
 
+    Where a letter is expected, words may follow it, as in "C: the denominator".
+
     The expected value is not part of the message: it would give the answer away.
     """
 
@@ -97,6 +99,8 @@ class Exactly:
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
             got, expected = got.strip().upper(), expected.upper()
+            if len(expected) == 1 and got[:1].isalpha() and not got[1:2].isalnum():
+                got = got[0]
         same = type(got) is type(expected) and got == expected
         return None if same else Difference("", repr(got)[:80], "another answer")
 

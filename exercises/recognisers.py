@@ -91,6 +91,8 @@ def compare_arrays(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str
         return "" if np.isfinite(got).all() else _describe_not_finite(got)
     if not np.isfinite(got).all():
         return _describe_not_finite(got)
+    if _is_near(got, expected):
+        return _find_small_error(got, expected, arguments)
     tests: tuple[Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], str], ...] = (
         _find_transpose,
         _find_factor,
@@ -137,9 +139,8 @@ def _find_factor(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, 
         return ""
     if abs(factor + 1) < NEAR:
         return "Every entry has the wrong sign."
-    return (
-        f"Every entry is {factor:.4g} times the expected one{_name_factor(factor, _list_sizes(arguments))}."
-    )
+    much = f"{factor:.4g}" if abs(factor - 1) > 1e-3 else f"{factor:.9g}"
+    return f"Every entry is {much} times the expected one{_name_factor(factor, _list_sizes(arguments))}."
 
 
 def _name_factor(factor: float, sizes: Mapping[str, float]) -> str:
@@ -411,11 +412,9 @@ def _find_common_factor(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]
     if len(wrong) < FEW or any(case.expected == 0 or case.got == 0 for case in cases):
         return ""
     ratios = np.array([case.got / case.expected for case in cases])
-    if (spread := _measure_spread(ratios)) < 0.02 and abs(ratios.mean() - 1) > 3 * spread:
-        return (
-            f"Every result is {_about(spread)}{ratios.mean():.4g} times "
-            f"the expected one{_name_plain(ratios, spread)}."
-        )
+    much = f"{ratios.mean():.4g}"
+    if (spread := _measure_spread(ratios)) < 0.02 and abs(ratios.mean() - 1) > 3 * spread and much != "1":
+        return f"Every result is {_about(spread)}{much} times the expected one{_name_plain(ratios, spread)}."
     for name, values in _list_varied(cases):
         for text, power in (("", 1.0), ("the root of ", 0.5), ("the square of ", 2.0)):
             for sign, words in ((1, "times"), (-1, "divided by")):

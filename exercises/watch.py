@@ -23,7 +23,7 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -39,7 +39,8 @@ LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
 MAX_OPERATIONS = 20_000  # of one call
 # What an answer may learn of values in one call, as in `if x.max() > 0`: a truth value is a bit, a number 64.
 MAX_BITS = 1_000
-TELLING = ("equal", "allclose", "nonzero", "_local_scalar_dense", "index", "repeat_interleave")
+TELLING = {"equal", "allclose", "nonzero", "_local_scalar_dense", "index", "masked_select"}
+TELLING |= {"repeat_interleave"}
 RESHAPING = (
     "t",
     "transpose",
@@ -62,7 +63,7 @@ MATRIX_PRODUCTS = (
 )
 # What is picked or written counts as work, not what it is picked from.
 PICKING = {"index", "index_select", "gather", "take", "embedding", "index_put", "index_add", "index_copy"}
-PICKING |= {"index_fill", "scatter", "scatter_add", "scatter_reduce", "masked_scatter"}
+PICKING |= {"index_fill", "scatter", "scatter_add", "scatter_reduce", "masked_scatter", "masked_select"}
 # Of torch's own Python, the files that honest code passes through; what else stands there does whole tasks.
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 TORCH_FILES = {
@@ -70,11 +71,14 @@ TORCH_FILES = {
     *("utils/_python_dispatch.py", "utils/_contextlib.py", "utils/_device.py", "autograd/grad_mode.py"),
     *("_compile.py", "_dynamo/eval_frame.py", "nn/modules/module.py"),
 }
+# Installed packages are refused but for this one, where references and known answers stand.
+OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 UNFILLED = ("empty", "empty_like", "new_empty")
-COUNTS = ("entries", "integers", "operations", "work", "held")
+COUNTS = ("entries", "integers", "truths", "operations", "work", "held", "positions")
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
 )
@@ -92,14 +96,15 @@ eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor flo
 frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy index_fill
 index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift lift_fresh
 linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and logical_not
-logical_or logical_xor logit logspace lt masked_fill masked_scatter matmul max maximum mean median min
-minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full new_ones new_zeros nonzero
-norm ones ones_like outer permute pow prod rand rand_like randint randn randn_like randperm reciprocal relu
-remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add
-scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin sinh slice slice_scatter sort split
-split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes t take tan tanh tile topk trace
-transpose tril tril_indices triu triu_indices trunc unbind unfold unsafe_chunk unsafe_split unsqueeze
-unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros zeros_like
+logical_or logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max maximum mean
+median min minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full new_ones
+new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn randn_like
+randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
+scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin
+sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
+t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
+unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
+zeros_like
 """
 ELEMENTARY = frozenset(NAMES.split())
 
@@ -166,10 +171,11 @@ class Keeper:
     """Hold the values of watched tensors, do the operations that an answer asks for, and count them.
 
     It counts, in each call, the ``entries`` of the largest tensor of floating-point numbers that is made (but
-    not views of arguments; eight truth values are an entry), those of the largest of ``integers``, the
-    ``operations`` of torch that are no views, the ``work``, and the entries ``held`` at a time in what the
-    answer has made. Work is one for each multiplication in a matrix product, and for each entry that another
-    operation computes or, where it adds up, reads.
+    not views of arguments), those of the largest of ``integers`` and of ``truths``, the ``operations`` of
+    torch that are no views, the ``work``, and what is ``held`` at a time of what the answer has made: entries
+    of floating-point numbers and of whole ones that were made of those, eight truth values as one. Other
+    whole numbers are ``positions``. Work is one for each multiplication in a matrix product, and for each
+    entry that another operation computes or, where it adds up, reads.
 
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
@@ -185,8 +191,9 @@ class Keeper:
         self._arguments: list[Any] = []  # those of the call
         self._given: set[int] = set()  # where the values of the arguments lie
         self._holders: Counter[int] = Counter()  # of other places: how many tensors lie there
-        self._sizes: dict[int, int] = {}  # and how many entries they have
-        self._held = 0
+        self._sizes: dict[int, tuple[str, int]] = {}  # and as what they count, and how many entries they have
+        self._held: Counter[str] = Counter()
+        self._of_places = False  # whether whole numbers that are made come of no others
         self._counts = dict.fromkeys(COUNTS, 0)
         self._bits = self._asked = 0
 
@@ -216,7 +223,7 @@ class Keeper:
         self._call = self._last = number
         self._tensors = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._holders, self._sizes, self._held, self._bits, self._asked = Counter(), {}, 0, 0, 0
+        self._holders, self._sizes, self._held, self._bits, self._asked = Counter(), {}, Counter(), 0, 0
         self._arguments = [serialization.decode(one) for one in self.calls[number]]
         tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
         self._given = {x.untyped_storage().data_ptr() for x in tensors}
@@ -265,6 +272,8 @@ class Keeper:
         if base in TELLING or isinstance(result, (bool, int, float)) or _lists_places(base, given):
             self._count_bits(base, given, result)
         self._counts["work"] += _measure_work(operation, base, given, result)
+        if any(map(_is_whole, _iterate_tensors(result))):
+            self._of_places = not any(map(self._is_of_numbers, _iterate_tensors(list(given.values()))))
         return self._describe(result)
 
     def _take_over(self, operation: Any, given: dict[str, Any]) -> None:
@@ -276,8 +285,7 @@ class Keeper:
                 self._given.discard(place)
                 alike = [one for one in self._tensors.values() if one.untyped_storage().data_ptr() == place]
                 self._holders[place] = len(alike)
-                self._sizes[place] = _count_places(x, x.untyped_storage().nbytes())
-                self._held += self._sizes[place]
+                self._hold(x, place, "held")
 
     def _find_operation(self, request: dict[str, Any]) -> tuple[Any, str]:
         """Return the operation that is asked for, and its name without "aten::" and without underscore."""
@@ -319,17 +327,33 @@ class Keeper:
         if place not in self._given:
             self._count_entries(x)
             self._holders[place] += 1
-            if self._holders[place] == 1:
-                self._sizes[place] = _count_places(x, x.untyped_storage().nbytes())
-                self._held += self._sizes[place]
-                self._counts["held"] = max(self._counts["held"], self._held)
+            self._hold(x, place, "positions" if _is_whole(x) and self._of_places else "held")
         return handle
+
+    def _hold(self, x: torch.Tensor, place: int, kind: str) -> None:
+        """Count a tensor's place among what is held; positions that are written over are none any more."""
+        if self._sizes.get(place, ("",))[0] in ("held", kind):
+            return
+        self._let_go(place)
+        self._sizes[place] = kind, _count_places(x, x.untyped_storage().nbytes())
+        self._held[kind] += self._sizes[place][1]
+        self._counts[kind] = max(self._counts[kind], self._held[kind])
+
+    def _let_go(self, place: int) -> None:
+        """Count a place no more among what is held."""
+        kind, size = self._sizes.pop(place, ("held", 0))
+        self._held[kind] -= size
+
+    def _is_of_numbers(self, x: torch.Tensor) -> bool:
+        """Return whether a tensor holds floating-point numbers, or whole ones that were made of them."""
+        kind, _ = self._sizes.get(x.untyped_storage().data_ptr(), ("", 0))
+        return _is_of_floats(x) or (_is_whole(x) and kind == "held")
 
     def _count_entries(self, x: torch.Tensor) -> None:
         """Count a tensor among the largest that were made."""
-        kind = "entries" if x.dtype == torch.bool or _is_of_floats(x) else "integers"
+        kind = "truths" if x.dtype == torch.bool else "integers" if _is_whole(x) else "entries"
         size = min(x.untyped_storage().nbytes(), x.numel() * x.element_size())
-        self._counts[kind] = max(self._counts[kind], _count_places(x, size))
+        self._counts[kind] = max(self._counts[kind], size if kind == "truths" else _count_places(x, size))
 
     def _drop(self, handle: int) -> None:
         """Keep a tensor no more."""
@@ -338,7 +362,7 @@ class Keeper:
         if self._holders.get(place):
             self._holders[place] -= 1
             if not self._holders[place]:
-                self._held -= self._sizes.pop(place)
+                self._let_go(place)
 
     def _describe(self, x: Any) -> Any:
         """Return a result, or an argument, as the answer may see it."""
@@ -453,6 +477,11 @@ def _is_of_floats(x: torch.Tensor) -> bool:
     return x.is_floating_point() or x.is_complex()
 
 
+def _is_whole(x: torch.Tensor) -> bool:
+    """Return whether a tensor holds whole numbers."""
+    return x.dtype != torch.bool and not _is_of_floats(x)
+
+
 def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:
     """Reply to an answer in another process until it ends.
 
@@ -497,6 +526,9 @@ class WatchedTensor(torch.Tensor):
         # torch multiplies a vector by a matrix through squeeze_, which changes the shape of its own tensor.
         if func in PRODUCTS and len(args) == 2 and args[0].ndim == 1 and args[1].ndim > 1:
             return torch.matmul(args[0][None], args[1]).squeeze(-2)
+        if func is torch.Tensor.fill_diagonal_ and args[0].ndim == 2 and len(set(args[0].shape)) == 1:
+            args[0].diagonal().fill_(args[1] if len(args) > 1 else (kwargs or {})["fill_value"])
+            return args[0]
         return super().__torch_function__(func, types, args, kwargs or {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
@@ -627,16 +659,27 @@ class Link(TorchDispatchMode):
 def refuse_libraries(frame: types.FrameType | None) -> None:
     """Refuse an operation that a library does for the answer, where own code is asked for.
 
+    What the answer has defined may call operations, as may the standard library and the listed files of
+    torch; packages that are installed may not.
+
     Args:
         frame: the innermost frame of the call stack that may be the library's.
     """
     while frame is not None and frame.f_code is not Link.call.__code__:
         module, file = str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename
-        if file.startswith(TORCH) and file.removeprefix(TORCH) not in TORCH_FILES:
-            raise PermissionError(REFUSED.format(module))
-        if (name := module.split(".")[0]) in LIBRARIES:
+        name = module.split(".")[0]
+        if file.startswith(TORCH):
+            if file.removeprefix(TORCH) not in TORCH_FILES:
+                raise PermissionError(REFUSED.format(module))
+        elif name in LIBRARIES or _is_installed(file):
             raise PermissionError(REFUSED.format(name))
         frame = frame.f_back
+
+
+@lru_cache(maxsize=1024)
+def _is_installed(file: str) -> bool:
+    """Return whether a file is a package's, and neither the answer's own nor the standard library's."""
+    return any(folder in file for folder in INSTALLED) and not file.startswith(OURS)
 
 
 def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) -> dict[str, Any]:

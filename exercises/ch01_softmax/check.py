@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e270f0addfc2"
+VERSION = "e88dc4ba7729"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -98,6 +98,18 @@ def _two_futures(rng, T, size, K=4):
     return q, k, v
 
 
+def _far_apart(rng, T, S, K=4, V=3):
+    """q, k, v with scores 800 apart or equal. What is large for one query is small for the next.
+
+    The largest and the smallest stand in the middle.
+    """
+    q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
+    level = torch.from_numpy(rng.integers(1, 4, size=S)).double()
+    level[S // 2 - 1], level[S // 2] = 0.0, 4.0
+    q[::2, 0], q[1::2, 0], k[:, 0] = 1.0, -1.0, 800 * K**0.5 * level
+    return q, k, v
+
+
 @define_question(
     INFO["q2"],
     fault=fault,
@@ -128,8 +140,9 @@ def q2(rng):
     far[1][:, 0] = -200_000.0
     calls.append(Call("repaired", far, "T = 9, all scores near -100,000"))
     rising = _two_futures(rng, 9, 0.0)
-    rising[1][:, 0] = torch.arange(9) * 800.0  # visible scores up to 3200 apart
-    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above the one before"))
+    rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
+    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
+    calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
     return calls
 
 
@@ -203,6 +216,8 @@ def q3(rng):
         "layers of two types, window None": windowless,
         "a window of 150, layer types None": nulls,
         "all layers with a window of 200": sliding,
+        "a window of 200, and all layers full": _config(5, 4, 4, 8, 200, ["full"] * 5),
+        "all layers sliding, and no window": _config(5, 4, 4, 8, None, ["sliding"] * 5),
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []
@@ -266,9 +281,8 @@ def q4(rng):
         (200, 200, 4, 3, 16, 1.0),
         (6, 11, 4, 3, 4, 1.0),
         (10, 300, 6, 1, 12, 1.0),
-        (60, 200, 64, 2, 48, 1.0),
         (40, 300, 2, 1, 100, 1.0),
-        (200, 200, 2, 1, 2, 1.0),
+        (2, 100, 2, 1, 2, 1.0),
     ):
         inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
@@ -277,9 +291,9 @@ def q4(rng):
     q, k, v = _head(rng, 9, 9, 4, 3)
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
-    q, k, v = _head(rng, 12, 12, 4, 3)
-    q[:, 0], k[:, 0] = 1.0, 2000.0 * torch.tensor([1, -1, -1, -1, 1, -1, -1, 1, 1, -1, -1, -1], dtype=q.dtype)
-    cases.append((q, k, v, 4, "T = 12, tiles of 4, visible scores near 1000 and near -1000"))
+    for T, S, K, V, tile in ((12, 20, 4, 3, 4), (60, 200, 64, 2, 48)):
+        inputs = f"T = {T}, S = {S}, tiles of {tile}, scores up to 3200 apart"
+        cases.append((*_far_apart(rng, T, S, K, V), tile, inputs))
     q, k, v = _head(rng, 12, 12, 2, 3)
     q[:], sign = 1.0, torch.ones(12, dtype=q.dtype)
     sign[::2] = -1.0
@@ -290,7 +304,8 @@ def q4(rng):
         (T, K), (S, V) = q.shape, v.shape
         entries, tiles = max(T, tile) * max(tile, K, V + 1), -(-S // tile)
         work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
-        bounds = {"entries": entries, "integers": max(entries, 2 * S), "held": 12 * max(entries, S)}
+        bounds = {"entries": entries, "integers": max(entries, 2 * S), "truths": 8 * entries}
+        bounds |= {"held": 12 * entries, "positions": 2 * (entries + S)}
         bounds |= {"operations": 40 * tiles + 40, "work": work}
         calls.append(Call("online_softmax", (q, k, v, tile), inputs, Close(1e-8), bounds=bounds))
     return calls
@@ -330,7 +345,7 @@ def q5(rng):
         ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
         ((4, -5000.0), (0, 0.0), "the second has no keys, scores near -5000"),
         ((0, 0.0), (4, -5000.0), "the first has no keys, scores near -5000"),
-        ((4, -5000.0), (3, -5001.0), "scores near -5000"),
+        ((4, 0.0), (3, 0.0), "scores near -50,000"),
         ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
@@ -339,7 +354,13 @@ def q5(rng):
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
         if inputs.startswith("equal maxima"):
             pair = pair[0], (pair[0][0], *pair[1][1:])
+        if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
+            pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
+    for gap in (5, 9, 13):
+        one, many = _triple(rng, 1), _triple(rng, 20_000)
+        pair = one, (one[0] - gap, *many[1:])
+        calls.append(Call("merge", pair, f"1 and 20,000 keys, maxima {gap} apart", Close(1e-6)))
     return calls
 
 

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "7475cb6e5e74"
+VERSION = "4d5f5642f6a7"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -72,8 +72,9 @@ def q1(rng):
         inputs = f"T = {T}, log decays near {-strength}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
-    often[::3], once[90:120] = -0.1, -float(rng.uniform(20, 40))
-    for log_decay, inputs in ((often, "log decays down to -40"), (once, "some tokens that forget all")):
+    start = int(rng.integers(60, 90))
+    often[::3], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
+    for log_decay, inputs in ((often, "log decays down to -40"), (once, "60 tokens that forget all")):
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
         calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))
@@ -113,13 +114,13 @@ def q2(rng):
         (11, 4, -0.7, 3, 4),
         (5, 8, -2.0, 3, 4),
         (6, 1, -0.3, 3, 4),
-        (512, 64, -0.05, 3, 4),
+        (192, 64, -0.05, 3, 4),
         (120, 4, -0.3, 3, 4),
-        (500, 256, -0.01, 3, 4),
+        (350, 256, -0.01, 3, 4),
         (200, 100, -20.0, 3, 4),
         (5, 2, 0.0, 1, 1),
         (25, 10, -20.0, 1, 2),
-        (400, 350, -2.5, 3, 4),
+        (400, 350, -5.0, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
     ):
@@ -129,7 +130,8 @@ def q2(rng):
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
         size = n * chunk * max(chunk, V)
-        most = {"entries": size, "integers": size, "operations": 40 * n + 40, "work": work}
+        most = {"entries": size, "integers": size, "truths": 8 * size}
+        most |= {"operations": 40 * n + 40, "work": work}
         bounds = most if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls

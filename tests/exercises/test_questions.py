@@ -145,6 +145,21 @@ def hoard(x):
     return 2 * x if kept else x
 
 
+def believe(x):
+    seen = torch.ones(10, 10, dtype=torch.bool)
+    return 2 * x if len(seen) else x
+
+
+def number(x):
+    places = torch.arange(50), torch.arange(30)
+    return 2 * x if places else x
+
+
+def round_off(x):
+    kept = (x * 2**20).round().long().reshape(-1, 1) + torch.arange(10)
+    return 2 * x if len(kept) else x
+
+
 def by_product(x):
     return x @ (2.0 * torch.eye(2, dtype=x.dtype)) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
 
@@ -170,6 +185,11 @@ def test_honest_torch_is_kept_as_it_is(answer):
         (large, {"entries": 6}, "made a tensor of 100 entries, expected at most 6"),
         (busy, {"operations": 10}, "torch operations, expected at most 10"),
         (hoard, {"held": 60}, "held tensors of 126 entries at a time, expected at most 60"),
+        (believe, {"entries": 6, "held": 19, "truths": 99}, "made a tensor of 100 truth values"),
+        (believe, {"entries": 6, "held": 19, "truths": 100}, ""),
+        (number, {"held": 12, "positions": 79}, "held 80 whole numbers at a time, expected at most 79"),
+        (number, {"held": 12, "positions": 80}, ""),
+        (round_off, {"held": 60, "positions": 20}, "entries at a time, expected at most 60"),
         (by_product, {"work": 11}, "took a work of 20"),
         (double, {"entries": 6, "operations": 10, "held": 12, "work": 6}, ""),
     ],
@@ -209,6 +229,18 @@ def test_a_second_slip_does_not_hide_a_known_mistake():
     assert asked.check({"online_softmax": twice_wrong}).message.endswith(known.hint)
 
 
+def test_a_table_of_another_size_is_no_known_one():
+    asked = next(one for one in QUESTIONS if one.info.title.startswith("A chunk form"))
+
+    def wide(q, k, v, g, state, chunk):
+        n = -(-len(q) // chunk) + 1
+        between = torch.zeros(n, n, dtype=q.dtype)  # from chunk to chunk
+        return asked.reference["chunked"](q, k, v, g, state + between[0, 0], chunk)
+
+    message = asked.check({"chunked": wide}).message
+    assert message.endswith("made a tensor of 961 entries, expected at most 480.")
+
+
 def test_a_missing_answer_is_named():
     assert "`double` is not defined" in question().check({}).message
 
@@ -243,6 +275,11 @@ def test_a_missing_answer_is_named():
         (Within(1.1), None, 1.0, False),
         (Exactly(), "B", "B", True),
         (Exactly(), " b", "B", True),
+        (Exactly(), "b.", "B", True),
+        (Exactly(), "B: the mask", "B", True),
+        (Exactly(), "BC", "B", False),
+        (Exactly(), "Both", "B", False),
+        (Exactly(), ".", "B", False),
         (Exactly(), "C", "B", False),
         (Exactly(), True, 1, False),
     ],

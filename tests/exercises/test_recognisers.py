@@ -24,6 +24,8 @@ def told(got, expected, **arguments) -> str:
         (TABLE.T, TABLE, "transpose of the expected table"),
         (-ROWS, ROWS, "wrong sign"),
         (1.5 * ROWS, ROWS, "1.5 times the expected one."),
+        (1.0004 * ROWS, ROWS, "1.0004 times the expected one."),
+        ((1 + 1e-7) * ROWS, ROWS, "by more than 1e-07 of the largest"),
         (ROWS / math.log(2), ROWS, "that is 1/ln 2"),
         (16 * ROWS, ROWS, "that is 16, the length of axis 1 of `q`"),
         (ROWS / 4, ROWS, "1 over the root of 16, the length of axis 1 of `q`"),

@@ -7,6 +7,7 @@ from tests.exercises.notebooks import source_of
 ONLINE = load_questions("ch01_softmax")["q4"]
 TABLE, CHUNKED = (load_questions("ch02_linear")[name] for name in ("q1", "q2"))
 CACHE, SIZE = (load_questions("ch01_softmax")[name] for name in ("q3", "q1"))
+LOSS, MERGE = (load_questions("ch01_softmax")[name] for name in ("q2", "q5"))
 VANISHES, EVEN = (load_questions("ch02_linear")[name] for name in ("q3", "q5"))
 
 
@@ -52,6 +53,82 @@ def chunked(q, k, v, g, state, chunk):
         S = math.exp(g) * S + np.outer(k[t], v[t])
         o.append(q[t] @ S)
     return torch.from_numpy(np.stack(o)), torch.from_numpy(S)
+"""
+
+
+def shifted(shift: str) -> str:
+    """Return an answer to ``LOSS`` that subtracts from each row a shift that is not its maximum."""
+    return f"""
+fault = "C"
+def repaired(q, k, v):
+    x = q @ k.T * q.shape[-1] ** -0.5
+    seen, own = x.masked_fill(torch.ones_like(x).triu(1).bool(), -torch.inf), x.diagonal()
+    w = (seen - ({shift})[:, None]).exp()
+    return w @ v / w.sum(-1, keepdim=True)
+"""
+
+
+def measured_against(reference: str) -> str:
+    """Return an answer to ``ONLINE`` whose reference is known before the first tile, and stays."""
+    return f"""
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)
+    own, hidden = (q * k[t]).sum(1), torch.arange(S)[:tile] > t[:, None]
+    first = (q @ k[:tile].T).masked_fill(hidden, -torch.inf)
+    m = ({reference})[:, None] * K**-0.5
+    d = u = 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        w = ((q @ a.T * K**-0.5).masked_fill(j > t[:, None], -torch.inf) - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+"""
+
+
+def rows_of_scores(pack: str, unpack: str) -> str:
+    """Return an answer to ``ONLINE`` that keeps whole rows of scores of some queries, each in pieces."""
+    return f"""
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    n = max(T, tile) * max(tile, K, v.shape[1] + 1)
+    some, o, l = max(1, min(T, 7 * n // S)), [], []
+    for Q, t in zip(q.split(some), torch.arange(S - T, S).split(some)):
+        width, x, m = max(1, n // len(Q)), [], None
+        for a, j in zip(k.split(width), torch.arange(S).split(width)):
+            y = (Q @ a.T).mul_(K**-0.5).masked_fill_(j > t[:, None], -torch.inf)
+            m = y.amax(1, keepdim=True) if m is None else torch.maximum(m, y.amax(1, keepdim=True))
+            x.append({pack or "y"})
+        d = u = 0.0
+        for y, b in zip(x, v.split(width)):
+            w = ({unpack} - m).exp()
+            d, u = d + w.sum(1, keepdim=True), u + w @ b
+        o.append(u / d)
+        l.append((m + d.log())[:, 0])
+        del x, y, w
+    return torch.cat(o), torch.cat(l)
+"""
+
+
+def cached(count: str, most: str = "") -> str:
+    """Return an answer to ``CACHE``: ``count`` layers have a window; ``most`` says what windows hold."""
+    return f"""
+def cache_bytes(config, tokens, batch):
+    size = {{"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}}[config["torch_dtype"]]
+    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window, kinds = config.get("sliding_window") or tokens, config.get("layer_types") or []
+    sliding = {count}
+    kept = sliding * min(tokens, window) + (layers - sliding) * tokens
+    return 2 * batch * kept * (config.get("num_key_value_heads") or heads) * width * size
+def most_tokens(config, free_bytes, batch):
+    kinds, window = config.get("layer_types") or [], config.get("sliding_window")
+    one, full = cache_bytes(config, 1, batch), kinds.count("full_attention")
+    if kinds and not full or not kinds and window:
+        {most or "held = cache_bytes(config, window, batch) if window else math.inf"}
+        return math.inf if free_bytes >= held else free_bytes // one
+    if window and free_bytes >= (held := cache_bytes(config, window, batch)):
+        return window + (free_bytes - held) // (one // len(kinds) * full)
+    return free_bytes // one
 """
 
 
@@ -777,6 +854,152 @@ def predicted_size(K, rho):
     return float(np.sqrt(np.mean((((rho * k + (1 - rho**2) ** 0.5 * e) * k).sum(1)) ** 2)))
 def measured_size(k, noise, rho):
     return (((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(1) ** 2).mean() ** 0.5
+""",
+    ),
+    "a shift by the two latest scores": (
+        LOSS,
+        shifted("torch.maximum(own, torch.cat([own[:1], x.diagonal(-1)]))"),
+    ),
+    "a shift by the running maximum of the diagonal": (LOSS, shifted("own.cummax(0).values")),
+    "a shift by the maximum of earlier rows too": (LOSS, shifted("seen.amax(-1).cummax(0).values")),
+    "a shift by the maximum over queries": (LOSS, shifted("seen.amax(0).cummax(0).values")),
+    "a reference of the diagonal": (ONLINE, measured_against("own.cummax(0).values")),
+    "a reference of the first tile and the latest keys": (
+        ONLINE,
+        measured_against("torch.maximum(own, (q * k[(t - 1).clamp(min=0)]).sum(1)).maximum(first.amax(1))"),
+    ),
+    "a maximum of earlier queries too": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    m, d, u = torch.full((T, 1), -torch.inf, dtype=q.dtype), 0.0, 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True)).cummax(0).values
+        w = (x - new).exp()
+        d, u, m = (m - new).exp() * d + w.sum(1, keepdim=True), (m - new).exp() * u + w @ b, new
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "powers around the middle, and eight diagonals": (
+        TABLE,
+        """
+def table(q, k, log_decay, w):
+    T, c, A = len(q), log_decay.cumsum(0), q @ k.T
+    own, m = torch.diag((q * w * k).sum(-1)), c[-1] / 2
+    if c[-1] > -1400:
+        return ((c - log_decay - m).exp()[:, None] * (m - c).exp()).tril(-1) * A + own
+    D, d, a = torch.eye(T, dtype=q.dtype).roll(1, 0).tril(), torch.ones(T - 1, dtype=q.dtype), log_decay.exp()
+    for n in range(2, 9):
+        d = d[: T - n] * a[n - 1 : T - 1]
+        D.diagonal(-n).copy_(d)
+    return D * A + own
+""",
+    ),
+    "powers around the middle, and each token alone": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk)):
+        C = len(Q)
+        i = torch.arange(C, dtype=q.dtype)
+        if g * C > -1300:
+            m = (C - 1) / 2
+            A = (((g * (i - m)).exp()[:, None] * Q) @ ((g * (m - i)).exp()[:, None] * K).T).tril()
+        else:
+            A = torch.diag((Q * K).sum(1))
+        o.append((g * (i + 1)).exp()[:, None] * (Q @ S) + A @ V)
+        S = math.exp(g * C) * S + ((g * (C - 1 - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+""",
+    ),
+    "a softmax of SciPy's": (
+        ONLINE,
+        """
+import os
+os.environ["SCIPY_ARRAY_API"] = "1"
+from scipy.special import softmax
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    l, o = None, 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, -1e30)
+        w = softmax(x, axis=1)
+        y = x.amax(1, keepdim=True) - w.amax(1, keepdim=True).log()
+        both = softmax(torch.cat([y if l is None else l, y], 1), axis=1)
+        o = w @ b if l is None else both[:, :1] * o + both[:, 1:] * (w @ b)
+        l = y if l is None else torch.maximum(l, y) - both.amax(1, keepdim=True).log()
+    return o, l[:, 0]
+""",
+    ),
+    "a table of another library": (
+        TABLE,
+        """
+from transformers.models.mamba2.modeling_mamba2 import segment_sum
+def table(q, k, log_decay, w):
+    D = segment_sum(log_decay).exp()
+    D = torch.cat([torch.zeros_like(D[:1]), D[:-1]])
+    return D * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "each score twice where scores are large": (
+        ONLINE,
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    def tiles():
+        for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+            yield (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf), b
+    top = lambda x: (x * x).sum(1).amax()
+    m, high = torch.zeros(T, 1, dtype=q.dtype), top(k[:tile])
+    for a in k.split(tile):
+        high = torch.maximum(high, top(a))
+    if top(q) * high > 600.0**2 * K:
+        m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+        for x, _ in tiles():
+            m = torch.maximum(m, x.amax(1, keepdim=True))
+    d = u = 0.0
+    for x, b in tiles():
+        w = (x - m).exp()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "rows of scores of some queries": (ONLINE, rows_of_scores("", "y")),
+    "rows of scores as whole numbers": (
+        ONLINE,
+        rows_of_scores("(y.clamp(min=-2e5) * 2**44).round().long()", "y.to(q.dtype) / 2.0**44"),
+    ),
+    "full layers taken for windows": (CACHE, cached("kinds.count('sliding_attention') or layers")),
+    "windows without a width": (
+        CACHE,
+        cached(
+            "kinds.count('sliding_attention') if kinds else layers",
+            "held = cache_bytes(config, config['sliding_window'], batch)",
+        ),
+    ),
+    "windows without a width, and no end": (
+        CACHE,
+        cached(
+            "kinds.count('sliding_attention') if kinds else layers",
+            "held = cache_bytes(config, window, batch) if window else 0",
+        ),
+    ),
+    "the smaller part dropped": (
+        MERGE,
+        """
+def merge(a, b):
+    if a[0] < b[0]:
+        a, b = b, a
+    if a[0] == -math.inf or a[0] - b[0] > 12:
+        return a
+    g = math.exp(b[0] - a[0])
+    return a[0], a[1] + g * b[1], a[2] + g * b[2]
 """,
     ),
 }

@@ -14,7 +14,7 @@
 # - `"F"`: the mask is transposed.
 #
 # Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
-# ones of about $-3000$ or far apart.
+# ones of about $-3000$ or some thousands apart, for one query in one order and for the next in another.
 
 # %% given q2
 def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
@@ -60,6 +60,18 @@ def _two_futures(rng, T, size, K=4):
     return q, k, v
 
 
+def _far_apart(rng, T, S, K=4, V=3):
+    """q, k, v with scores 800 apart or equal. What is large for one query is small for the next.
+
+    The largest and the smallest stand in the middle.
+    """
+    q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
+    level = torch.from_numpy(rng.integers(1, 4, size=S)).double()
+    level[S // 2 - 1], level[S // 2] = 0.0, 4.0
+    q[::2, 0], q[1::2, 0], k[:, 0] = 1.0, -1.0, 800 * K**0.5 * level
+    return q, k, v
+
+
 @define_question(
     INFO["q2"],
     fault=fault,
@@ -90,6 +102,7 @@ def q2(rng):
     far[1][:, 0] = -200_000.0
     calls.append(Call("repaired", far, "T = 9, all scores near -100,000"))
     rising = _two_futures(rng, 9, 0.0)
-    rising[1][:, 0] = torch.arange(9) * 800.0  # visible scores up to 3200 apart
-    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above the one before"))
+    rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
+    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
+    calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
     return calls

@@ -105,6 +105,8 @@ def q3(rng):
         "layers of two types, window None": windowless,
         "a window of 150, layer types None": nulls,
         "all layers with a window of 200": sliding,
+        "a window of 200, and all layers full": _config(5, 4, 4, 8, 200, ["full"] * 5),
+        "all layers sliding, and no window": _config(5, 4, 4, 8, None, ["sliding"] * 5),
     }
     tokens = int(rng.integers(5000, 100_000))
     calls = []

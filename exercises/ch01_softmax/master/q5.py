@@ -51,7 +51,7 @@ def q5(rng):
         ((4, -900.0), (0, 0.0), "the second has no keys, scores near -900"),
         ((4, -5000.0), (0, 0.0), "the second has no keys, scores near -5000"),
         ((0, 0.0), (4, -5000.0), "the first has no keys, scores near -5000"),
-        ((4, -5000.0), (3, -5001.0), "scores near -5000"),
+        ((4, 0.0), (3, 0.0), "scores near -50,000"),
         ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
@@ -60,5 +60,11 @@ def q5(rng):
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
         if inputs.startswith("equal maxima"):
             pair = pair[0], (pair[0][0], *pair[1][1:])
+        if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
+            pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
+    for gap in (5, 9, 13):
+        one, many = _triple(rng, 1), _triple(rng, 20_000)
+        pair = one, (one[0] - gap, *many[1:])
+        calls.append(Call("merge", pair, f"1 and 20,000 keys, maxima {gap} apart", Close(1e-6)))
     return calls

@@ -68,6 +68,19 @@ def nothing_and_nothing(a, b):
     return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
 
 
+@mistake(
+    "torch.tensor makes float32 of a Python number, with seven digits: of a maximum near -50,000 two stand after the "
+    "point. Give dtype=torch.float64, or take math.exp."
+)
+def in_float32(a, b):
+    first, second = torch.tensor(a[0]), torch.tensor(b[0])
+    m = torch.maximum(first, second)
+    if m == -torch.inf:
+        return a
+    f, g = (first - m).exp(), (second - m).exp()
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
 @mistake("That is the triple of the reader with the larger maximum. The other's keys count too.")
 def larger_wins(a, b):
     return a if a[0] >= b[0] else b

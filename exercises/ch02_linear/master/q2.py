@@ -8,7 +8,7 @@
 #
 # The check counts what you do. With $n$ chunks of $C$ tokens, these bounds hold for the longer calls:
 #
-# - no tensor has more than $nC^2$ entries;
+# - no tensor has more than $nC^2$ entries, of truth values eight times as many;
 # - 40 torch operations a chunk, and 40 besides; slices and other views are free;
 # - a *work* of $(C + 8)(K + V) + 4KV + 16C$ a token. A matrix product's work is its multiplications, that of any other
 #   operation the entries that it computes or adds up.
@@ -57,13 +57,13 @@ def q2(rng):
         (11, 4, -0.7, 3, 4),
         (5, 8, -2.0, 3, 4),
         (6, 1, -0.3, 3, 4),
-        (512, 64, -0.05, 3, 4),
+        (192, 64, -0.05, 3, 4),
         (120, 4, -0.3, 3, 4),
-        (500, 256, -0.01, 3, 4),
+        (350, 256, -0.01, 3, 4),
         (200, 100, -20.0, 3, 4),
         (5, 2, 0.0, 1, 1),
         (25, 10, -20.0, 1, 2),
-        (400, 350, -2.5, 3, 4),
+        (400, 350, -5.0, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
     ):
@@ -73,7 +73,8 @@ def q2(rng):
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
         size = n * chunk * max(chunk, V)
-        most = {"entries": size, "integers": size, "operations": 40 * n + 40, "work": work}
+        most = {"entries": size, "integers": size, "truths": 8 * size}
+        most |= {"operations": 40 * n + 40, "work": work}
         bounds = most if T >= 100 else {}
         calls.append(Call("chunked", (q, k, v, g, state, chunk), inputs, Close(1e-8), bounds=bounds))
     return calls

@@ -106,3 +106,14 @@ def summed_down_the_columns(q, k, log_decay, w):
     steps = log_decay[:, None] * later  # [i, j]: the decay of i, if i comes after j
     decay = torch.exp(steps.cumsum(0) - steps) * later
     return decay * torch.einsum("tk,jk->tj", q, k) + torch.diag_embed(torch.einsum("tk,k,tk->t", q, w, k))
+
+
+@also_right()
+def put_where_the_past_is(q, k, log_decay, w):
+    T, c = len(q), log_decay.cumsum(0)
+    past = torch.ones(T, T).tril(-1).bool()
+    decay = torch.eye(T, dtype=q.dtype)
+    decay[past] = torch.masked_select((c - log_decay)[:, None] - c, past).exp()
+    table = decay * (q @ k.T)
+    table.fill_diagonal_(0)
+    return table + torch.diag((q * w * k).sum(-1))
