@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from linattn_exercises.known_mistakes import KnownAnswer
 from linattn_exercises.questions import Question
@@ -51,4 +52,11 @@ def source_of(question: Question, known: KnownAnswer) -> str:
     (function,) = tree.body
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = []
-    return f"{right}\n\n{ast.unparse(function)}\n\n{known.name} = {function.name}\n"
+    code = "\n\n".join(ast.unparse(one) for one in [*_find_helpers(known.value), function])
+    return f"{right}\n\n{code}\n\n{known.name} = {function.name}\n"
+
+
+def _find_helpers(answer: Any) -> list[ast.FunctionDef]:
+    """Return the functions of an answer's module that are no answers themselves."""
+    module = ast.parse(Path(inspect.getfile(answer)).read_text("utf-8"))
+    return [one for one in module.body if isinstance(one, ast.FunctionDef) and not one.decorator_list]

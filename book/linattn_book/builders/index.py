@@ -21,7 +21,10 @@ from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
-CHAPTER_1, CHAPTER_2 = Path("chapters/01_softmax_attention.ipynb"), Path("chapters/02_linear_attention.ipynb")
+CHAPTER_1, CHAPTER_2, CHAPTER_3 = (
+    Path(f"chapters/{name}.ipynb")
+    for name in ("01_softmax_attention", "02_linear_attention", "03_decay_and_gates")
+)
 LENGTH = 4096
 H200_BYTES_PER_SECOND = 4.8e12  # from its data sheet, as in chapter 2
 
@@ -46,6 +49,7 @@ ROAD = (
     ),
     Chapter(
         "3", "Decay and gates", "What should a memory that cannot hold everything let go, and who decides?",
+        CHAPTER_3,
     ),
     Chapter("4", "State space models", "How do a convolution and a recurrence come to be the same model?"),
     Chapter("5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?"),

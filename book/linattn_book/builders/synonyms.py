@@ -40,6 +40,16 @@ SYNONYMS = {
         "capacity-how-much-fits": "capacity, memory capacity",
         "decoding-in-constant-memory": "decoding, generation, autoregressive decoding, inference",
     },
+    "chapters/03_decay_and_gates": {
+        "": "decay, gate, gating, forget gate, forgetting",
+        "one-decay-for-each-head": "RetNet, retention, retentive network, TNL, TransNormerLLM, half-life",
+        "the-chunk-form-line-by-line": "lightning attention, chunk form, chunkwise form, chunkwise",
+        "gates-that-look-at-the-token": "data-dependent gate, data-dependent decay, input gate, LSTM",
+        "scalar-vector-matrix": "GLA, gated linear attention, HGRN2, HGRN, lower bound",
+        "numerics-clinic": "overflow, underflow, NaN, numerics, numerical stability",
+        "does-a-gate-help-to-recall": "MQAR, multi-query associative recall, associative recall, recall",
+        "a-released-model": "Hugging Face, transformers, pretrained, RWKV, RWKV-4",
+    },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",
         "retnet": "RetNet, retention, retentive network",

@@ -19,7 +19,12 @@ from .browser import open_browser
 from .generated import render_table
 from .notebooks import find_root
 
-PAGES = ("book/index.html", "chapters/01_softmax_attention.html", "chapters/02_linear_attention.html")
+PAGES = (
+    "book/index.html",
+    "chapters/01_softmax_attention.html",
+    "chapters/02_linear_attention.html",
+    "chapters/03_decay_and_gates.html",
+)
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 4e6 / 8, "uploadThroughput": 4e6 / 8}
 SLOWER_CPU = 4
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"

@@ -1,0 +1,1 @@
+"""Exercises to chapter 3: decay and gates."""

@@ -1,0 +1,260 @@
+"""Checks of ``ch03_decay``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import torch
+
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+VERSION = "7f9bb70c6ae7"
+INFO = {
+    "q1": QuestionInfo(
+        "ch03_decay", "q1", 'From when on is it worth forgetting?',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q2": QuestionInfo(
+        "ch03_decay", "q2", 'The half-life of a layer, from outside',
+        "measure", points=4, minutes=25, level=2,
+    ),
+    "q3": QuestionInfo(
+        "ch03_decay", "q3", 'The table of a vector gate, by matrix products',
+        "implement", points=5, minutes=35, level=3,
+    ),
+    "q4": QuestionInfo(
+        "ch03_decay", "q4", 'Bounds by design',
+        "derive", points=3, minutes=20, level=2,
+    ),
+    "q5": QuestionInfo(
+        "ch03_decay", "q5", 'A gate from its symptoms',
+        "diagnose", points=4, minutes=30, level=2,
+    ),
+}
+
+
+# --- q1: From when on is it worth forgetting? ---
+
+
+def first_length(L):
+    """The smallest number of pairs for which forgetting helps."""
+    return 2 * L
+
+
+def best_decay(L, T):
+    """The best gamma for the oldest of L live pairs, after T pairs."""
+    a = L - 1
+    if T < 2 * L and L > 1:
+        return 1.0
+    if math.inf == T:
+        return math.sqrt(1 - 1 / L)
+    if a == 0:
+        return 0.0
+    low, high = 0.0, 1.0                      # of g, by bisection
+    for _ in range(60):
+        g = (low + high) / 2
+        slope = sum((j - a) * g**j for j in range(T))
+        low, high = (g, high) if slope < 0 else (low, g)
+    return math.sqrt(low)
+
+
+@define_question(INFO["q1"], first_length=first_length, best_decay=best_decay)
+def q1(rng):
+    exact = Close(1e-9)
+    calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)))]
+    L = int(rng.integers(5, 40))
+    fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), *fixed)
+    for L, T in lengths:
+        calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
+    return calls
+
+
+# --- q2: The half-life of a layer, from outside ---
+
+
+def half_life(q, k, v, o):
+    """Tokens until the state has lost half: q, k [T, K], v, o [T, V]."""
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+
+    def error(life):                         # of all outputs together
+        decay = (2.0 ** (-age / life)).tril()
+        return (decay * scores @ v - o).square().sum().item()
+
+    low, high = 0.0, 7.0                     # of log life
+    for _ in range(40):                      # ternary search
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        better = error(math.exp(a)) < error(math.exp(b))
+        low, high = (low, b) if better else (a, high)
+    return math.exp(low)
+
+
+@define_question(INFO["q2"], half_life=half_life)
+def q2(rng):
+    calls = []
+    for T, K, V, life in (
+        (100, 4, 6, float(rng.uniform(4, 6))),
+        (150, 8, 4, float(rng.uniform(15, 40))),
+        (300, 6, 8, float(rng.uniform(150, 280))),
+        (40, 3, 3, 2.0),
+    ):
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+        age = torch.arange(T)[:, None] - torch.arange(T)
+        o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        o = o.bfloat16().double()
+        calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
+    return calls
+
+
+# --- q3: The table of a vector gate, by matrix products ---
+
+
+def whole(q, k, log_decay):                 # [C, K] three times
+    lam = log_decay.cumsum(0)
+    gap = (lam[:, None] - lam).clamp(max=0)   # [C, C, K]: too large
+    return torch.einsum("ik,jk,ijk->ij", q, k, gap.exp()).tril()
+
+
+def table(q, k, log_decay, part):
+    """A [C, C], the same as `whole`."""
+    lam, C = log_decay.cumsum(0), len(q)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    for m in range(0, C, part):
+        e = min(m + part, C)
+        Q, own = q[m:e], lam[m:e]
+        gap = (own[:, None] - own).clamp(max=0)        # [P, P, K]
+        A[m:e, m:e] = (Q[:, None] * k[m:e] * gap.exp()).sum(-1).tril()
+        if m:
+            edge = lam[m - 1]                          # the boundary
+            left = Q * (own - edge).exp()              # from it on
+            right = k[:m] * (edge - lam[:m]).exp()       # up to it
+            A[m:e, :m] = left @ right.T
+    return A
+
+
+@define_question(INFO["q3"], own_code=True, table=table)
+def q3(rng):
+    calls = []
+    for C, K, part, strength in (
+        (8, 3, 4, 0.5),
+        (11, 4, 4, 0.5),
+        (5, 3, 8, 0.5),
+        (6, 2, 1, 0.5),
+        (64, 24, 8, 1.0),
+        (70, 24, 8, 30.0),
+        (64, 40, 16, 0.01),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
+        log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
+        inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
+        n, size = -(-C // part), max(C * C, C * K, part * part * K)
+        most = {"entries": size, "integers": size, "truths": 8 * size}
+        most |= {"operations": 40 * n + 40, "work": C * C * K + 10 * C * part * K}
+        bounds = most if C >= 60 else {}
+        calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
+    return calls
+
+
+# --- q4: Bounds by design ---
+
+
+import itertools
+def shortest_half_life(logits, layer):
+    """In tokens; logits is a list of L numbers, layer from 0."""
+    top = max(logits)
+    share = [math.exp(x - top) for x in logits]
+    bound = sum(share[1 : layer + 1]) / sum(share)
+    return math.log(2) / -math.log(bound) if layer else 0.0
+
+
+def logits_for(half_lives):
+    """L numbers of mean 0; half_lives[0] is 0, the others rise."""
+    bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
+    steps = [b - a for a, b in itertools.pairwise(bounds)]
+    share = [1 - bounds[-1], *steps]
+    logs = [math.log(x) for x in share]
+    mean = sum(logs) / len(logs)
+    return [x - mean for x in logs]
+
+
+@define_question(INFO["q4"], shortest_half_life=shortest_half_life, logits_for=logits_for)
+def q4(rng):
+    calls = []
+    logits = [float(x) for x in rng.normal(size=6)]
+    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([300.0, 301.0, 299.0], 2)):
+        inputs = f"{len(given)} layers, layer {layer}"
+        calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
+    rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
+    for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
+        calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    return calls
+
+
+# --- q5: A gate from its symptoms ---
+
+
+symptoms = {
+    "first": [1.0, 2.0, 2.368, 2.503, 2.553, 2.571, 2.578, 2.581],
+    "second": [0.368, 0.503, 0.553, 0.571, 0.578, 0.581, 0.581, 0.582],
+    "third": [1.0, 1.368, 1.503, 1.553, 2.553, 1.939, 1.713, 1.63],
+}
+
+
+first = "C"
+second = "A"
+third = "B"
+
+
+def outputs(fault, log_decay, chunk):
+    """Outputs [T] for log_decay [T] and a fault, "A" to "D", or "none"."""
+    S, o = 0.0, []
+    for t, g in enumerate(log_decay.tolist()):
+        alpha = math.exp(2 * g if fault == "D" else g)
+        if fault == "B" and t and t % chunk == 0:
+            alpha = 1.0
+        before = S
+        S = alpha * (S + 1) if fault == "A" else alpha * S + 1
+        o.append(before + 1 if fault == "C" else S)
+    return torch.tensor(o, dtype=log_decay.dtype)
+
+
+@define_question(
+    INFO["q5"],
+    first=first,
+    second=second,
+    third=third,
+    outputs=outputs,
+    wrong_values={
+        "first": {
+            "A": "There the very first output is too small: the token's own write has decayed. Here it is 1.",
+            "B": "There the whole first chunk is right. Here the second token is wrong already.",
+            "D": "There the past counts too little: outputs stay below the right ones.",
+        },
+        "second": {
+            "B": "There the whole first chunk is right. Here the first token is wrong already.",
+            "C": "There the first output is 1, as it should be: nothing is read before the first write.",
+            "D": "There the first output is 1: no decay acts on a write that has just been made.",
+        },
+        "third": {
+            "A": "There the first output is already wrong. Here the first four are right.",
+            "C": "There the second output is 2: the past lacks a decay at every token, not only at an edge.",
+            "D": "There the second output is wrong. Here the first four are right.",
+        },
+    },
+)
+def q5(rng):
+    calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
+    for fault in ("none", "A", "B", "C", "D"):
+        for T, chunk in ((8, 4), (int(rng.integers(9, 14)), 3)):
+            log_decay = -torch.from_numpy(rng.exponential(size=T))
+            inputs = f"fault {fault}, T = {T}, chunks of {chunk}"
+            calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
+    return calls
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

@@ -1,0 +1,58 @@
+# %% [markdown] q2 measure, 4 points, 25 minutes, level 2
+# ## The half-life of a layer, from outside
+#
+# You are given one head of a layer with a fixed decay, but not its decay: queries, keys and values of some
+# hundred tokens, and the outputs
+#
+# $$
+# o_t = q_t S_t, \qquad S_t = \gamma\, S_{t-1} + k_t^\top v_t, \qquad S_0 = 0,
+# $$
+#
+# rounded to bfloat16 (8 significant bits), as a model would have them. Measure the half-life of the state
+# in tokens, to 3 %. It may be anything between 2 and 300 tokens. The first two tokens determine $\gamma$ on
+# paper. Do they in practice?
+
+# %% answer q2
+def half_life(q, k, v, o):
+    """Tokens until the state has lost half: q, k [T, K], v, o [T, V]."""
+    # BEGIN SOLUTION
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+
+    def error(life):                         # of all outputs together
+        decay = (2.0 ** (-age / life)).tril()
+        return (decay * scores @ v - o).square().sum().item()
+
+    low, high = 0.0, 7.0                     # of log life
+    for _ in range(40):                      # ternary search
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        better = error(math.exp(a)) < error(math.exp(b))
+        low, high = (low, b) if better else (a, high)
+    return math.exp(low)
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# From $o_2 = \gamma\,(q_2\cdot k_1)\,v_1 + (q_2\cdot k_2)\,v_2$ one can solve for $\gamma$, with an error
+# of the size of the rounding, some thousandths. At a half-life of 5 tokens, $\gamma = 0.87$, that is good
+# enough. At 200 tokens $1-\gamma$ is 0.0035, so an error of 0.003 in $\gamma$ says nothing at all. What
+# differs between two slow decays is seen in tokens that lie *far apart*, where $\gamma^{100}$ has turned
+# the small difference into a large one. Fitting all outputs together uses them; the squared error as a
+# function of the half-life has one valley, and any search finds it. A model has the same difficulty when it
+# learns a slow decay: it gets its gradient mostly from distant pairs.
+
+# %% checks q2
+@define_question(INFO["q2"], half_life=half_life)
+def q2(rng):
+    calls = []
+    for T, K, V, life in (
+        (100, 4, 6, float(rng.uniform(4, 6))),
+        (150, 8, 4, float(rng.uniform(15, 40))),
+        (300, 6, 8, float(rng.uniform(150, 280))),
+        (40, 3, 3, 2.0),
+    ):
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+        age = torch.arange(T)[:, None] - torch.arange(T)
+        o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        o = o.bfloat16().double()
+        calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
+    return calls

@@ -1,0 +1,83 @@
+# %% [markdown] q3 implement, 5 points, 35 minutes, level 3
+# ## The table of a vector gate, by matrix products
+#
+# For a gate per channel the table of a chunk is
+#
+# $$
+# A_{ij} = \sum_c q_{ic}\, k_{jc}\, e^{\Lambda_{ic} - \Lambda_{jc}} \quad (j \le i), \qquad A_{ij} = 0 \quad (j > i),
+# $$
+#
+# with $\Lambda$ the running sums of the log decays. Compute it by the way of GLA: cut the $C$ tokens into
+# parts of `part` (the last may be shorter). Blocks below the diagonal are matrix products of $q$ and $k$,
+# each multiplied by a decay towards the boundary between them; blocks on the diagonal are summed entry by
+# entry. Log decays go down to $-30$ a token, so no factor may have a positive exponent.
+#
+# The check counts what you do. With $n$ parts of $P$ tokens, these bounds hold for the longer calls:
+#
+# - no tensor has more entries than the largest of $C^2$, $CK$ and $P^2K$, of truth values eight times as
+#   many;
+# - 40 torch operations a part, and 40 besides; slices and other views are free;
+# - a *work* of $C^2K + 10\,CPK$. A matrix product's work is its multiplications, that of any other
+#   operation the entries that it computes or adds up.
+#
+# So that it can count, the check keeps the values of all tensors and does for you each elementary operation
+# of torch, such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
+
+# %% given q3
+def whole(q, k, log_decay):                 # [C, K] three times
+    lam = log_decay.cumsum(0)
+    gap = (lam[:, None] - lam).clamp(max=0)   # [C, C, K]: too large
+    return torch.einsum("ik,jk,ijk->ij", q, k, gap.exp()).tril()
+
+# %% answer q3
+def table(q, k, log_decay, part):
+    """A [C, C], the same as `whole`."""
+    # BEGIN SOLUTION
+    lam, C = log_decay.cumsum(0), len(q)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    for m in range(0, C, part):
+        e = min(m + part, C)
+        Q, own = q[m:e], lam[m:e]
+        gap = (own[:, None] - own).clamp(max=0)        # [P, P, K]
+        A[m:e, m:e] = (Q[:, None] * k[m:e] * gap.exp()).sum(-1).tril()
+        if m:
+            edge = lam[m - 1]                          # the boundary
+            left = Q * (own - edge).exp()              # from it on
+            right = k[:m] * (edge - lam[:m]).exp()       # up to it
+            A[m:e, :m] = left @ right.T
+    return A
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# Let $m$ be the last token before the part of $i$. For $j \le m < i$ the exponent splits, $\Lambda_i -
+# \Lambda_j = (\Lambda_i
+# - \Lambda_m) + (\Lambda_m - \Lambda_j)$, and both brackets are sums of log decays of tokens that lie
+#   between, so neither is positive. One factor goes onto $q_i$, the other onto $k_j$, and all earlier
+#   tokens of a part are one matrix product. Which boundary is taken matters: with the *first* boundary for
+#   all parts the second bracket would be positive for most $j$. On the diagonal there is no boundary
+#   between $i$ and $j$, and the sum has to be done entry by entry, $P^2K$ exponentials each. In all they
+#   are $CPK$ instead of $C^2K$: with $C = 64$ and $P = 16$ a quarter. GLA's kernel has the same two kinds
+#   of blocks, with the products in bfloat16 and the diagonal in float32.
+
+# %% checks q3
+@define_question(INFO["q3"], own_code=True, table=table)
+def q3(rng):
+    calls = []
+    for C, K, part, strength in (
+        (8, 3, 4, 0.5),
+        (11, 4, 4, 0.5),
+        (5, 3, 8, 0.5),
+        (6, 2, 1, 0.5),
+        (64, 24, 8, 1.0),
+        (70, 24, 8, 30.0),
+        (64, 40, 16, 0.01),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
+        log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
+        inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
+        n, size = -(-C // part), max(C * C, C * K, part * part * K)
+        most = {"entries": size, "integers": size, "truths": 8 * size}
+        most |= {"operations": 40 * n + 40, "work": C * C * K + 10 * C * part * K}
+        bounds = most if C >= 60 else {}
+        calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
+    return calls

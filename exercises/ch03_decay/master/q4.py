@@ -1,0 +1,62 @@
+# %% [markdown] q4 derive, 3 points, 20 minutes, level 2
+# ## Bounds by design
+#
+# HGRN2 learns a lower bound for the gates of each layer: from one number a layer, $\lambda_0, \dots,
+# \lambda_{L-1}$ (for each channel; take one channel), it makes
+#
+# $$
+# \gamma_l = \sum_{m=1}^{l} \operatorname{softmax}(\lambda)_m, \qquad \gamma_0 = 0 ,
+# $$
+#
+# so that the bounds rise from layer to layer and stay below 1. A gate $\alpha_t \ge \gamma_l$ cannot forget
+# faster than with some half-life: the *shortest half-life* of the layer.
+#
+# 1. Which is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0.)
+# 2. The other way round: you want the layers to start with given shortest half-lives, 0 for layer 0 and
+#    rising. Which $\lambda$ does that? Many do; return the one with mean 0.
+
+# %% answer q4
+import itertools
+def shortest_half_life(logits, layer):
+    """In tokens; logits is a list of L numbers, layer from 0."""
+    # BEGIN SOLUTION
+    top = max(logits)
+    share = [math.exp(x - top) for x in logits]
+    bound = sum(share[1 : layer + 1]) / sum(share)
+    return math.log(2) / -math.log(bound) if layer else 0.0
+    # END SOLUTION
+
+
+def logits_for(half_lives):
+    """L numbers of mean 0; half_lives[0] is 0, the others rise."""
+    # BEGIN SOLUTION
+    bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
+    steps = [b - a for a, b in itertools.pairwise(bounds)]
+    share = [1 - bounds[-1], *steps]
+    logs = [math.log(x) for x in share]
+    mean = sum(logs) / len(logs)
+    return [x - mean for x in logs]
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# A gate of $\gamma$ at every token leaves $\gamma^n$ after $n$ tokens, so the half-life is $\ln
+# 2/(-\ln\gamma)$, and $\gamma = 2^{-1/h}$. The softmax's shares are the *steps* between bounds, $p_l =
+# \gamma_l - \gamma_{l-1}$ for $l\ge 1$; what is left, $p_0 = 1 - \gamma_{L-1}$, is the share that the sum
+# leaves out. It is what keeps the top layer's bound below 1: if the sum began at $m = 0$, as it is printed,
+# $\gamma_{L-1}$ would be 1 for any $\lambda$. A softmax is inverted by a logarithm, up to a constant. With
+# $\lambda = 0$, where training starts, the bounds are $l/L$: in a model of 24 layers the top one cannot
+# have a half-life below 16 tokens, and the middle one may forget half within one.
+
+# %% checks q4
+@define_question(INFO["q4"], shortest_half_life=shortest_half_life, logits_for=logits_for)
+def q4(rng):
+    calls = []
+    logits = [float(x) for x in rng.normal(size=6)]
+    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([300.0, 301.0, 299.0], 2)):
+        inputs = f"{len(given)} layers, layer {layer}"
+        calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
+    rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
+    for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
+        calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    return calls

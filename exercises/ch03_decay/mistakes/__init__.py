@@ -1,0 +1,1 @@
+"""Known answers to ``ch03_decay``, a file for each question."""

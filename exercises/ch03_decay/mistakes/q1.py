@@ -1,0 +1,108 @@
+"""Known answers to question 1: from when on is it worth forgetting?"""
+
+import math
+
+from linattn_exercises.known_mistakes import also_right, mistake
+
+
+@mistake(
+    "One pair is in the way. Compare with the ages: a smaller g raises the noise of the younger pairs.",
+    replaces="first_length",
+)
+def as_soon_as_one_is_dead(L):
+    return L + 1
+
+
+@mistake(
+    "Almost: at T = 2L - 1 the two sides balance, and gamma = 1 is still as good as any.",
+    replaces="first_length",
+)
+def where_it_balances(L):
+    return 2 * L - 1
+
+
+@mistake(
+    "The oldest of L has age L - 1, not L; and where both sides balance, nothing is gained yet.",
+    replaces="first_length",
+)
+def one_too_many(L):
+    return 2 * L + 1
+
+
+@mistake(
+    "There a plain sum costs as much as an endless stream. Here gamma = 1 is compared with the best gamma.",
+    replaces="first_length",
+)
+def e_times_L(L):
+    return math.ceil(math.e * L)
+
+
+@mistake("1 - 1/L is the best gamma squared. Take the root.", replaces="best_decay")
+def not_rooted(L, T):
+    return 1.0 if T < 2 * L and L > 1 else 1 - 1 / L if math.inf == T else _best(L, T) ** 2
+
+
+@mistake(
+    "That is the theorem's decay, for streams without end. Here T pairs have been written.",
+    replaces="best_decay",
+)
+def always_without_end(L, T):
+    return math.sqrt(1 - 1 / L)
+
+
+@mistake("The age of the oldest of L live pairs is L - 1: the newest has age 0.", replaces="best_decay")
+def age_of_L(L, T):
+    return _best(L + 1, T)
+
+
+@mistake("Above T = 2L right. Below, forgetting does harm: the best gamma is 1.", replaces="best_decay")
+def forgets_in_short_texts(L, T):
+    if L > 1 and T < 2 * L:
+        return math.sqrt(1 - 1 / L)
+    return _best(L, T)
+
+
+@mistake(
+    "That decay has a half-life of L. The best one has about 1.4 L: the oldest live pair still weighs 0.6.",
+    replaces="best_decay",
+)
+def half_life_of_L(L, T):
+    return 2 ** (-1 / L)
+
+
+def _best(L, T):
+    """The right answer."""
+    if T < 2 * L and L > 1:
+        return 1.0
+    if math.inf == T or L == 1:
+        return math.sqrt(1 - 1 / L)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        g = (low + high) / 2
+        rises = sum((j - L + 1) * g**j for j in range(T)) >= 0
+        low, high = (low, g) if rises else (g, high)
+    return math.sqrt(low)
+
+
+@also_right(replaces="best_decay")
+def by_golden_section(L, T):
+    if math.inf == T:
+        return math.sqrt(1 - 1 / L)
+
+    def cost(log_g):  # sum over ages of g^(j - a), which has one valley
+        return sum(math.exp((j - L + 1) * log_g) for j in range(T))
+
+    low, high = -8.0, 0.0
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(200):
+        a, b = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, b) if cost(a) < cost(b) else (a, high)
+    return math.exp(high / 2) if L > 1 else 0.0
+
+
+@also_right(replaces="first_length")
+def by_trying(L):
+    T = L
+    while sum(j - L + 1 for j in range(T)) <= 0:  # the slope at gamma = 1
+        T += 1
+    return T
