@@ -49,15 +49,14 @@ def table(q, k, log_decay, part):
     # END SOLUTION
 
 # %% [markdown] solution q3
-# Let $m$ be the last token before the part of $i$. For $j \le m < i$ the exponent splits, $\Lambda_i -
-# \Lambda_j = (\Lambda_i
-# - \Lambda_m) + (\Lambda_m - \Lambda_j)$, and both brackets are sums of log decays of tokens that lie
-#   between, so neither is positive. One factor goes onto $q_i$, the other onto $k_j$, and all earlier
-#   tokens of a part are one matrix product. Which boundary is taken matters: with the *first* boundary for
-#   all parts the second bracket would be positive for most $j$. On the diagonal there is no boundary
-#   between $i$ and $j$, and the sum has to be done entry by entry, $P^2K$ exponentials each. In all they
-#   are $CPK$ instead of $C^2K$: with $C = 64$ and $P = 16$ a quarter. GLA's kernel has the same two kinds
-#   of blocks, with the products in bfloat16 and the diagonal in float32.
+# Let $m$ be the last token before the part of $i$. For $j \le m < i$ the exponent splits into
+# $\Lambda_i - \Lambda_m$ and $\Lambda_m - \Lambda_j$, and both are sums of log decays of tokens that lie
+# between, so neither is positive. One factor goes onto $q_i$, the other onto $k_j$, and all earlier tokens of
+# a part are one matrix product. Which boundary is taken matters: with the *first* boundary for all parts the
+# second difference would be positive for most $j$. On the diagonal there is no boundary between $i$ and $j$,
+# and the sum has to be done entry by entry, $P^2K$ exponentials each. Those of the diagonal are $CPK$ in all
+# instead of $C^2K$: with $C = 64$ and $P = 16$ a quarter. GLA's kernel has the same two kinds of blocks, with
+# the products in bfloat16 and the diagonal in float32.
 
 # %% checks q3
 @define_question(INFO["q3"], own_code=True, table=table)
