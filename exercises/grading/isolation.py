@@ -55,15 +55,26 @@ def build_command(
 @cache
 def _build_scope() -> list[str]:
     """Return words that put a command into a control group with limited memory, where systemd gives one."""
-    words = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
-    words += ["-p", f"MemoryMax={TOTAL_BYTES}", "-p", "MemorySwapMax=0", "--"]
-    if not shutil.which(words[0]):
+    program = shutil.which("systemd-run")
+    if program is None:
         return []
+    words = [program, "--user", "--scope", "--quiet", "--collect"]
+    words += ["-p", f"MemoryMax={TOTAL_BYTES}", "-p", "MemorySwapMax=0", "--"]
     try:
-        works = subprocess.run([*words, "true"], capture_output=True, timeout=10, check=False).returncode == 0
+        environment = build_environment(os.sep) | find_session()  # as a worker is started
+        tried = subprocess.run(
+            [*words, "true"], env=environment, capture_output=True, timeout=10, check=False
+        )
+        works = tried.returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return []
     return words if works else []
+
+
+def find_session() -> dict[str, str]:
+    """Return the variables by which systemd finds the user's session; bubblewrap hands none of them on."""
+    names = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _build_bubblewrap(

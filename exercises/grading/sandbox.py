@@ -16,7 +16,12 @@ from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from linattn_exercises.calls import Call, Outcome, decode_outcome
-from linattn_exercises.grading.isolation import ISOLATIONS, build_command, build_environment
+from linattn_exercises.grading.isolation import (
+    ISOLATIONS,
+    build_command,
+    build_environment,
+    find_session,
+)
 from linattn_exercises.grading.reading import Names, UnreadableNotebook
 from linattn_exercises.grading.submissions import Submission, decode_submission
 from linattn_exercises.serialization import encode
@@ -267,6 +272,9 @@ class Sandbox:
             raise SandboxClosed("the run was stopped")
         # In bubblewrap there are other folders, which end with it.
         self._folder = tempfile.mkdtemp(prefix="linattn-") if self.isolation == "process" else ""
+        environment = build_environment(self._folder or os.sep, self.own_code, self.core)
+        if self.isolation == "bubblewrap":
+            environment |= find_session()
         self._channel, theirs = socket.socketpair()
         with theirs:
             try:
@@ -275,7 +283,7 @@ class Sandbox:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=build_environment(self._folder or os.sep, self.own_code, self.core),
+                    env=environment,
                     cwd=self._folder or os.sep,
                     start_new_session=True,
                 )

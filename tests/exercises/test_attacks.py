@@ -339,16 +339,29 @@ def test_a_machine_that_has_no_process_left_costs_nobody_a_point(tmp_path, monke
     assert not list((tmp_path / "out" / "kept").glob("*.json"))
 
 
-def test_a_control_group_is_used_where_systemd_gives_one(tmp_path, monkeypatch):
+@pytest.fixture
+def scope(tmp_path, monkeypatch):
+    """Stand in for systemd, which answers whoever says where the user's session is."""
     fake = tmp_path / "systemd-run"
-    fake.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n')
+    begin = '[ "$XDG_RUNTIME_DIR" = here ] || exit 1\nwhile [ "$1" != "--" ]; do shift; done\n'
+    fake.write_text(f'#!/bin/sh\n{begin}shift\nexec "$@"\n')
     fake.chmod(0o755)
-    isolation._build_scope.cache_clear()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    words = isolation.build_command("bubblewrap")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "here")
     isolation._build_scope.cache_clear()
-    assert words[0] == "systemd-run"
+    yield
+    isolation._build_scope.cache_clear()
+
+
+def test_a_control_group_is_used_where_systemd_gives_one(scope):
+    words = isolation.build_command("bubblewrap")
+    assert Path(words[0]).name == "systemd-run"
     assert any(word.startswith("MemoryMax=") for word in words)
+
+
+def test_a_worker_starts_in_a_control_group_and_knows_no_session(scope):
+    with start(False) as box:
+        assert tell({False: box}, "'XDG_RUNTIME_DIR' in os.environ") == "False"
 
 
 def test_who_sleeps_and_dies_is_not_run_again_for_minutes(boxes):
