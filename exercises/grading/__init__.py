@@ -13,7 +13,7 @@ Example::
 
     files, _ = find_submissions([Path("class")])
     grader = Grader(Path("out"), seed="a secret", limits=Limits(cpu=5))
-    tables.write(grader.out, grader.grade(files))
+    tables.write(grader.out, grader.grade(files), grader.sign)
 """
 
 from linattn_exercises.grading.grade import GradedSubmission, Grader, Mark

@@ -17,11 +17,15 @@ from linattn_exercises.grading import (
     GradedSubmission,
     Grader,
     Limits,
-    find_submissions,
     processes,
     tables,
 )
-from linattn_exercises.grading.submissions import SubmissionFile, make_label
+from linattn_exercises.grading.submissions import (
+    SubmissionFile,
+    find_notebooks,
+    make_label,
+    name_files,
+)
 from linattn_exercises.serialization import make_printable
 
 MAX_LINES = 20  # about what is left out
@@ -85,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             "user: got root, expected an ordinary user; in a container of its own, add --as-root"
         )
-    files, left_out = find_submissions(options.submissions, options.out)
-    if not files:
+    found, left_out = find_notebooks(options.submissions, options.out)
+    if not found:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
         )
@@ -108,12 +112,14 @@ def run(options: argparse.Namespace) -> int:
     if notice:
         _say(f"linattn: {notice}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
-        _say(f"{name} is not as it was written with this seed; it is written anew", sys.stderr)
+        done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"
+        _say(f"{name} is not as it was written with this seed; it is {done}", sys.stderr)
+    files = name_files(found, tables.load_names(options.out))
     with _stop_at_signals(), processes.contain() if notice else contextlib.nullcontext():
         results, before = _grade(grader, files)
     for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
         _say(f"{name} was changed while answers ran", sys.stderr)
-    tables.write(options.out, results, grader.sign, notice)
+    tables.write(options.out, results, grader.sign, notice, files)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
     told = f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}"
     _say(f"{told} (seed: {source})", sys.stdout)

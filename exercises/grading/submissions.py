@@ -3,14 +3,17 @@
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import load_questions
+
+Key = TypeVar("Key")
 
 MAX_DEPTH = 50  # of folders in a folder of submissions
 # Letters, marks and symbols of no width or no ink; what else shows nothing is not printable.
@@ -20,33 +23,70 @@ INVISIBLE |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0x
 # --- the files ----------------------------------------------------------------------------------------------
 
 
+class Origin(NamedTuple):
+    """Say which file a name was given to.
+
+    Args:
+        path: where the file is, from the root.
+        given: the name that it came with, exactly.
+    """
+
+    path: str
+    given: str
+
+
 class SubmissionFile(NamedTuple):
     """Name a file to grade.
 
     Args:
         name: the name that the submission goes by in all tables; no two are alike.
         path: where the file is.
+        given: the name that it came with, exactly; ``name`` is made from it.
     """
 
     name: str
     path: Path
+    given: str
+
+    @property
+    def origin(self) -> Origin:
+        """Return what a later run knows the file by."""
+        return Origin(os.path.abspath(self.path), self.given)
 
 
 def find_submissions(
     paths: Sequence[Path], out: Path | None = None
 ) -> tuple[list[SubmissionFile], list[Path]]:
+    """Find the notebooks to grade, and name them as a first run does.
+
+    Args:
+        paths: see ``find_notebooks``.
+        out: see ``find_notebooks``.
+
+    Returns:
+        The submissions, and what is left out.
+
+    Raises:
+        ValueError: as ``find_notebooks`` does.
+    """
+    found, left_out = find_notebooks(paths, out)
+    return name_files(found), left_out
+
+
+def find_notebooks(
+    paths: Sequence[Path], out: Path | None = None
+) -> tuple[list[tuple[str, Path]], list[Path]]:
     """Find the notebooks to grade.
 
     Args:
-        paths: files and folders. A notebook in a folder goes by its path in that folder, a file by its name;
-            if any two names are alike, all go by their whole paths. Hidden files are passed over. A link is
-            followed if it is the only path.
+        paths: files and folders. Hidden files are passed over. A link is followed if it is the only path.
         out: the folder that marks are written to, which may not lie in a folder of submissions: what is in
             there could be a student's.
 
     Returns:
-        The submissions, and what is left out: files that are no notebooks, links (what they point to may be
-        somebody else's), devices and pipes, folders that cannot be opened or lie deeper than ``MAX_DEPTH``.
+        The notebooks, each with its path in the folder that was given, or its name if it was given itself;
+        and what is left out: files that are no notebooks, links (what they point to may be somebody else's),
+        devices and pipes, folders that cannot be opened or lie deeper than ``MAX_DEPTH``.
 
     Raises:
         ValueError: if a path does not exist, or is neither a file nor a folder; or if ``out`` lies in one.
@@ -73,7 +113,7 @@ def find_submissions(
                 found.append((file.relative_to(path).as_posix(), file))
             else:
                 left_out.append(file)
-    return _name_files(found), left_out
+    return found, left_out
 
 
 def _walk(top: Path) -> Iterator[tuple[Path, bool]]:
@@ -100,24 +140,65 @@ def _walk(top: Path) -> Iterator[tuple[Path, bool]]:
                 yield path, False
 
 
-def _name_files(found: list[tuple[str, Path]]) -> list[SubmissionFile]:
-    """Give files names that can be written anywhere, no two alike; a file that was given twice is one."""
-    given = {path: name for name, path in found}
-    if len(set(given.values())) < len(given):
-        given = {path: path.as_posix() for path in given}
-    files: dict[str, SubmissionFile] = {}
+def name_files(
+    found: Sequence[tuple[str, Path]], known: Mapping[str, Origin] | None = None
+) -> list[SubmissionFile]:
+    """Give files names that can be written anywhere, no two alike; a file that was given twice is one.
+
+    Args:
+        found: notebooks and their short names, see ``find_notebooks``. A file goes by its short name; if any
+            two of these are alike, by its whole path.
+        known: the names of earlier runs. A file keeps its name, and no other file gets it.
+
+    Returns:
+        The files, in the order in which they were found.
+    """
+    short = {path: name for name, path in found}
+    files = _find_known(short, known or {})
+    taken = {*(known or {}), *(file.name for file in files.values())}
+    alike = len(set(short.values())) < len(short)
+    new = {path: path.as_posix() if alike else name for path, name in short.items() if path not in files}
+    shown = {path: make_label(name) for path, name in new.items()}
     last: dict[str, int] = {}  # the number of the last file of a name
-    shown = {path: make_label(name) for path, name in given.items()}
     # Who has a name keeps it: " a.ipynb" is shown as "a.ipynb" and comes before it.
-    for path in sorted(shown, key=lambda one: shown[one] != given[one]):
+    for path in sorted(shown, key=lambda one: shown[one] != new[one]):
         first = shown[path] or "submission"  # as it stands in the tables
         unique, number = first, last.get(first, 1)
-        while unique in files:
+        while unique in taken:
             number += 1
             unique = f"{first} ({number})"
         last[first] = number
-        files[unique] = SubmissionFile(unique, path)
-    return list(files.values())
+        taken.add(unique)
+        files[path] = SubmissionFile(unique, path, new[path])
+    return [files[path] for path in short]
+
+
+def _find_known(short: Mapping[Path, str], known: Mapping[str, Origin]) -> dict[Path, SubmissionFile]:
+    """Return the files that earlier runs have named, with these names.
+
+    A file is known by where it is; in a folder that was moved, or is another one for each run, by the name
+    that it came with, if no two files have that: first the whole path, then the short name.
+    """
+    files: dict[Path, SubmissionFile] = {}
+    ways: list[tuple[str, Callable[[Path], str]]] = [
+        ("path", os.path.abspath),
+        ("given", Path.as_posix),
+        ("given", short.__getitem__),
+    ]
+    for field, tell in ways:
+        had = {file.name for file in files.values()}
+        names = _invert({name: getattr(origin, field) for name, origin in known.items() if name not in had})
+        paths = _invert({path: tell(path) for path in short if path not in files})
+        for key in names.keys() & paths.keys():
+            name, path = names[key], paths[key]
+            files[path] = SubmissionFile(name, path, known[name].given)
+    return files
+
+
+def _invert(values: Mapping[Key, str]) -> dict[str, Key]:
+    """Return the key of each value that only one key has."""
+    count = Counter(values.values())
+    return {value: key for key, value in values.items() if count[value] == 1}
 
 
 def make_label(name: str) -> str:

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from linattn_exercises.grading.grade import GradedSubmission, Mark
+from linattn_exercises.grading.submissions import Origin, SubmissionFile
 from linattn_exercises.sets import load_questions
 from linattn_ref.training.files import write_atomically
 
 FEEDBACK = "feedback"
 SIGNATURES = "signatures.json"
 PAGES = "pages.json"
-TABLES = ("marks.csv", "marks.json", "totals.csv", PAGES)
+NAMES = "names.json"
+PAGE = re.compile(r"\w[\w.-]*\.html")  # what a page may be called
+RECORDS = (PAGES, NAMES)  # what later runs take from earlier ones
+TABLES = ("marks.csv", "marks.json", "totals.csv", *RECORDS)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2127; --faint: #59636e; --line: #d0d7de; --paper: #fff;
@@ -34,20 +38,26 @@ section { border-top: 1px solid var(--line); padding: 1rem 0 }
 
 
 def write(
-    out: Path, submissions: Sequence[GradedSubmission], sign: Callable[[Any], str], notice: str = ""
+    out: Path,
+    submissions: Sequence[GradedSubmission],
+    sign: Callable[[Any], str],
+    notice: str = "",
+    files: Sequence[SubmissionFile] = (),
 ) -> None:
     """Write all tables and pages, or none.
 
     ``marks.csv`` and ``marks.json`` have a row for each question of each submission (the fields of ``Mark``),
     ``totals.csv`` one for each submission, and ``feedback/`` a page of HTML for each. What came from a
-    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything. ``pages.json`` has
-    the page of each submission, which it keeps in later runs; ``signatures.json`` a signature of each table.
+    submission is escaped: no cell is a formula for a spreadsheet, no page runs anything. ``names.json`` has
+    the file of each name and ``pages.json`` its page, which stay in later runs, also with another seed;
+    ``signatures.json`` has a signature of each table.
 
     Args:
         out: the folder, which exists.
         submissions: all submissions, in the order of the rows.
         sign: returns the signature of a text, see ``Grader.sign``.
         notice: a sentence that stands on every page.
+        files: the files that keep their names.
 
     Raises:
         OSError: if a file cannot be written.
@@ -55,13 +65,15 @@ def write(
     marks = [mark for graded in submissions for mark in graded.marks]
     rows = [mark._asdict() for mark in marks]
     header = ("submission", "chapter", "points", "max_points")
-    pages = name_pages([graded.name for graded in submissions], _load_pages(out, sign))
+    pages = name_pages([graded.name for graded in submissions], _load_pages(out))
+    names = {**load_names(out), **{file.name: file.origin for file in files}}
     feedback = {out / FEEDBACK / pages[graded.name]: render_page(graded, notice) for graded in submissions}
     texts = (
         _format_csv(Mark._fields, marks),
         json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
         _format_csv(header, map(_sum_points, submissions)),
         json.dumps(pages, indent=1, ensure_ascii=False) + "\n",
+        json.dumps(names, indent=1) + "\n",  # in ASCII: names of files need not be Unicode
     )
     written = dict(zip(TABLES, texts, strict=True))
     signatures = {name: sign([name, text]) for name, text in written.items()}
@@ -81,11 +93,7 @@ def find_changed(out: Path, sign: Callable[[Any], str]) -> list[str]:
         out: the folder of an earlier run, or of none.
         sign: returns the signature of a text, see ``Grader.sign``; that of another seed finds all changed.
     """
-    try:
-        found = json.loads((out / SIGNATURES).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        found = None
-    signatures = found if isinstance(found, dict) else {}
+    signatures = _load(out / SIGNATURES)
     changed = []
     for name in (name for name in TABLES if (out / name).exists() or name in signatures):
         try:
@@ -120,12 +128,33 @@ def _sum_points(graded: GradedSubmission) -> tuple[str, str, int, int]:
     return graded.name, chapter, points, most
 
 
-def _load_pages(out: Path, sign: Callable[[Any], str]) -> dict[str, str]:
-    """Return the pages that earlier runs have given; none if they are not as they were written."""
-    if PAGES in find_changed(out, sign) or not (out / PAGES).exists():
+def load_names(out: Path) -> dict[str, Origin]:
+    """Return the names that earlier runs have given, each with its file.
+
+    Args:
+        out: the folder of marks. What is damaged in there is passed over.
+    """
+    found = _load(out / NAMES).items()
+    return {
+        name: Origin(*origin)
+        for name, origin in found
+        if isinstance(origin, list) and len(origin) == 2 and all(isinstance(part, str) for part in origin)
+    }
+
+
+def _load_pages(out: Path) -> dict[str, str]:
+    """Return the pages that earlier runs have given; what is damaged is passed over."""
+    found = _load(out / PAGES).items()
+    return {name: page for name, page in found if isinstance(page, str) and PAGE.fullmatch(page)}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Return the object in a file of JSON; an empty one if there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
-    found: dict[str, str] = json.loads((out / PAGES).read_bytes())
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def name_pages(names: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, str]:

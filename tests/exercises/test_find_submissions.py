@@ -1,8 +1,12 @@
 """Which files are graded, and the name that each goes by."""
 
+import unicodedata
+from pathlib import Path
+
 import pytest
 
 from linattn_exercises.grading import find_submissions
+from linattn_exercises.grading.submissions import Origin, name_files
 from tests.exercises.gradebook import write
 
 
@@ -30,3 +34,29 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path):
     assert found == []
     with pytest.raises(ValueError, match="does not exist"):
         find_submissions([tmp_path / "a.ipynb"])
+
+
+DECOMPOSED = unicodedata.normalize("NFD", "Zo\u00eb.ipynb")
+
+
+@pytest.mark.parametrize("first", [DECOMPOSED, "Max  M.ipynb", " ada.ipynb", "ad\u034fa.ipynb"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_name_that_was_given_stays_with_its_file(first, moved):
+    before = name_files([(first, Path("in", first))])
+    (label,) = known = {file.name: file.origin for file in before}
+    folder = Path("later" if moved else "in")
+    now = name_files([(name, folder / name) for name in (label, first)], known)
+    assert {file.given: file.name for file in now} == {first: label, label: f"{label} (2)"}
+
+
+def test_a_file_more_renames_nobody_and_takes_no_name():
+    first = [("a.ipynb", Path("x/a.ipynb")), ("b.ipynb", Path("y/b.ipynb"))]
+    known = {file.name: file.origin for file in name_files(first)}
+    more = name_files([("a.ipynb", Path("y/a.ipynb")), *first], known)
+    assert [file.name for file in more] == ["y/a.ipynb", "a.ipynb", "b.ipynb"]
+
+
+def test_nobody_gets_the_name_of_who_hands_in_nothing_now():
+    known = {"Max M.ipynb": Origin("/in/Max  M.ipynb", "Max  M.ipynb")}
+    (file,) = name_files([("Max M.ipynb", Path("in/Max M.ipynb"))], known)
+    assert file.name == "Max M.ipynb (2)"

@@ -1,5 +1,6 @@
 """A run into a folder: its seed, what it keeps for the next, and the command that a teacher types."""
 
+import csv
 import os
 import stat
 
@@ -79,6 +80,24 @@ def test_the_command_grades_a_folder(tmp_path, capsys):
     assert "left out, no notebook" in said
     for path in (tmp_path / "out").rglob("*"):
         assert "a secret" not in (path.read_text() if path.is_file() else "")
+
+
+@pytest.mark.slow
+def test_who_has_a_row_and_a_page_keeps_both_also_with_another_seed(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+
+    def read_first_row_and_page() -> tuple[str, str]:
+        assert main(["grade", str(tmp_path / "in"), "--out", str(out), *OPTIONS]) == 0
+        with (out / "marks.csv").open(newline="") as file:
+            (row,) = (row for row in csv.DictReader(file) if row["submission"] == "Max M.ipynb")
+        return row["message"], (out / "feedback" / "Max_M.html").read_text()
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "Max  M.ipynb").write_text("his")
+    first = read_first_row_and_page()
+    (tmp_path / "in" / "Max M.ipynb").write_text("[]")  # another message is said of this
+    monkeypatch.setenv("LINATTN_SEED", "another")
+    assert read_first_row_and_page() == first
 
 
 @pytest.mark.parametrize(
