@@ -16,6 +16,9 @@ from typing import Any
 
 SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
 MAX_FILES = 20_000  # that an answer may make; each takes memory, even an empty one
+ROUND = (
+    0.1  # seconds between looks at an answer's files and memory, and that a look takes if nothing is amiss
+)
 MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
 # System calls that no answer needs: they outlive it, reach other processes, or pass the limit on memory.
@@ -271,14 +274,14 @@ def wait_for_child(pid: int, deadline: float, memory: int) -> tuple[str, int]:
     Returns:
         "ended", or "wall" or "memory", the limit that was passed; and the status of the child.
     """
-    pause, looked = 0.001, time.monotonic()
+    pause, looked, watch = 0.001, time.monotonic(), MemoryWatch()
     while (now := time.monotonic()) < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return "ended", status
-        if now - looked > 0.1:
+        if now - looked > ROUND:
             looked = now
-            if take_more_than(memory) or count_files() > MAX_FILES:
+            if count_files() > MAX_FILES or watch.exceeds(memory):
                 return "memory", end_process(pid)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
@@ -295,14 +298,37 @@ def end_process(pid: int) -> int:
     return status
 
 
-def take_more_than(memory: int) -> bool:
-    """Return whether our descendants together take more than so many bytes.
+class MemoryWatch:
+    """Watch what our descendants take together, in rounds that stay short however many they are.
 
     Each has inherited our memory. Only if they would take too much with it, which is looked up in a moment,
     the share of each is measured: what it has alone, and its part of what it has with us and with others.
+    That takes milliseconds for each, so a round measures as many as there is time for, and takes for the
+    others the share that they had, with all that they have got since; a new one is taken to share nothing.
     """
-    pids = list_descendants()
-    return all(sum(map(measure, pids)) > memory for measure in (measure_process, measure_share))
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}  # size and share when they were measured; oldest first
+
+    def exceeds(self, memory: int) -> bool:
+        """Return whether they take more than so many bytes, by no share that is older than this round."""
+        sizes = {pid: measure_process(pid) for pid in list_descendants()}
+        if sum(sizes.values()) <= memory:
+            return False
+        known = {pid: (0, 0) for pid in sizes if pid not in self._known}
+        known |= {pid: found for pid, found in self._known.items() if pid in sizes}
+        expected = {pid: share + max(0, sizes[pid] - size) for pid, (size, share) in known.items()}
+        total, measured, end = sum(expected.values()), 0, time.monotonic() + ROUND
+        # What decides comes first: the largest, or what was measured longest ago.
+        for pid in sorted(known, key=lambda one: -expected[one]) if total > memory else list(known):
+            if measured > memory or (total <= memory and time.monotonic() > end):
+                break
+            share = measure_share(pid)
+            measured, total = measured + share, total + share - expected[pid]
+            del known[pid]
+            known[pid] = sizes[pid], share
+        self._known = known
+        return total > memory
 
 
 def measure_process(pid: int) -> int:

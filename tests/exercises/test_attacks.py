@@ -194,6 +194,52 @@ def test_memory_that_processes_share_counts_once(boxes):
     assert "got" in judge(boxes, MERGE, source)[1]
 
 
+class Crowd:
+    """Stand in for ``number`` processes that share 200 MB; to measure the share of one takes 2 ms."""
+
+    def __init__(self, monkeypatch, number: int) -> None:
+        self.own = dict.fromkeys(range(number), 10**6)
+        self.measured: list[int] = []
+        monkeypatch.setattr(processes, "list_descendants", lambda: list(self.own))
+        monkeypatch.setattr(processes, "measure_process", lambda pid: self.own[pid] + 2 * 10**8)
+        monkeypatch.setattr(processes, "measure_share", self.measure_share)
+
+    def measure_share(self, pid: int) -> int:
+        time.sleep(0.002)
+        self.measured.append(pid)
+        return self.own[pid] + 2 * 10**8 // len(self.own)
+
+    def look(self, watch: processes.MemoryWatch) -> tuple[bool, list[int]]:
+        """Return whether they take more than 2 GB, and who was measured to tell."""
+        self.measured.clear()
+        return watch.exceeds(2 * 10**9), self.measured
+
+
+def test_the_memory_of_many_processes_is_looked_at_in_short_rounds(monkeypatch):
+    crowd, watch = Crowd(monkeypatch, 500), processes.MemoryWatch()
+    assert not crowd.look(watch)[0]
+    seen: set[int] = set()
+    for _ in range(2):
+        too_much, measured = crowd.look(watch)
+        assert not too_much
+        assert len(measured) < 60  # a tenth of a second, not a second
+        assert seen.isdisjoint(measured)  # all have their turn
+        seen.update(measured)
+    crowd.own[250] += 2 * 10**9
+    assert crowd.look(watch) == (True, [250])
+    crowd.own = dict.fromkeys(range(1000, 1500), 10**8)
+    too_much, measured = crowd.look(watch)
+    assert too_much
+    assert len(measured) < 30  # enough to tell
+
+
+def test_memory_that_is_shared_no_more_is_found_in_turn(monkeypatch):
+    crowd, watch = Crowd(monkeypatch, 100), processes.MemoryWatch()
+    assert not crowd.look(watch)[0]
+    monkeypatch.setattr(processes, "measure_share", lambda pid: crowd.measure_share(pid) + 10**8)  # as large
+    assert any(crowd.look(watch)[0] for _ in range(3))
+
+
 FILLS = """
 import os
 for top in ("/dev/shm", "/scratch"):
