@@ -189,10 +189,10 @@ PROMPTS = (
     (re.compile(r">>>(?: |$)"), re.compile(r"(?m)^(?:>>>|\.\.\.)(?: |$)")),
     (re.compile(r"In \[\d+\]: "), re.compile(r"(?m)^(?:In \[\d+\]: |[ \t]*\.{3,}: ?)")),
 )
-# A statement such as %pip, !ls, ?f and f?, and the beginning of one such as t["a"], b = %time f() or a = !ls.
-MAGIC = re.compile(r"[ \t]*(?:[%!?]|%{0,2}[\w.*]+\?{1,2}[ \t\r]*$)")
+# How a statement such as %pip, !ls, ?f or /f 1 begins, and one such as t["a"], b = %time f() or (a, b) = !ls.
+MAGIC = re.compile(r"[ \t]*[%!?,;/]")
 GROUP = r"""[\[(](?:"[^"]*"|'[^']*'|[^\])"'#])*[\])]"""
-ASSIGNED = re.compile(rf"[\w.,:*)\] \t]+(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?:%[ \t]*\w|!)")
+ASSIGNED = re.compile(rf"[\w.,:*)\] \t]*(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?:%[ \t]*\w|!)")
 # What decides where a statement ends: comments, strings (those that do not end here go on), and brackets.
 SPAN = re.compile(r"""#.*|'{3}|"{3}|'(?:\\.|[^'\\])*(?:'|\\?$)|"(?:\\.|[^"\\])*(?:"|\\?$)|[()\[\]{}]""")
 ENDS = {quote: re.compile(rf"(?:\\.|[^\\])*?{quote}") for quote in ("'''", '"""')}
@@ -236,13 +236,14 @@ def _replace_magics(source: str) -> str:
     for line in source.split("\n"):
         goes_on = line.rstrip("\r").endswith("\\")
         begins = not (depth or quote or continued or skipped)
-        if skipped or (begins and (MAGIC.match(line) or ASSIGNED.match(line))):
+        after, quote_after, commented = _follow(line, depth, quote)
+        asks = line.rstrip().endswith("?") and not (quote_after or commented)  # for help: f?, x = t[0]?
+        if skipped or (begins and (MAGIC.match(line) or ASSIGNED.match(line) or asks)):
             lines += [] if skipped else [line[: len(line) - len(line.lstrip())] + "pass"]
             skipped = goes_on
         else:
             lines.append(line)
-            depth, quote, commented = _follow(line, depth, quote)
-            continued = goes_on and not commented
+            depth, quote, continued = after, quote_after, goes_on and not commented
     return "\n".join(lines)
 
 

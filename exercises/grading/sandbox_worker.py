@@ -27,6 +27,7 @@ when its limits or priorities are not what they were.
 
 import ast
 import asyncio
+import codeop
 import contextlib
 import errno
 import importlib.abc
@@ -89,9 +90,12 @@ def run_cells(
     sys.modules["__main__"] = module  # where pickle looks for the functions of a notebook
     first: dict[str, Any] | None = None
     functions: dict[str, Any] = {}
+    compiler = codeop.Compile()  # as in IPython: what is imported from __future__ holds from then on
+    compiler.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     for number, (source, own) in enumerate(cells):
+        name, source = f"<answer {number}>", reading.strip_magics(source)
         try:
-            run_cell(module, f"<answer {number}>", reading.strip_magics(source), definitions_only, functions)
+            run_cell(module, name, source, compiler, definitions_only, functions)
         except BaseException as error:
             if own and first is None:
                 first = serialization.describe_exception(error)
@@ -99,16 +103,21 @@ def run_cells(
 
 
 def run_cell(
-    module: types.ModuleType, name: str, source: str, definitions_only: bool, functions: dict[str, Any]
+    module: types.ModuleType,
+    name: str,
+    source: str,
+    compiler: codeop.Compile,
+    definitions_only: bool,
+    functions: dict[str, Any],
 ) -> None:
     """Run a cell, statement by statement: a name or module that is missing must not take the rest with it."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     missing: Exception | None = None
-    for statement in compile(source, name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).body:
+    for statement in compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True).body:
         if definitions_only and not isinstance(statement, DEFINITIONS):
             continue
         part = ast.Module([statement], [])
-        code = compile(part, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compiler(part, name, "exec")  # type: ignore[arg-type]  # takes a tree as well
         try:
             result = eval(code, vars(module))
             if code.co_flags & inspect.CO_COROUTINE:

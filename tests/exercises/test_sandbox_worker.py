@@ -38,6 +38,13 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         (">>> def f():\n...     return 1\n...\n>>> x = 2", "def f():\n    return 1\n\nx = 2"),
         ("In [7]: def f():\n   ...:     return 1\n", "def f():\n    return 1\n"),
         ("%%memit -r 1\nx = 1", "x = 1"),
+        ("t[0]?\ny = t.a[-1].b??\nx = 'b?'  # a?", "pass\npass\nx = 'b?'  # a?"),
+        (
+            'f?\nx = """a?\nb?\n"""\nx = (\n    # c?\n    1)',
+            'pass\nx = """a?\nb?\n"""\nx = (\n    # c?\n    1)',
+        ),
+        ("/f 1\n,f a b\n;f a b\nx = (4\n    / 2)", "pass\npass\npass\nx = (4\n    / 2)"),
+        ("(a, b) = !ls\n[a, b] = %time f()\nx = 1", "pass\npass\nx = 1"),
     ],
 )
 def test_magics_are_taken_out(source, want):
@@ -74,6 +81,13 @@ def test_await_at_the_margin():
     module, failure, _ = run(("import asyncio\nx = await asyncio.sleep(0, 7)", True))
     assert failure is None
     assert module.x == 7
+
+
+def test_what_is_imported_from_the_future_holds_for_all_that_comes_after():
+    first = "from __future__ import annotations\ndef f(x: NotHere) -> NotHere:\n    return x"
+    module, failure, _ = run((first, True), ("def g(x: NotHere):\n    return f(x)", True))
+    assert failure is None
+    assert module.g(3) == 3
 
 
 def test_functions_of_a_notebook_can_be_pickled():
