@@ -4,11 +4,19 @@ A question chooses one of three comparisons for each call: ``Close`` (numbers an
 measurement) and ``Exactly`` (a letter, a whole number).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+
+# A letter that is chosen, as in "C", "(c)", "option C." or "C: the denominator", and what follows it.
+CHOICE = re.compile(r"[\s(\[]*(?:(?:OPTION|ANSWER)\b[\s:(\[]*)?([A-Z])\b(.*)", re.DOTALL)
+# One more beside it, as in "C or B", "C, B" and "C/B"; in "C, a row" and "C and a mask" stands an article.
+ONE_MORE = re.compile(
+    r"[\s)\],/&+|;]*(?:\(?\b(?:OR|AND)\b[\s(\[]*)?(?:OPTION\b[\s(\[]*)?(?:[B-H]\b|A\b(?!\s+\w))"
+)
 
 
 class Difference(NamedTuple):
@@ -88,7 +96,7 @@ class Within:
 class Exactly:
     """Accept a text (capitals and spaces around it do not matter) or a whole number that is the expected one.
 
-    Where a letter is expected, words may follow it, as in "C: the denominator".
+    Where a letter is expected, words may follow it, as in "C: the denominator"; a second letter may not.
 
     The expected value is not part of the message: it would give the answer away.
     """
@@ -99,10 +107,15 @@ class Exactly:
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
             got, expected = got.strip().upper(), expected.upper()
-            if len(expected) == 1 and got[:1].isalpha() and not got[1:2].isalnum():
-                got = got[0]
+            got = _find_letter(got) if len(expected) == 1 else got
         same = type(got) is type(expected) and got == expected
         return None if same else Difference("", repr(got)[:80], "another answer")
+
+
+def _find_letter(text: str) -> str:
+    """Return the one letter that a text in capitals chooses, or the text itself."""
+    found = CHOICE.fullmatch(text)
+    return found[1] if found and not ONE_MORE.match(found[2]) else text
 
 
 def _find_in_tuple(how: Comparison, got: Any, expected: tuple[Any, ...]) -> Difference | None:

@@ -4,6 +4,7 @@ Each recogniser states a fact about wrong results, and asks what the fact may co
 those of one array first, then those of all calls of a function together.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ def recognise(cases: Sequence[Case], first: int) -> str:
     part, got, expected = _take_wrong_part(case.got, case.expected)
     if got is None or expected is None:
         return ""
-    name = f"Part {part + 1} of the result: " if part is not None else ""
+    far = part is not None and not _agree(got, expected)  # else all parts are nearly right
+    name = f"Part {part + 1} of the result: " if part is not None and far else ""
     if got.shape != expected.shape:
         found = compare_shapes(got, expected)
     elif expected.size > 1:
@@ -309,10 +311,21 @@ def _find_small_error(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any
         if np.array_equal(narrow, got) and not np.array_equal(np.float32(expected), expected):
             name = str(dtype).removeprefix("torch.")
             return f"The entries are {name} numbers, off by {error:.1g} of the largest: keep the dtype."
+    if 1e-9 < error < 1e-5:
+        return _describe_few_digits(error)
     if error > 1e-3:
         return ""
     return (
         f"No entry is off by more than {error:.1g} of the largest: is something computed in a narrower dtype?"
+    )
+
+
+def _describe_few_digits(error: float) -> str:
+    """Say what a result comes from that is right to six or seven digits, and to no more."""
+    digits = min(7, round(-math.log10(error)))
+    return (
+        f"It agrees to {digits} digits, about as many as float32 has. Is some step done in float32, as in "
+        "`torch.arange(n).exp()` or `torch.tensor(0.1)`, or is a small number added?"
     )
 
 
@@ -325,11 +338,20 @@ def _take_wrong_part(got: Any, expected: Any) -> tuple[int | None, np.ndarray | 
         return None, as_numbers(got), as_numbers(expected)
     if not isinstance(got, (tuple, list)) or len(got) != len(expected):
         return None, None, None
-    for number, (a, b) in enumerate(zip(got, expected, strict=True)):
-        x, y = as_numbers(a), as_numbers(b)
+    pairs = [(as_numbers(a), as_numbers(b)) for a, b in zip(got, expected, strict=True)]
+    for number, (x, y) in enumerate(pairs):
         if x is None or y is None or not _agree(x, y):
             return number, x, y
-    return None, None, None
+    errors = [_measure_error(x, y) for x, y in pairs]  # type: ignore[arg-type]
+    worst = int(np.argmax(errors))
+    return (worst, *pairs[worst]) if errors[worst] > 0 else (None, None, None)
+
+
+def _measure_error(got: np.ndarray, expected: np.ndarray) -> float:
+    """Return by how much an array is off, relative to its largest entry; infinities aside."""
+    finite = np.isfinite(got) & np.isfinite(expected)
+    error = np.abs(got[finite] - expected[finite]).max(initial=0.0)
+    return float(error) / max(_largest(expected), 1e-300)
 
 
 def _agree(a: np.ndarray, b: np.ndarray) -> bool:
@@ -353,9 +375,9 @@ def _find_swapped_parts(case: Case) -> str:
     if len(got) != len(expected) or any(one is None for one in (*got, *expected)):
         return ""
     pairs = [[_agree(a, b) for b in expected] for a in got]  # type: ignore[arg-type]
-    if all(any(row) for row in pairs) and not all(pairs[i][i] for i in range(len(pairs))):
-        return "The parts of the result are right, but in another order."
-    return ""
+    orders = itertools.permutations(range(len(pairs)))  # its own first, and each part once
+    found = [all(pairs[i][j] for i, j in enumerate(order)) for order in orders]
+    return "The parts of the result are right, but in another order." if any(found) and not found[0] else ""
 
 
 # --- single numbers, over all calls -------------------------------------------------------------------------
@@ -404,7 +426,13 @@ def compare_numbers(cases: Sequence[NumberCase]) -> str:
     wrong = [case for case in cases if not case.right]
     if len({case.expected for case in cases}) < FEW:
         return ""
-    tests = (_find_common_factor, _find_common_offset, _find_common_function, _find_condition)
+    tests = (
+        _find_common_factor,
+        _find_common_offset,
+        _find_few_digits,
+        _find_common_function,
+        _find_condition,
+    )
     return next((found for test in tests if (found := test(cases, wrong))), "")
 
 
@@ -475,6 +503,14 @@ def _find_common_function(cases: Sequence[NumberCase], wrong: Sequence[NumberCas
             ):
                 return f"Every result is {text}"
     return ""
+
+
+def _find_few_digits(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:
+    errors = [abs(case.got - case.expected) for case in wrong]
+    if all(error.is_integer() and error <= FEW for error in errors):
+        return ""  # counts that are off by one
+    error = max(x / max(abs(case.expected), 1e-300) for x, case in zip(errors, wrong, strict=True))
+    return _describe_few_digits(error) if 1e-9 < error < 1e-5 else ""
 
 
 def _find_condition(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:

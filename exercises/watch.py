@@ -70,6 +70,7 @@ TORCH_FILES = {
     *("functional.py", "nn/functional.py", "_tensor.py", "_ops.py", "overrides.py", "_jit_internal.py"),
     *("utils/_python_dispatch.py", "utils/_contextlib.py", "utils/_device.py", "autograd/grad_mode.py"),
     *("_compile.py", "_dynamo/eval_frame.py", "nn/modules/module.py"),
+    *("_functorch/apis.py", "_functorch/vmap.py", "_functorch/predispatch.py"),  # vmap; all is counted
 }
 # Installed packages are refused but for this one, where references and known answers stand.
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
@@ -78,6 +79,7 @@ MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 UNFILLED = ("empty", "empty_like", "new_empty")
+OF_DTYPES = ("promote_types", "result_type", "can_cast")  # they ask for dtypes, and tell nothing of values
 COUNTS = ("entries", "integers", "truths", "operations", "work", "held", "positions")
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
@@ -106,7 +108,7 @@ t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices tr
 unsafe_chunk unsafe_split unsqueeze unsqueeze_copy var var_mean vdot view view_as where xlogy zero zeros
 zeros_like
 """
-ELEMENTARY = frozenset(NAMES.split())
+ELEMENTARY = frozenset(NAMES.split()) | set(OF_DTYPES)
 
 # --- messages between an answer and the keeper --------------------------------------------------------------
 
@@ -264,6 +266,8 @@ class Keeper:
                 (x.numel() for x in _iterate_tensors(list(given.values()))), default=0
             )
             raise
+        if base in OF_DTYPES:
+            return self._describe(result)
         if any(x.is_complex() for x in _iterate_tensors(result)):
             raise TypeError("complex numbers are not counted here; use real ones")
         if base in UNFILLED:
@@ -503,6 +507,8 @@ def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str,
 
 
 PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
+PARTS = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+HAS_KERNEL = torch._C._dispatch_has_kernel_for_dispatch_key  # type: ignore[attr-defined]
 
 
 class WatchedTensor(torch.Tensor):
@@ -516,7 +522,7 @@ class WatchedTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         link = next(one.link for one in _iterate_tensors((args, kwargs)) if isinstance(one, WatchedTensor))
-        return link.run(func, args, kwargs or {})
+        return link.take_apart(func, args, kwargs or {})
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(values are kept by the check, shape={list(self.shape)}, dtype={self.dtype})"
@@ -567,7 +573,17 @@ class Link(TorchDispatchMode):
         self._lock = threading.Lock()  # a request and its reply belong together
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.run(func, args, kwargs or {})
+        return self.take_apart(func, args, kwargs or {})
+
+    def take_apart(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Have an operation done, or those that it is made of where torch has not taken it apart.
+
+        Under ``torch.inference_mode`` torch leaves that to whoever gets the operation.
+        """
+        if not torch.is_inference_mode_enabled() or not HAS_KERNEL(func.name(), PARTS):
+            return self.run(func, args, kwargs)
+        with self:
+            return func._op_dk(PARTS, *args, **kwargs)
 
     def call(self, number: int, answer: Callable[..., Any]) -> None:
         """Make a watched call: get its arguments, run the answer, and hand its value to the keeper."""
@@ -634,9 +650,10 @@ class Link(TorchDispatchMode):
             values = [self._unpack(one) for one in content]
             return tuple(values) if kind == "tuple" else values
         handle, dtype, shape, stride = content
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            WatchedTensor, shape, strides=stride, dtype=_find_dtype(dtype), device=torch.device("cpu")
-        )
+        with torch.inference_mode(False):  # torch keeps versions of tensors that are made outside of it
+            made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+                WatchedTensor, shape, strides=stride, dtype=_find_dtype(dtype), device=torch.device("cpu")
+            )
         made.handle, made.link = handle, weakref.proxy(self)
         weakref.finalize(made, self._drop, handle).atexit = False
         return made
@@ -693,7 +710,7 @@ def watch_call(namespace: Mapping[str, Any], name: str, arguments: list[Any]) ->
     keeper = Keeper([arguments])
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
-        with _disable_current_modes():  # the keeper's own operations are not watched
+        with _disable_current_modes(), torch.inference_mode(False):  # the keeper's own are not watched
             return keeper.reply(request)
 
     link = Link(ask)

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e88dc4ba7729"
+VERSION = "0f591ea39130"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -291,9 +291,13 @@ def q4(rng):
     q, k, v = _head(rng, 9, 9, 4, 3)
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
-    for T, S, K, V, tile in ((12, 20, 4, 3, 4), (60, 200, 64, 2, 48)):
-        inputs = f"T = {T}, S = {S}, tiles of {tile}, scores up to 3200 apart"
-        cases.append((*_far_apart(rng, T, S, K, V), tile, inputs))
+    cases.append((*_far_apart(rng, 12, 20), 4, "T = 12, S = 20, tiles of 4, scores up to 3200 apart"))
+    # Many keys and wide heads: too many scores to keep, too wide to compute twice; features have no meaning alone.
+    q, k, v = _far_apart(rng, 60, 1600, 64, 2)
+    q[:, 1], k[:, 1] = 0.0, 1e5 * torch.from_numpy(rng.choice([-1.0, 1.0], size=1600))
+    turn = torch.linalg.qr(torch.from_numpy(rng.normal(size=(64, 64)))).Q
+    inputs = "T = 60, S = 1600, tiles of 48, scores up to 3200 apart, larger entries of keys that cancel"
+    cases.append((q @ turn, k @ turn, v, 48, inputs))
     q, k, v = _head(rng, 12, 12, 2, 3)
     q[:], sign = 1.0, torch.ones(12, dtype=q.dtype)
     sign[::2] = -1.0
@@ -302,7 +306,7 @@ def q4(rng):
     calls = []
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape
-        entries, tiles = max(T, tile) * max(tile, K, V + 1), -(-S // tile)
+        entries, tiles = max(T, tile) * max(tile + 1, K, V + 1), -(-S // tile)
         work = T * tiles * (tile * (K + V + 24) + 8 * (V + 4))
         bounds = {"entries": entries, "integers": max(entries, 2 * S), "truths": 8 * entries}
         bounds |= {"held": 12 * entries, "positions": 2 * (entries + S)}
@@ -357,10 +361,12 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
-    for gap in (5, 9, 13):
-        one, many = _triple(rng, 1), _triple(rng, 20_000)
-        pair = one, (one[0] - gap, *many[1:])
-        calls.append(Call("merge", pair, f"1 and 20,000 keys, maxima {gap} apart", Close(1e-6)))
+    for gap in (5, 9, 13, 20, 28, 36):  # exp(-36) of a million keys is still seen in d
+        m, d, u = _triple(rng, 1)
+        million = m - gap, 1e6, torch.from_numpy(1000 * rng.normal(size=3))
+        inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
+        hint = "The smaller weights count too, if there are many: drop none."
+        calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
     return calls
 
 

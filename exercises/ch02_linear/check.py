@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4d5f5642f6a7"
+VERSION = "2f86f9fad2c3"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -123,6 +123,7 @@ def q2(rng):
         (400, 350, -5.0, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
+        (128, 64, -0.03, 64, 64),
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from linattn_exercises.calls import Call
+from linattn_exercises.calls import Call, run_call
 from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
-from linattn_exercises.watch import WatchedTensor
+from linattn_exercises.watch import COUNTS, WatchedTensor
 from tests.exercises.notebooks import QUESTIONS, name_of
 
 SEEDS = (PUBLIC_SEED, "a secret", "another")
@@ -174,7 +174,25 @@ def by_views(x):
     return 2 * x.T.contiguous().T if isinstance(x, WatchedTensor) and x.ndim else 2 * x
 
 
-@pytest.mark.parametrize("answer", [by_rows, by_views])
+@torch.inference_mode()
+def by_inference(x):
+    parts = x.T.split(1) if isinstance(x, WatchedTensor) and x.ndim else [x]
+    return torch.cat([2 * one for one in parts]).T if len(parts) > 1 else 2 * x
+
+
+def by_promoted(x):
+    if not isinstance(x, torch.Tensor):
+        return 2 * x
+    for _ in range(50):
+        dtype = torch.promote_types(x.dtype, torch.result_type(x, 2.0))
+    return x.to(dtype) * 2 if torch.can_cast(dtype, x.dtype) else x
+
+
+def by_vmap(x):
+    return torch.vmap(lambda row: 2 * row)(x) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
+
+
+@pytest.mark.parametrize("answer", [by_rows, by_views, by_inference, by_promoted, by_vmap])
 def test_honest_torch_is_kept_as_it_is(answer):
     verdict = question(own_code=True, bounds={"entries": 6}).check({"double": answer})
     assert verdict.right, verdict.message
@@ -214,8 +232,18 @@ def own_softmax(x):
 
 def test_a_library_function_that_answers_the_question_is_refused():
     asked = question(own_code=True)
-    assert "without `softmax`." in asked.check({"double": softmax_of}).message
+    for answer in (softmax_of, torch.inference_mode()(softmax_of), torch.vmap(softmax_of)):
+        assert "softmax`." in asked.check({"double": answer}).message
     assert asked.check({"double": own_softmax}).right
+
+
+def test_inference_mode_changes_no_count():
+    for asked in (one for one in QUESTIONS if one.own_code):
+        (name,) = asked.reference
+        inferred = {name: torch.inference_mode()(asked.reference[name])}
+        for call in asked.prepare(PUBLIC_SEED).calls:
+            plain, quick = (run_call(one, call, True) for one in (asked.reference, inferred))
+            assert {n: plain[n] for n in COUNTS} == {n: quick[n] for n in COUNTS}
 
 
 def test_a_second_slip_does_not_hide_a_known_mistake():
@@ -278,6 +306,19 @@ def test_a_missing_answer_is_named():
         (Exactly(), " b", "B", True),
         (Exactly(), "b.", "B", True),
         (Exactly(), "B: the mask", "B", True),
+        (Exactly(), "(B)", "B", True),
+        (Exactly(), "B.", "B", True),
+        (Exactly(), "option b", "B", True),
+        (Exactly(), "Answer: B", "B", True),
+        (Exactly(), "B, a row and a mask", "B", True),
+        (Exactly(), "B. A row adds up to less, as in C", "B", True),
+        (Exactly(), "B or C", "B", False),
+        (Exactly(), "(B) or (c)", "B", False),
+        (Exactly(), "B, A", "B", False),
+        (Exactly(), "B/C", "B", False),
+        (Exactly(), "option B and option C", "B", False),
+        (Exactly(), "C or B", "B", False),
+        (Exactly(), "not B", "B", False),
         (Exactly(), "BC", "B", False),
         (Exactly(), "Both", "B", False),
         (Exactly(), ".", "B", False),

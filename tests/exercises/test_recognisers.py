@@ -25,7 +25,7 @@ def told(got, expected, **arguments) -> str:
         (-ROWS, ROWS, "wrong sign"),
         (1.5 * ROWS, ROWS, "1.5 times the expected one."),
         (1.0004 * ROWS, ROWS, "1.0004 times the expected one."),
-        ((1 + 1e-7) * ROWS, ROWS, "by more than 1e-07 of the largest"),
+        ((1 + 1e-7) * ROWS, ROWS, "agrees to 7 digits"),
         (ROWS / math.log(2), ROWS, "that is 1/ln 2"),
         (16 * ROWS, ROWS, "that is 16, the length of axis 1 of `q`"),
         (ROWS / 4, ROWS, "1 over the root of 16, the length of axis 1 of `q`"),
@@ -51,6 +51,10 @@ def told(got, expected, **arguments) -> str:
         (torch.from_numpy(ROWS).bfloat16().double(), ROWS, "bfloat16 numbers"),
         (np.where(ROWS > 3, np.nan, ROWS), ROWS, "are NaN"),
         ((ROWS, TABLE), (TABLE, ROWS), "in another order"),
+        ((1.0, 0.0, 0.0), (1.0, 0.0, np.zeros(3)), "Part 3 of the result: An axis is missing"),
+        ((2.0, 1.0, 1.0), (1.0, 2.0, 2.0), ""),
+        ((1 + 1e-8 * RNG.normal(size=(9, 4))) * ROWS, ROWS, "digits, about as many as float32 has"),
+        ((TABLE, ROWS + 1e-7 * RNG.normal(size=(9, 4))), (TABLE, ROWS), "It agrees to 7 digits"),
         ((TABLE, 2 * ROWS), (TABLE, ROWS), "Part 2 of the result: Every entry is 2 times"),
         (ROWS.T, ROWS, "shape of the transpose"),
         (ROWS[:, None], ROWS, "an axis of length 1 too many"),
@@ -83,10 +87,11 @@ def over_calls(wrong, right=lambda K, order: K**2 + order, judged=lambda got, wa
         (lambda K, order: K**2 + order - 1, "too small by 1"),
         (lambda K, order: K**2 + order + K, "too large by `K`"),
         (lambda K, order: (K**2 + order) ** 2, "is a root missing?"),
+        (lambda K, order: float(np.float32(0.1)) * 10 * (K**2 + order), "agrees to 7 digits"),
         (lambda K, order: K**2 + min(order, 1), "Right where `order` is at most 1, wrong where it is 2"),
         (lambda K, order: math.sin(K * order), ""),
     ],
-    ids=["factor", "base", "root of K", "two factors", "offset", "plus K", "square", "beyond", "none"],
+    ids=["factor", "base", "root of K", "two factors", "offset", "plus K", "square", "float32", "beyond", ""],
 )  # fmt: skip
 def test_numbers_over_calls(wrong, says):
     found = over_calls(wrong)

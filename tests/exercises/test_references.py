@@ -3,6 +3,7 @@
 import math
 from itertools import combinations_with_replacement
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 import torch
@@ -126,6 +127,18 @@ def test_the_predicted_number_of_pairs_is_measured(generator, K, H, accuracy):
         return sum(map(linear.share_right, draws[::2], (v.sign() for v in draws[1::2]))) / 20
 
     assert share(1.1) < accuracy < share(0.9)
+
+
+@pytest.mark.parametrize(("K", "H", "accuracy"), [(32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95)])
+def test_one_pair_matters_less_than_the_solution_says_and_than_a_draw_scatters(generator, K, H, accuracy):
+    n = linear.predicted_pairs(K, H, accuracy)
+    normal = NormalDist()
+    moved = accuracy - normal.cdf(math.sqrt(H * K / n))  # with one pair more
+    draws = [torch.randn(*size, generator=generator) for size in 40 * [(H, round(n), K), (round(n), 100)]]
+    shares = torch.tensor(
+        [linear.share_right(x, v.sign()) for x, v in zip(draws[::2], draws[1::2], strict=True)]
+    )
+    assert 0 < moved < 0.003 < shares.std()
 
 
 @pytest.mark.parametrize(("K", "order"), [(1, 3), (4, 2), (5, 3), (6, 0)])

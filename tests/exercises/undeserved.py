@@ -132,6 +132,19 @@ def most_tokens(config, free_bytes, batch):
 """
 
 
+def dropped_beyond(gap: float) -> str:
+    """Return an answer to ``MERGE`` that leaves out a part whose maximum is so far below the other's."""
+    return f"""
+def merge(a, b):
+    if a[0] < b[0]:
+        a, b = b, a
+    if a[0] == -math.inf or a[0] - b[0] > {gap}:
+        return a
+    g = math.exp(b[0] - a[0])
+    return a[0], a[1] + g * b[1], a[2] + g * b[2]
+"""
+
+
 def replace(question: Question, label: str) -> str:
     """Return a known answer of a question as code."""
     return source_of(question, next(one for one in question.known_answers if one.label == label))
@@ -990,16 +1003,69 @@ def online_softmax(q, k, v, tile):
             "held = cache_bytes(config, window, batch) if window else 0",
         ),
     ),
-    "the smaller part dropped": (
-        MERGE,
+    "the smaller part dropped": (MERGE, dropped_beyond(12)),
+    "a part dropped that lies far below": (MERGE, dropped_beyond(14)),
+    "a part dropped that lies very far below": (MERGE, dropped_beyond(30)),
+    "scores kept while they fit, and each twice where they do not": (
+        ONLINE,
         """
-def merge(a, b):
-    if a[0] < b[0]:
-        a, b = b, a
-    if a[0] == -math.inf or a[0] - b[0] > 12:
-        return a
-    g = math.exp(b[0] - a[0])
-    return a[0], a[1] + g * b[1], a[2] + g * b[2]
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    room = 8 * max(T, tile) * max(tile, K, v.shape[1] + 1) // T  # keys whose scores fit
+    def scores(a, j):
+        return (q @ a.T).mul_(K**-0.5).masked_fill_(j > t, -torch.inf)
+    parts = list(zip(k.split(tile), torch.arange(S).split(tile), v.split(tile)))
+    m, kept = torch.full((T, 1), -torch.inf, dtype=q.dtype), []
+    for a, j, _ in parts:
+        x = scores(a, j)
+        m = torch.maximum(m, x.amax(1, keepdim=True))
+        kept.append(x if (len(kept) + 1) * tile <= room else None)
+    d = u = 0.0
+    for x, (a, j, b) in zip(kept, parts):
+        w = ((scores(a, j) if x is None else x) - m).exp_()
+        d, u = d + w.sum(1, keepdim=True), u + w @ b
+    return u / d, (m + d.log())[:, 0]
+""",
+    ),
+    "each score twice in narrow heads, a bound for each feature in wide ones": (
+        ONLINE,
+        two_passes(
+            """
+            yield (q @ a.T * K**-0.5).masked_fill(j > t, -torch.inf), b
+"""
+        ).replace(
+            "for x, _ in tiles():",
+            """high = low = None
+    for a in k.split(tile) if K > 8 else ():
+        top, bottom = a.amax(0), a.amin(0)
+        high = top if high is None else torch.maximum(high, top)
+        low = bottom if low is None else torch.minimum(low, bottom)
+    if K > 8:
+        m = (q.clamp(min=0) @ high + q.clamp(max=0) @ low)[:, None] * K**-0.5
+    for x, _ in tiles() if K <= 8 else ():""",
+        ),
+    ),
+    "a scan over blocks that fit": (
+        CHUNKED,
+        """
+def chunked(q, k, v, g, state, chunk):
+    (T, K), V, S, o = q.shape, v.shape[1], state, []
+    size = max(1, -(-T // chunk) * chunk * max(chunk, V) // (K * V))
+    for Q, A, B in zip(q.split(size), k.split(size), v.split(size)):
+        x, n = A[:, :, None] * B[:, None], 1
+        x[0].add_(S, alpha=math.exp(g))
+        while n < len(x):
+            late = x[2 * n - 1 :: 2 * n]
+            late.add_(x[n - 1 :: 2 * n][: len(late)], alpha=math.exp(g * n))
+            n *= 2
+        while n:
+            late = x[3 * n - 1 :: 2 * n]
+            late.add_(x[2 * n - 1 :: 2 * n][: len(late)], alpha=math.exp(g * n))
+            n //= 2
+        o.append((Q[:, None] @ x)[:, 0])
+        S = x[-1]
+    return torch.cat(o), S
 """,
     ),
 }

@@ -63,8 +63,10 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
-    for gap in (5, 9, 13):
-        one, many = _triple(rng, 1), _triple(rng, 20_000)
-        pair = one, (one[0] - gap, *many[1:])
-        calls.append(Call("merge", pair, f"1 and 20,000 keys, maxima {gap} apart", Close(1e-6)))
+    for gap in (5, 9, 13, 20, 28, 36):  # exp(-36) of a million keys is still seen in d
+        m, d, u = _triple(rng, 1)
+        million = m - gap, 1e6, torch.from_numpy(1000 * rng.normal(size=3))
+        inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
+        hint = "The smaller weights count too, if there are many: drop none."
+        calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
     return calls

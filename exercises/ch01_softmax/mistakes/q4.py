@@ -342,3 +342,21 @@ def running_mean(q, k, v, tile):
         mean[first:] = keep * mean[first:] + (1 - keep) * tile_mean
         log_sum[first:] = new
     return mean, log_sum
+
+
+@also_right()
+def maximum_with_one_column_more(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = (
+        torch.full((T, 1), -torch.inf).double(),
+        torch.zeros(T, 1).double(),
+        torch.zeros(T, v.shape[1]).double(),
+    )
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T / K**0.5).masked_fill(now > torch.arange(S - T, S)[:, None], -torch.inf)
+        both = torch.cat([m, x], 1)
+        top = both.amax(1, keepdim=True)
+        both = (both - top).exp()
+        shrink, w = both[:, :1], both[:, 1:]
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], top
+    return u / d, (m + d.log())[:, 0]

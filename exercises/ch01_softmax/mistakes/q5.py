@@ -94,6 +94,27 @@ def merged_means(a, b):
     return m, d, (f * a[2] + g * b[2]) / max(d, 1e-300)
 
 
+@mistake(
+    "The u of two empty parts is a row of V zeros, as every u is: return one of the two triples as it is."
+)
+def empty_without_width(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return m, 0.0, 0.0
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake("What is far below the larger maximum counts too, if there are many such keys: drop no part.")
+def far_part_dropped(a, b):
+    if a[0] < b[0]:
+        a, b = b, a
+    if a[0] == -math.inf or a[0] - b[0] > 14:
+        return a
+    g = math.exp(b[0] - a[0])
+    return a[0], a[1] + g * b[1], a[2] + g * b[2]
+
+
 @also_right()
 def in_logarithms(a, b):
     pair = torch.tensor([a[0], b[0]], dtype=torch.float64)

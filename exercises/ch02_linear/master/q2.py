@@ -66,6 +66,7 @@ def q2(rng):
         (400, 350, -5.0, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
+        (128, 64, -0.03, 64, 64),
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))

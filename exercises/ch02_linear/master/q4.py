@@ -47,6 +47,10 @@ def must_err(K, H):
 # $\Phi\bigl(\sqrt{HK/(n-1)}\bigr)$. Solved for $n$: $n = 1 + HK/z^2$ with $\Phi(z)$ the accuracy. At 95 %
 # that is $1 + 0.37\,HK$: a state of 64 entries per value component starts to err visibly at 25 pairs.
 #
+# The 1 is the pair that is read, which makes no noise for itself. The check allows 5 %, so it takes $HK/z^2$
+# too, and what is rounded to whole pairs: among the 36 pairs or more that it asks for, one more moves the share
+# by less than 0.003, and a single draw with values of 100 entries scatters by more.
+#
 # Recall of all heads together is $AX$ with $A = \sum_h Q_h W_h$ of rank at most $HK$. For $n = HK + 1$ no
 # such $A$ is the identity, so some values are not recalled. For $n = HK$ one is: give each head $K$ of the
 # pairs, with orthonormal keys for those and zero for the rest, and read with $H$ times the key, because the

@@ -175,7 +175,10 @@ def starts_empty(q, k, v, g, state, chunk):
     return torch.cat(o), S
 
 
-@mistake("The numbers are right, but it goes token by token. Compute a chunk at once.")
+@mistake(
+    "The numbers are right, but it takes as many operations as a loop over tokens, or as a scan. Compute a chunk at once, "
+    "by a table.",
+)
 def still_token_by_token(q, k, v, g, state, chunk):
     S, o = state, []
     for t in range(len(q)):

@@ -137,6 +137,16 @@ def entries_of_the_state(K, H):
     return H * K * K + 1
 
 
+@also_right(replaces="predicted_pairs")
+def noise_of_all_pairs(K, H, accuracy):
+    return H * K / NormalDist().inv_cdf(accuracy) ** 2  # one pair less, as good as the approximation is
+
+
+@also_right(replaces="predicted_pairs")
+def whole_pairs(K, H, accuracy):
+    return round(1 + H * K / NormalDist().inv_cdf(accuracy) ** 2)
+
+
 @also_right(replaces="share_right")
 def by_scores_of_pairs(x, v):
     k = torch.nn.functional.normalize(x, dim=-1)
