@@ -580,6 +580,8 @@ class Link(TorchDispatchMode):
 
         Under ``torch.inference_mode`` torch leaves that to whoever gets the operation.
         """
+        if func is torch.ops.aten.detach_.default:  # torch.tensor does it; there is nothing to detach from
+            return args[0]
         if not torch.is_inference_mode_enabled() or not HAS_KERNEL(func.name(), PARTS):
             return self.run(func, args, kwargs)
         with self:
