@@ -16,6 +16,7 @@ BENCHMARKS = {  # imported when they are asked for: some need Triton or the stud
     "late_mask": "linattn_benchmarks.training:LATE_MASK",
     "gate_reset": "linattn_benchmarks.gates:GATE_RESET",
     "gate_recall": "linattn_benchmarks.gates:GATE_RECALL",
+    "selection": "linattn_benchmarks.selection:SELECTION",
     "fit_coverage": "linattn_benchmarks.fits:FIT_COVERAGE",
     "kernels": "linattn_benchmarks.kernels.rows:KERNELS",
     "fla_agreement": "linattn_benchmarks.agreement_ops:FLA_AGREEMENT",

@@ -37,8 +37,8 @@ def half_life(q, k, v, o):
 # enough. At 200 tokens $1-\gamma$ is 0.0035, so an error of 0.003 in $\gamma$ says nothing at all. What
 # differs between two slow decays is seen in tokens that lie *far apart*, where $\gamma^{100}$ has turned
 # the small difference into a large one. Fitting all outputs together uses them; the squared error as a
-# function of the half-life has one valley, and any search finds it. A model has the same difficulty when it
-# learns a slow decay: it gets its gradient mostly from distant pairs.
+# function of the half-life has one valley here (plot it), and any search finds it. A model has the same
+# difficulty when it learns a slow decay: it gets its gradient mostly from distant pairs.
 
 # %% checks q2
 @define_question(INFO["q2"], half_life=half_life)

@@ -20,8 +20,8 @@
 # - a *work* of $C^2K + 10\,CPK$. A matrix product's work is its multiplications, that of any other
 #   operation the entries that it computes or adds up.
 #
-# So that it can count, the check keeps the values of all tensors and does for you each elementary operation
-# of torch, such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
+# Use ordinary operations of torch, such as `exp`, `@` and slices. The check does them for you, so that it can
+# count them; NumPy and the book's package get no values.
 
 # %% given q3
 def whole(q, k, log_decay):                 # [C, K] three times

@@ -11,7 +11,7 @@
 # so that the bounds rise from layer to layer and stay below 1. A gate $\alpha_t \ge \gamma_l$ cannot forget
 # faster than with some half-life: the *shortest half-life* of the layer.
 #
-# 1. Which is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0.)
+# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0.)
 # 2. The other way round: you want the layers to start with given shortest half-lives, 0 for layer 0 and
 #    rising. Which $\lambda$ does that? Many do; return the one with mean 0.
 
