@@ -109,14 +109,15 @@ def run(options: argparse.Namespace) -> int:
         hidden=[*options.submissions, *filter(None, [options.seed_file])],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
-    if notice:
-        _say(f"linattn: {notice}", sys.stderr)
+    for warning in filter(None, (notice, grader.warning)):
+        _say(f"linattn: {warning}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"
         _say(f"{name} is not as it was written with this seed; it is {done}", sys.stderr)
     files = name_files(found, tables.load_names(options.out))
     with _stop_at_signals(), processes.contain() if notice else contextlib.nullcontext():
         results, before = _grade(grader, files)
+    grader.note_run()
     for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
         _say(f"{name} was changed while answers ran", sys.stderr)
     tables.write(options.out, results, grader.sign, notice, files)

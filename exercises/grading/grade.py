@@ -26,8 +26,13 @@ from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
-RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn
+RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
+SEED_DRAWN_ANEW = "A new seed is drawn: answers that ran without bubblewrap may know the one of before"
+SEED_KNOWN = (
+    "This seed was used without bubblewrap, so answers may know it, and may have made marks with it: choose "
+    "another"
+)
 
 
 class Mark(NamedTuple):
@@ -72,12 +77,15 @@ class Grader:
 
     Args:
         out: the folder for marks and feedback; made if it is not there.
-        seed: the secret from which inputs are drawn; "" is that of the earlier run, or a new one.
+        seed: the secret from which inputs are drawn; "" is that of the earlier run, or a new one if there is
+            none or answers may know it.
         isolation: "bubblewrap" or "process", see ``choose_isolation``.
         limits: what one question may use; default ``Limits()``.
         jobs: submissions graded at a time; 0 is one per core.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
         hidden: what no answer may see, besides ``out`` and the folders of the submissions.
+
+    Its ``warning`` says what is amiss with the seed, or is "".
 
     Raises:
         ValueError: if there is no such set or isolation, or ``jobs`` is negative.
@@ -104,7 +112,8 @@ class Grader:
         self.jobs = jobs or len(list_cores()) or os.cpu_count() or 1
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         (out / KEPT_FOLDER).mkdir(exist_ok=True)
-        self.seed = seed or self._load_or_draw_seed()
+        self.seed, self.warning = self._choose_seed(seed)
+        self.note_run()
         self.checks = {name: load_check(name) for name in SETS}
         self.answer_names = {  # for every set, from each name that an answer defines to its question
             name: {key: one.info.id for one in module.QUESTIONS for key in one.reference}
@@ -278,36 +287,65 @@ class Grader:
         return self.out / KEPT_FOLDER / f"{hashlib.sha256(os.fsencode(file.name)).hexdigest()[:24]}.json"
 
     def _hash_inputs(self, file: SubmissionFile) -> str:
-        """Return a hash of all that marks depend on: file, name, seed, limits, and the code that grades."""
+        """Return a hash of all that marks depend on: file, name, settings, and the code that grades."""
         try:
             with open_submission(file.path) as notebook:
                 content = notebook.read(MAX_BYTES + 1)  # it may grow while it is read
         except UnreadableNotebook as error:
             content = str(error).encode()
-        settings = json.dumps([file.name, self.seed, self.default_set, asdict(self.limits), self._code])
-        return hashlib.sha256(settings.encode() + b"\0" + content).hexdigest()
+        settings = [file.name, self.seed, self.isolation, self.default_set, asdict(self.limits), self._code]
+        return hashlib.sha256(json.dumps(settings).encode() + b"\0" + content).hexdigest()
 
     def sign(self, content: Any) -> str:
         """Return a signature of plain data, which cannot be made without the seed."""
         text = json.dumps(content, sort_keys=True).encode()
         return hmac.new(self.seed.encode(), text, hashlib.sha256).hexdigest()
 
-    def _load_or_draw_seed(self) -> str:
-        """Return the seed of the run before into this folder, or a new one, which is kept for the next."""
-        file = self.out / RUN_FILE
-        try:
-            seed = json.loads(file.read_bytes())["seed"]
-            if isinstance(seed, str) and seed:
-                return seed
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
+    def _choose_seed(self, given: str) -> tuple[str, str]:
+        """Return the seed, and a warning: one that answers may know is not taken from the run before."""
+        drawn, known = self._load_run()
+        protects = self.isolation != "process"
+        if given:
+            return given, SEED_KNOWN if protects and _mark_seed(given) in known else ""
+        if drawn and not (protects and _mark_seed(drawn) in known):
+            return drawn, ""
         seed = secrets.token_hex(16)
+        self._write_run(seed, known)
+        return seed, SEED_DRAWN_ANEW if drawn else ""
+
+    def note_run(self) -> None:
+        """Note that answers may know this seed and the one in the folder, if they run without bubblewrap.
+
+        They can change the note as well, so it is written once more when all of them have ended.
+        """
+        if self.isolation == "process":
+            drawn, known = self._load_run()
+            self._write_run(drawn, sorted({*known, *map(_mark_seed, filter(None, [drawn, self.seed]))}))
+
+    def _load_run(self) -> tuple[str, list[str]]:
+        """Return the seed that an earlier run into this folder has drawn, and marks of seeds that are known.
+
+        What is damaged is passed over."""
+        try:
+            found = json.loads((self.out / RUN_FILE).read_bytes())
+            seed, known = found.get("seed"), found.get("known")
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return "", []
+        marks = [one for one in known if isinstance(one, str)] if isinstance(known, list) else []
+        return seed if isinstance(seed, str) and seed.isascii() else "", marks
+
+    def _write_run(self, seed: str, known: Sequence[str]) -> None:
+        """Write what ``_load_run`` reads, for nobody else to read."""
         mask = os.umask(0o077)
         try:
-            write_atomically({file: json.dumps({"seed": seed}) + "\n"})
+            write_atomically({self.out / RUN_FILE: json.dumps({"seed": seed, "known": known}) + "\n"})
         finally:
             os.umask(mask)
-        return seed
+
+
+def _mark_seed(seed: str) -> str:
+    """Return what a seed is known by and cannot be told from."""
+    return hmac.new(seed.encode(), b"known", hashlib.sha256).hexdigest()
 
 
 def list_cores() -> list[int]:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MAX_BYTES = 20_000_000  # of a file
-MAX_CODE = 200_000  # characters of a cell; five times as many in a notebook
+MAX_CODE = 200_000  # characters of a code cell; five times as many in all code cells of a notebook
+MAX_HEAD = 5_000  # characters of a cell of text in which a heading is looked for; pictures may follow
 MAX_CELLS = 5_000
 MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to put them into order
 # A question's heading, the first line of its answer cell and the import of the checks, as they are written.
@@ -52,7 +53,7 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
     """
     notebook = _load_notebook(data)
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
-    code = [_read_source(cell) for cell in cells if cell.get("cell_type") == "code"]
+    code = [_read_source(cell) for cell in cells if _is_code(cell)]
     metadata = notebook.get("metadata")
     ours = metadata.get("linattn") if isinstance(metadata, dict) else None
     ours = ours if isinstance(ours, dict) else {}
@@ -77,14 +78,19 @@ def _load_notebook(data: bytes) -> dict[str, Any]:
         raise UnreadableNotebook("The file is not a Jupyter notebook of format 4.")
     if len(content["cells"]) > MAX_CELLS:
         raise UnreadableNotebook(f"The notebook has more than {MAX_CELLS:,} cells.")
-    sources = [_read_source(cell) for cell in content["cells"] if isinstance(cell, dict)]
+    sources = [_read_source(cell) for cell in content["cells"] if _is_code(cell)]
     if max(map(len, sources), default=0) > MAX_CODE or sum(map(len, sources)) > 5 * MAX_CODE:
         raise UnreadableNotebook(
-            f"A cell has more than {MAX_CODE:,} characters, or all together more than {5 * MAX_CODE:,}."
+            f"A code cell has more than {MAX_CODE:,} characters, or all together more than {5 * MAX_CODE:,}."
         )
     if any(map(_has_heaps_of_marks, sources)):
-        raise UnreadableNotebook(f"A cell has more than {MAX_MARKS} accents on one letter.")
+        raise UnreadableNotebook(f"A code cell has more than {MAX_MARKS} accents on one letter.")
     return content
+
+
+def _is_code(cell: Any) -> bool:
+    """Return whether this is a cell of code."""
+    return isinstance(cell, dict) and cell.get("cell_type") == "code"
 
 
 def _has_heaps_of_marks(source: str) -> bool:
@@ -125,13 +131,13 @@ def _assign_questions(
     """
     cells = list(cells)
     questions = set(names.values())
-    code = [_read_source(cell) for cell in cells if cell.get("cell_type") == "code"]
+    code = [_read_source(cell) for cell in cells if _is_code(cell)]
     filled = {name for source in code for name in _list_defined(source)}
     section = ""
     for cell in cells:
         source = _read_source(cell)
-        if cell.get("cell_type") != "code":
-            if (found := HEADING.search(source)) and f"q{found[1]}" in questions:
+        if not _is_code(cell):
+            if (found := HEADING.search(source, 0, MAX_HEAD)) and f"q{found[1]}" in questions:
                 section = f"q{found[1]}"
             continue
         defined = _list_defined(source)

@@ -175,6 +175,15 @@ def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):
     assert sum(points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]).values()) == TOTAL
 
 
+def test_a_picture_in_a_text_costs_nothing(tmp_path):
+    content = notebook("ch01_softmax")
+    before = read(write(tmp_path / "a.ipynb", content))
+    text = next(cell for cell in content["cells"] if cell.get("id") == "q5-text")
+    text["source"] += "\n![plot](data:image/png;base64," + "A" * 1_200_000 + ")"
+    content["cells"].insert(0, {"cell_type": "raw", "metadata": {}, "source": "e" + "\u0301" * 300_000})
+    assert read(write(tmp_path / "b.ipynb", content)) == before
+
+
 def test_names_alone_tell_the_set(grader, tmp_path):
     content = notebook("ch01_softmax")
     content["metadata"] = {}

@@ -6,11 +6,16 @@ import stat
 
 import pytest
 
-from linattn_exercises.grading import GradedSubmission, Limits, find_submissions
+from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions
+from linattn_exercises.grading.sandbox import isolation_works
 from linattn_exercises.sets import SETS
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
 from tests.exercises.notebooks import notebook
+
+needs_bubblewrap = pytest.mark.skipif(
+    not isolation_works("bubblewrap"), reason="bubblewrap does not work on this machine"
+)
 
 
 def test_a_seed_is_drawn_once_and_kept(tmp_path):
@@ -19,6 +24,55 @@ def test_a_seed_is_drawn_once_and_kept(tmp_path):
     assert make_grader(tmp_path / "other", seed="").seed != first.seed
     assert "chosen" not in (tmp_path / "out" / "run.json").read_text()
     assert make_grader(tmp_path / "out", seed="chosen").seed == "chosen"
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_what_ran_without_bubblewrap_is_not_taken_for_protected(tmp_path):
+    one, out = write(tmp_path / "a.ipynb", {}), tmp_path / "out"
+    seeds, kept = [], []
+    for isolation in ("process", "process", "bubblewrap", "bubblewrap"):
+        grader = make_grader(out, seed="", isolation=isolation)
+        grader.grade(find_submissions([one])[0], lambda graded, was_kept: kept.append(was_kept))
+        seeds.append(grader.seed)
+        assert ("A new seed is drawn" in grader.warning) == (len(seeds) == 3)
+    assert kept == [False, True, False, True]
+    assert seeds[0] == seeds[1] != seeds[2] == seeds[3]
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_seed_that_answers_may_know_is_told(tmp_path):
+    for isolation, seed, warned in [
+        ("process", "a", False),
+        ("bubblewrap", "a", True),
+        ("bubblewrap", "b", False),
+    ]:
+        grader = make_grader(tmp_path / "out", seed=seed, isolation=isolation)
+        assert ("answers may know it" in grader.warning) is warned
+        one = grade(grader, write(tmp_path / "a.ipynb", {}))["a.ipynb"]
+        assert not one.fault
+    assert '"a"' not in (tmp_path / "out" / "run.json").read_text()
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_note_that_answers_have_changed_is_written_again(tmp_path, capsys, monkeypatch):
+    one, out = write(tmp_path / "a.ipynb", {}), tmp_path / "out"
+    real = Grader.grade
+
+    def change(self, *arguments):
+        (out / "run.json").write_text('{"seed": "mine"}')
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Grader, "grade", change)
+    assert main(["grade", str(one), "--out", str(out), "--isolation", "process", "--as-root"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(Grader, "grade", real)
+    assert main(["grade", str(one), "--out", str(out), "--as-root"]) == 0
+    said = capsys.readouterr()
+    assert "A new seed is drawn" in said.err
+    assert "1 graded, 0 as before" in said.out
 
 
 def test_only_what_changed_is_graded_again(tmp_path):
