@@ -50,6 +50,15 @@ SYNONYMS = {
         "does-a-gate-help-to-recall": "MQAR, multi-query associative recall, associative recall, recall",
         "a-released-model": "Hugging Face, transformers, pretrained, RWKV, RWKV-4",
     },
+    "chapters/04_state_space_models": {
+        "": "state space, state space model, SSM, structured state space model",
+        "from-a-differential-equation-to-a-recurrence": "discretization, discretisation, zero-order hold, "
+        "ZOH, bilinear, Euler, continuous time",
+        "the-same-system-as-a-convolution": "convolution, FFT, long convolution, convolution form",
+        "hippo-what-should-n-numbers-remember": "HiPPO, LegS, Legendre, S4, S4D, structured state space",
+        "what-time-invariance-cannot-do": "LTI, linear time-invariant, selective copy, selective copying",
+        "h3-multiplying-what-a-convolution-cannot-compare": "H3, hungry hungry hippos, recall",
+    },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",
         "retnet": "RetNet, retention, retentive network",

@@ -1,0 +1,1 @@
+"""Exercises to chapter 4: state space models."""

@@ -1,0 +1,271 @@
+"""Checks of ``ch04_ssm``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import torch
+
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+def as_pairs(z):
+    """Return complex numbers [N] as pairs of real ones [N, 2]."""
+    return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
+
+
+VERSION = "ccaaf664dd24"
+INFO = {
+    "q1": QuestionInfo(
+        "ch04_ssm", "q1", 'The largest stable step',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q2": QuestionInfo(
+        "ch04_ssm", "q2", 'Discretise and convolve',
+        "implement", points=5, minutes=35, level=3,
+    ),
+    "q3": QuestionInfo(
+        "ch04_ssm", "q3", 'Four faults of a convolution',
+        "diagnose", points=4, minutes=25, level=2,
+    ),
+    "q4": QuestionInfo(
+        "ch04_ssm", "q4", 'What a channel remembers, from its response',
+        "measure", points=4, minutes=25, level=2,
+    ),
+    "q5": QuestionInfo(
+        "ch04_ssm", "q5", 'The best delay',
+        "implement", points=4, minutes=30, level=3,
+    ),
+}
+
+
+# --- q1: The largest stable step ---
+
+
+def largest_step(A, theta):
+    """The largest stable step; A [N, 2], pairs, real parts below 0."""
+    if theta >= 0.5:
+        return math.inf
+    re, im = A.T
+    return (-2 * re / (re**2 + im**2)).min().item() / (1 - 2 * theta)
+
+
+def smallest_theta(A, delta):
+    """The smallest theta in [0, 1] at which the step delta is stable."""
+    re, im = A.T
+    least = (0.5 + re / (delta * (re**2 + im**2))).max().item()
+    return max(0.0, least)
+
+
+def _modes(rng):
+    """A slow mode, a fast one, and one that oscillates, whose bound is the lowest: in any order."""
+    slow = complex(-rng.uniform(0.01, 0.03), rng.uniform(0.25, 0.35))
+    fast = complex(-rng.uniform(25, 35), rng.uniform(0, 2))
+    between = complex(-rng.uniform(0.3, 0.6), rng.uniform(6, 9))
+    quiet = complex(-rng.uniform(1, 2), rng.uniform(0, 1))
+    return as_pairs([(slow, fast, between, quiet)[n] for n in rng.permutation(4)])
+
+
+@define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
+def q1(rng):
+    exact, calls = Close(1e-7), []
+    lin = as_pairs([complex(-0.5, math.pi * n) for n in range(6)])
+    real = as_pairs([complex(-n - 1.0, 0.0) for n in range(4)])
+    one = as_pairs([complex(-rng.uniform(0.2, 1), rng.uniform(1, 3))])
+    drawn = [_modes(rng) for _ in range(4)]
+    low = float(rng.uniform(0.1, 0.4))
+    below = ((one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45))
+    for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
+    near = float(rng.uniform(0.02, 0.04))
+    steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
+    for A, delta in steps:
+        calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
+    return calls
+
+
+# --- q2: Discretise and convolve ---
+
+
+def kernel(delta, A, B, C, T):
+    """k [T]; delta is a number, A, B, C [N, 2] are pairs."""
+    A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
+    x = delta * A
+    half = torch.where(x == 0, 1.0, x / 2)
+    ratio = torch.where(x == 0, 1.0, half.sinh() / half)
+    B_bar = delta * (x / 2).exp() * ratio * B
+    l = torch.arange(T)[:, None]
+    return 2 * ((l * x).exp() @ (C * B_bar)).real
+
+
+def convolve(u, kernel):
+    """y [T]; u and the kernel are [T]."""
+    T = len(u)
+    spectrum = torch.fft.rfft(u, 2 * T) * torch.fft.rfft(kernel, 2 * T)
+    return torch.fft.irfft(spectrum, 2 * T)[:T]
+
+
+def _channel(rng, N, slow=0.05, fast=0.5):
+    """A, B and C of N modes, for steps near 1."""
+    A = torch.complex(-torch.from_numpy(rng.uniform(slow, fast, N)), torch.from_numpy(rng.uniform(0.2, 2, N)))
+    B, C = (torch.view_as_complex(torch.from_numpy(rng.normal(size=(N, 2)))) for _ in range(2))
+    return A, B, C
+
+
+@define_question(INFO["q2"], kernel=kernel, convolve=convolve)
+def q2(rng):
+    exact, calls = Close(1e-7), []
+    for N, T in ((1, 12), (4, 40), (3, 1)):
+        delta = float(rng.uniform(0.3, 0.9))
+        arguments = (delta, *map(as_pairs, _channel(rng, N)), T)
+        calls.append(Call("kernel", arguments, f"{N} modes, T = {T}", exact))
+    tiny = 10.0 ** torch.tensor([-3, -5, -7, -9, -11, -13, -13], dtype=torch.float64)
+    tiny *= torch.from_numpy(rng.uniform(0.4, 1, 7))
+    turn = torch.from_numpy(rng.uniform(0, 1, 7))
+    _, B, C = _channel(rng, 7)
+    A = as_pairs(torch.complex(-tiny, tiny * turn))
+    calls.append(Call("kernel", (1.0, A, as_pairs(B), as_pairs(C), 30), "tiny A, T = 30", exact))
+    A, B, C = _channel(rng, 3)
+    A[1] = 0
+    calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
+    A, B, C = _channel(rng, 4, 2e-5, 2e-2)
+    calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
+    for T in (7, 16, 1, 2**17):
+        u, k = torch.from_numpy(rng.normal(size=(2, T)))
+        k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
+        calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
+    return calls
+
+
+# --- q3: Four faults of a convolution ---
+
+
+symptoms = {
+    "first": [2.0, 2.655, 2.349, 1.907, 1.731, 1.777, 1.873, 1.918],
+    "second": [0.416, 0.416, 0.416, 0.416, 0.416, 0.416, 0.416, 0.416],
+    "third": [0.339, 0.364, 0.257, 0.177, 0.164, 0.185, 0.203, 0.208],
+}
+
+
+first = "D"
+second = "A"
+third = "B"
+
+
+def outputs(fault, u, delta, rate, frequency):
+    """Outputs [T] for u [T] and a fault, "A" to "D", or "none"."""
+    T, A = len(u), complex(-rate, frequency)
+    l = torch.arange(T, dtype=u.dtype)
+    power = torch.exp(A * delta * l)
+    B_bar = 1 if fault == "D" else (power[1] - 1) / A
+    k = (1 if fault == "B" else 2) * (power * B_bar).real
+    if fault == "C":
+        k = torch.cat([0 * k[:1], k[:-1]])
+    n = T if fault == "A" else 2 * T
+    spectrum = torch.fft.rfft(u, n) * torch.fft.rfft(k, n)
+    return torch.fft.irfft(spectrum, n)[:T]
+
+
+@define_question(
+    INFO["q3"],
+    first=first,
+    second=second,
+    third=third,
+    outputs=outputs,
+    wrong_values={
+        "first": {
+            "A": "There all outputs are equal: on a circle, each token gets the sum of the whole kernel.",
+            "B": "There the first output is Re B_bar. Compute it: it is far below this one.",
+            "C": "There the first output is 0: nothing has been written yet.",
+        },
+        "second": {
+            "B": "There outputs swing like the right ones, at half their size. Here all are equal.",
+            "C": "There the outputs are the right ones, a token late: they differ, and begin with 0.",
+            "D": "There the first output is 2 Re B = 2, and outputs differ.",
+        },
+        "third": {
+            "A": "There all outputs are equal, since each token gets the sum of the whole kernel.",
+            "C": "There the first output is 0. Here it is that of the right program, but for a factor.",
+            "D": "There the first output is 2 Re B = 2.",
+        },
+    },
+)
+def q3(rng):
+    calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
+    for fault in ("none", "A", "B", "C", "D"):
+        for T in (8, int(rng.integers(9, 14))):
+            u = torch.from_numpy(rng.normal(size=T))
+            delta, rate, frequency = map(float, rng.uniform((0.2, 0.1, 1), (0.8, 0.8, 4)))
+            inputs = f"fault {fault}, T = {T}"
+            calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
+    return calls
+
+
+# --- q4: What a channel remembers, from its response ---
+
+
+def memory(y):
+    """Half-life and period in steps, of a response [T]: two numbers."""
+    windows = y.unfold(0, len(y) // 2, 1)            # each starts one later
+    shapes = torch.linalg.svd(windows, full_matrices=False).Vh[:2].T
+    step = torch.linalg.lstsq(shapes[:-1], shapes[1:]).solution   # [2, 2]
+    A_bar = torch.linalg.eigvals(step)[0]
+    half_life = math.log(2) / -math.log(abs(A_bar))
+    return half_life, 2 * math.pi / abs(A_bar.angle().item())
+
+
+@define_question(INFO["q4"], memory=memory)
+def q4(rng):
+    calls = []
+    for T, half_lives, periods in (
+        (60, (4, 7), (3.5, 5)),
+        (200, (30, 50), (2.2, 2.8)),
+        (500, (120, 180), (70, 110)),
+        (600, (220, 280), (320, 380)),
+        (80, (5, 8), (8, 14)),
+    ):
+        life, period = float(rng.uniform(*half_lives)), float(rng.uniform(*periods))
+        l = torch.arange(T, dtype=torch.float64)
+        turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
+        y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
+        calls.append(Call("memory", (y,), inputs, Within(1.03)))
+    return calls
+
+
+# --- q5: The best delay ---
+
+
+def best_delay(A_bar, d, T):
+    """The kernel [T] nearest to a delay of d; A_bar [N, 2], pairs."""
+    power = torch.view_as_complex(A_bar) ** torch.arange(T)[:, None]
+    basis = torch.cat([power.real, power.imag], 1)          # [T, 2N]
+    Q, _ = torch.linalg.qr(basis)                           # orthonormal
+    return Q @ Q[d]
+
+
+def error(A_bar, d, T):
+    """The sum of its squared differences from the delay."""
+    return 1 - best_delay(A_bar, d, T)[d].item()
+
+
+@define_question(INFO["q5"], best_delay=best_delay, error=error)
+def q5(rng):
+    exact, calls = Close(1e-7), []
+    cases = []
+    for N, T in ((1, 20), (4, 32), (8, 64), (6, 40)):
+        place = torch.arange(N) + torch.from_numpy(rng.uniform(0.4, 0.6, N))
+        angle = math.pi * place / N * float(rng.uniform(0.5, 0.95))
+        decay = torch.from_numpy(rng.uniform(0.5, 2, N)) / T
+        A_bar = torch.complex(-decay, angle).exp()
+        cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
+    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    for A_bar, d, T in cases:
+        inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
+        calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]
+    return sorted(calls, key=lambda call: call.name)
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

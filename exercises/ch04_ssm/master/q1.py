@@ -1,0 +1,86 @@
+# %% [markdown] q1 derive, 4 points, 25 minutes, level 2
+# ## The largest stable step
+#
+# Euler's method and the bilinear one are members of a family, the generalised bilinear transform of [Gu
+# et al. 2021](https://arxiv.org/abs/2110.13985):
+#
+# $$
+# \bar A = \frac{1 + (1 - \theta)\,\Delta A}{1 - \theta\,\Delta A}, \qquad 0 \le \theta \le 1 ,
+# $$
+#
+# with $\theta = 0$ for Euler and $\theta = \tfrac12$ for the bilinear method; $\theta = 1$ is called
+# backward Euler. In continuous time every mode of the channel decays, since $\operatorname{Re} A_n < 0$.
+# A step is *stable* if it lets none of them grow: $|\bar A_n| \le 1$ for all $n$.
+#
+# 1. Up to which step is the channel stable? Return `math.inf` where every step is.
+# 2. The other way round: the step is given. Which is the smallest $\theta \in [0, 1]$ that makes it
+#    stable?
+#
+# Which of the $N$ modes decides? It may be neither the fastest nor the one that decays most slowly.
+
+# %% answer q1
+def largest_step(A, theta):
+    """The largest stable step; A [N, 2], pairs, real parts below 0."""
+    # BEGIN SOLUTION
+    if theta >= 0.5:
+        return math.inf
+    re, im = A.T
+    return (-2 * re / (re**2 + im**2)).min().item() / (1 - 2 * theta)
+    # END SOLUTION
+
+
+def smallest_theta(A, delta):
+    """The smallest theta in [0, 1] at which the step delta is stable."""
+    # BEGIN SOLUTION
+    re, im = A.T
+    least = (0.5 + re / (delta * (re**2 + im**2))).max().item()
+    return max(0.0, least)
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# Write $x = \Delta A$ and compare the squares of numerator and denominator:
+#
+# $$
+# |1 + (1-\theta)x|^2 - |1 - \theta x|^2 = 2\operatorname{Re} x + (1 - 2\theta)\,|x|^2 .
+# $$
+#
+# With $\operatorname{Re} x < 0$ this is never positive for $\theta \ge \tfrac12$. Below, mode $n$ allows
+# steps up to $-2\operatorname{Re} A_n/((1-2\theta)|A_n|^2)$, and the channel as many as its worst mode.
+# Since $-\operatorname{Re} A/|A|^2 = \operatorname{Re}(-1/A)$, the mode that decides is the one whose
+# $-1/A$ has the smallest *real part*. Of modes with one decay rate it is the one that oscillates fastest.
+# At one frequency $\omega$ it is the slowest or the quickest to decay: the bound is highest at a decay
+# rate of $\omega$. Solved for $\theta$, the condition is $\theta \ge \tfrac12 + \operatorname{Re}
+# A_n/(\Delta |A_n|^2)$.
+#
+# S4D-Lin has $A_n = -\tfrac12 + i\pi n$. Its 32nd mode, $n = 31$, allows Euler a step of $1.05\cdot
+# 10^{-4}$, while steps are drawn from $10^{-3}$ to $10^{-1}$ when training starts. All of them blow up
+# with Euler, and at $\Delta = 10^{-3}$ a $\theta$ of 0.447 would do: nothing much below the bilinear
+# $\tfrac12$ helps a mode that oscillates. The zero-order hold has $|\bar A| = e^{\Delta \operatorname{Re}
+# A}$ and needs no condition.
+
+# %% checks q1
+def _modes(rng):
+    """A slow mode, a fast one, and one that oscillates, whose bound is the lowest: in any order."""
+    slow = complex(-rng.uniform(0.01, 0.03), rng.uniform(0.25, 0.35))
+    fast = complex(-rng.uniform(25, 35), rng.uniform(0, 2))
+    between = complex(-rng.uniform(0.3, 0.6), rng.uniform(6, 9))
+    quiet = complex(-rng.uniform(1, 2), rng.uniform(0, 1))
+    return as_pairs([(slow, fast, between, quiet)[n] for n in rng.permutation(4)])
+
+
+@define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
+def q1(rng):
+    exact, calls = Close(1e-7), []
+    lin = as_pairs([complex(-0.5, math.pi * n) for n in range(6)])
+    real = as_pairs([complex(-n - 1.0, 0.0) for n in range(4)])
+    one = as_pairs([complex(-rng.uniform(0.2, 1), rng.uniform(1, 3))])
+    drawn = [_modes(rng) for _ in range(4)]
+    low = float(rng.uniform(0.1, 0.4))
+    below = ((one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45))
+    for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
+    near = float(rng.uniform(0.02, 0.04))
+    steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
+    for A, delta in steps:
+        calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
+    return calls

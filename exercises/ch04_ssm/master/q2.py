@@ -1,0 +1,85 @@
+# %% [markdown] q2 implement, 5 points, 35 minutes, level 3
+# ## Discretise and convolve
+#
+# A channel that is discretised by the zero-order hold has the kernel
+#
+# $$
+# k_l = 2\operatorname{Re}\sum_{n=1}^{N} C_n\, \bar A_n^{\,l}\, \bar B_n, \qquad
+# \bar A_n = e^{\Delta A_n}, \quad \bar B_n = \frac{e^{\Delta A_n} - 1}{A_n}\,B_n, \qquad l = 0, \dots, T-1,
+# $$
+#
+# and, without a skip, the output $y_t = \sum_{j \le t} k_{t-j}\,u_j$.
+#
+# 1. Compute the kernel. Among the inputs are an integrator, $A_n = 0$, and modes with $|\Delta A_n|$ from
+#    $10^{-3}$ down to $10^{-13}$; the check compares seven digits.
+# 2. Compute the output in $O(T\log T)$ operations. $T$ goes up to $2^{17}$, where a table of $T\times T$
+#    numbers would take 137 GB.
+
+# %% answer q2
+def kernel(delta, A, B, C, T):
+    """k [T]; delta is a number, A, B, C [N, 2] are pairs."""
+    # BEGIN SOLUTION
+    A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
+    x = delta * A
+    half = torch.where(x == 0, 1.0, x / 2)
+    ratio = torch.where(x == 0, 1.0, half.sinh() / half)
+    B_bar = delta * (x / 2).exp() * ratio * B
+    l = torch.arange(T)[:, None]
+    return 2 * ((l * x).exp() @ (C * B_bar)).real
+    # END SOLUTION
+
+
+def convolve(u, kernel):
+    """y [T]; u and the kernel are [T]."""
+    # BEGIN SOLUTION
+    T = len(u)
+    spectrum = torch.fft.rfft(u, 2 * T) * torch.fft.rfft(kernel, 2 * T)
+    return torch.fft.irfft(spectrum, 2 * T)[:T]
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# As $x = \Delta A \to 0$, $\bar B$ tends to $\Delta B$: an integrator adds up its input times the step.
+# As it is written, $\bar B$ is 0/0 there. Nearby it is worse, since nothing warns you: near 1, $e^x$ is
+# rounded to about $10^{-16}$, so at $x = 10^{-13}$ three digits of $e^x - 1$ are left, and in float32
+# none at $10^{-8}$. Replacing $\bar B$ by $\Delta B$ below a threshold is wrong by $x/2$, so that no
+# threshold gives more than eight digits in float64; two more terms of the series do. Without a threshold
+# one writes $e^x - 1 = 2e^{x/2}\sinh(x/2)$, or calls `torch.expm1`. Modes with a small $x$ are no rare
+# accident: they are those that remember for long.
+#
+# A product of two spectra of $n$ numbers is a convolution on a *circle* of $n$ places. Two sequences of
+# length $T$ reach up to place $2T - 2$, so from $n = 2T - 1$ on nothing comes round. With $n = T$, all
+# $u_j$ with $j > t$ come into $y_t$ as well, by $k_{T+t-j}$: the layer sees the future, and the loss
+# looks too good. How much it sees depends on the kernel. If that has died down after a few steps, only
+# the first outputs are wrong, and a test that looks at the last ones passes.
+
+# %% checks q2
+def _channel(rng, N, slow=0.05, fast=0.5):
+    """A, B and C of N modes, for steps near 1."""
+    A = torch.complex(-torch.from_numpy(rng.uniform(slow, fast, N)), torch.from_numpy(rng.uniform(0.2, 2, N)))
+    B, C = (torch.view_as_complex(torch.from_numpy(rng.normal(size=(N, 2)))) for _ in range(2))
+    return A, B, C
+
+
+@define_question(INFO["q2"], kernel=kernel, convolve=convolve)
+def q2(rng):
+    exact, calls = Close(1e-7), []
+    for N, T in ((1, 12), (4, 40), (3, 1)):
+        delta = float(rng.uniform(0.3, 0.9))
+        arguments = (delta, *map(as_pairs, _channel(rng, N)), T)
+        calls.append(Call("kernel", arguments, f"{N} modes, T = {T}", exact))
+    tiny = 10.0 ** torch.tensor([-3, -5, -7, -9, -11, -13, -13], dtype=torch.float64)
+    tiny *= torch.from_numpy(rng.uniform(0.4, 1, 7))
+    turn = torch.from_numpy(rng.uniform(0, 1, 7))
+    _, B, C = _channel(rng, 7)
+    A = as_pairs(torch.complex(-tiny, tiny * turn))
+    calls.append(Call("kernel", (1.0, A, as_pairs(B), as_pairs(C), 30), "tiny A, T = 30", exact))
+    A, B, C = _channel(rng, 3)
+    A[1] = 0
+    calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
+    A, B, C = _channel(rng, 4, 2e-5, 2e-2)
+    calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
+    for T in (7, 16, 1, 2**17):
+        u, k = torch.from_numpy(rng.normal(size=(2, T)))
+        k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
+        calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
+    return calls

@@ -1,0 +1,66 @@
+# %% [markdown] q4 measure, 4 points, 25 minutes, level 2
+# ## What a channel remembers, from its response
+#
+# A channel with one complex number of state is given a single 1, then zeros. It answers
+#
+# $$
+# y_l = 2\operatorname{Re}(c\,\bar A^{\,l}), \qquad l = 0, \dots, T-1 ,
+# $$
+#
+# rounded to bfloat16 (8 significant bits), as a model would have it. You know neither $c$ nor $\bar A$.
+# Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
+# the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
+# 2.2 and 400, and the response is at least two half-lives long.
+#
+# On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
+# A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of
+# this equation to all of $y$ not good enough, although it uses every number there is?
+
+# %% answer q4
+def memory(y):
+    """Half-life and period in steps, of a response [T]: two numbers."""
+    # BEGIN SOLUTION
+    windows = y.unfold(0, len(y) // 2, 1)            # each starts one later
+    shapes = torch.linalg.svd(windows, full_matrices=False).Vh[:2].T
+    step = torch.linalg.lstsq(shapes[:-1], shapes[1:]).solution   # [2, 2]
+    A_bar = torch.linalg.eigvals(step)[0]
+    half_life = math.log(2) / -math.log(abs(A_bar))
+    return half_life, 2 * math.pi / abs(A_bar.angle().item())
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# In a slow mode three neighbours lie nearly on a line, and what they tell about it is how far they do
+# not: a second difference, a two-hundredth of $y$ where the period is 90 steps. Rounding moves each
+# number by up to a five-hundredth. More rows do not average this away, since rounded numbers stand on
+# *both* sides of the equation: noise in what is multiplied by the unknowns pulls these towards 0. At a
+# half-life of 150 and a period of 90 the fit reports a half-life that is 15 % too short, at 250 and 340 a
+# fifth of the right one. As in exercise 3.2, slow modes differ in numbers that lie far apart.
+#
+# Two ways use those. One compares the whole response with $2\operatorname{Re}(c \bar A^l)$: for given
+# $\bar A$ the best $c$ is a linear least squares problem, and a search over half-life and period finds
+# the smallest error. The other, done here, cuts the response into windows of $T/2$ numbers. Each window
+# is a combination of two shapes, the real and the imaginary part of $\bar A^l$, so that but for the
+# rounding the matrix of windows has rank 2. Its first two singular vectors are combinations of these
+# shapes, with most of the rounding averaged out, and moving them by one step multiplies them by a
+# $2\times 2$ matrix whose eigenvalues are $\bar A$ and its conjugate. A matrix of windows is called a
+# Hankel matrix. Its rank is the number of numbers of state, conjugates counted: how large a state is can
+# be seen from outside.
+
+# %% checks q4
+@define_question(INFO["q4"], memory=memory)
+def q4(rng):
+    calls = []
+    for T, half_lives, periods in (
+        (60, (4, 7), (3.5, 5)),
+        (200, (30, 50), (2.2, 2.8)),
+        (500, (120, 180), (70, 110)),
+        (600, (220, 280), (320, 380)),
+        (80, (5, 8), (8, 14)),
+    ):
+        life, period = float(rng.uniform(*half_lives)), float(rng.uniform(*periods))
+        l = torch.arange(T, dtype=torch.float64)
+        turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
+        y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
+        calls.append(Call("memory", (y,), inputs, Within(1.03)))
+    return calls

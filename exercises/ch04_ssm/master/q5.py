@@ -1,0 +1,73 @@
+# %% [markdown] q5 implement, 4 points, 30 minutes, level 3
+# ## The best delay
+#
+# To hold a token for $d$ steps and then hand it out is to have the kernel that is 1 at $l = d$ and 0
+# elsewhere. A channel whose $\bar A_n$ are given can only come near: it has the kernels
+#
+# $$
+# k_l = 2\operatorname{Re}\sum_{n=1}^N C_n\,\bar A_n^{\,l}, \qquad l = 0, \dots, T-1,
+# $$
+#
+# with the complex numbers $C_n$ free ($\bar B$ is part of them).
+#
+# 1. Return the one of these kernels that comes nearest to a delay of $d$ steps: the sum of the squared
+#    differences over $l = 0, \dots, T-1$ is the smallest.
+# 2. How large is this sum?
+#
+# Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
+# to?
+
+# %% answer q5
+def best_delay(A_bar, d, T):
+    """The kernel [T] nearest to a delay of d; A_bar [N, 2], pairs."""
+    # BEGIN SOLUTION
+    power = torch.view_as_complex(A_bar) ** torch.arange(T)[:, None]
+    basis = torch.cat([power.real, power.imag], 1)          # [T, 2N]
+    Q, _ = torch.linalg.qr(basis)                           # orthonormal
+    return Q @ Q[d]
+    # END SOLUTION
+
+
+def error(A_bar, d, T):
+    """The sum of its squared differences from the delay."""
+    # BEGIN SOLUTION
+    return 1 - best_delay(A_bar, d, T)[d].item()
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# With $C = a + ib$ a kernel is $2a\operatorname{Re}\bar A^l - 2b\operatorname{Im}\bar A^l$: all kernels
+# are *real* combinations of $2N$ sequences, the real and the imaginary parts of the powers. The nearest
+# is the orthogonal projection of the delay, $Q Q^\top e_d$, where the columns of $Q$ are an orthonormal
+# basis. The error is $1 - \|Q^\top e_d\|^2$, and since $\|Q^\top e_d\|^2 = (QQ^\top e_d)_d = k_d$, it is
+# one minus the height of the peak. Over all $d$ the heights add up to the trace of $QQ^\top$, which is
+# $2N$, and the errors to $T - 2N$. That is a budget: over $T$ steps the best peaks are $2N/T$ high on
+# average, whatever the $\bar A_n$. Where they are higher for some delays they are lower for others, and
+# only with $2N = T$ is every delay exact.
+#
+# Rates and frequencies distribute the budget. If all modes decay alike, by $e^{-r}$ a step, and their
+# frequencies stand at equal distances all round the circle, as S4D-Lin's nearly do at $\Delta = 1/N$, then
+# $\bar A_n^{2N}$ is one number for all $n$. The peak has echoes every $2N$ steps, and the heights at $d$,
+# $d + 2N$, $d + 4N$ and so on add up to 1, in proportion to $e^{-2rl}$: early delays win. If the
+# frequencies fill only a part of the circle, with a smaller $\Delta$, the peak is broad instead, and late
+# delays are drawn nearly as well as early ones.
+#
+# A shift of the powers changes nothing, since $\bar A_n^{l+1}$ spans what $\bar A_n^l$ spans. And $d$ is
+# a property of the weights: the channel can hold *every* token for $d$ steps, but not one token until it
+# is needed and the next for as long as that takes. For this, what is kept has to depend on the input.
+
+# %% checks q5
+@define_question(INFO["q5"], best_delay=best_delay, error=error)
+def q5(rng):
+    exact, calls = Close(1e-7), []
+    cases = []
+    for N, T in ((1, 20), (4, 32), (8, 64), (6, 40)):
+        place = torch.arange(N) + torch.from_numpy(rng.uniform(0.4, 0.6, N))
+        angle = math.pi * place / N * float(rng.uniform(0.5, 0.95))
+        decay = torch.from_numpy(rng.uniform(0.5, 2, N)) / T
+        A_bar = torch.complex(-decay, angle).exp()
+        cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
+    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    for A_bar, d, T in cases:
+        inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
+        calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]
+    return sorted(calls, key=lambda call: call.name)

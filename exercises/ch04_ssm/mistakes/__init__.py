@@ -1,0 +1,1 @@
+"""Known answers to ``ch04_ssm``, a file for each question."""

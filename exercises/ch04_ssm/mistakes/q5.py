@@ -1,0 +1,143 @@
+"""Known answers to question 5: the best delay."""
+
+import torch
+
+from linattn_exercises.known_mistakes import also_right, mistake
+
+
+def _powers(A_bar, T):
+    """The powers [T, N] of the complex numbers that the pairs stand for."""
+    return torch.view_as_complex(A_bar.contiguous()) ** torch.arange(T)[:, None]
+
+
+def _delay(d, T, dtype=torch.float64):
+    """The kernel of a delay, as a column."""
+    return torch.nn.functional.one_hot(torch.tensor(d), T).to(dtype)[:, None]
+
+
+def _fit(basis, target):
+    """The combination of the columns that is nearest to the target."""
+    return (basis @ torch.linalg.lstsq(basis, target).solution)[:, 0]
+
+
+def _best(A_bar, d, T):
+    """The right kernel."""
+    power = _powers(A_bar, T)
+    return _fit(torch.cat([power.real, power.imag], 1), _delay(d, T))
+
+
+@mistake(
+    "The C that you fit are real. Their imaginary parts are free as well, and add Im A_bar^l to the basis.",
+    replaces="best_delay",
+)
+def real_C(A_bar, d, T):
+    return _fit(_powers(A_bar, T).real, _delay(d, T))
+
+
+@mistake(
+    "That is a least squares fit of the complex sum: it also presses the imaginary part to 0, which "
+    "no one reads.",
+    replaces="best_delay",
+)
+def complex_fit(A_bar, d, T):
+    return _fit(_powers(A_bar, T), _delay(d, T, torch.complex128)).real
+
+
+@mistake(
+    "The complex sum is fitted to the delay, and then 2 Re doubles it. Fit the real kernel.",
+    replaces="best_delay",
+)
+def complex_fit_doubled(A_bar, d, T):
+    return 2 * _fit(_powers(A_bar, T), _delay(d, T, torch.complex128)).real
+
+
+@mistake(
+    "C = conj(A_bar^d) turns all modes so that they meet at d: a peak, but not the nearest, as the "
+    "modes overlap. "
+    "Solve the least squares problem.",
+    replaces="best_delay",
+)
+def in_phase_at_d(A_bar, d, T):
+    power = _powers(A_bar, T)
+    return 2 * (power @ power[d].conj()).real / T
+
+
+@mistake(
+    "Steps behind d count too: you fit l = 0 to d alone, and behind it the kernel does what it likes.",
+    replaces="best_delay",
+)
+def up_to_d(A_bar, d, T):
+    power = _powers(A_bar, T)
+    basis = torch.cat([power.real, power.imag], 1)
+    return (basis @ torch.linalg.lstsq(basis[: d + 1], _delay(d, d + 1), driver="gelsd").solution)[:, 0]
+
+
+@mistake("The peak stands a step late: a delay of d is 1 at l = d, counted from 0.", replaces="best_delay")
+def a_step_late(A_bar, d, T):
+    return _best(A_bar, min(d + 1, T - 1), T) if d + 1 < T else 0 * _best(A_bar, d, T)
+
+
+@mistake(
+    "The kernel is scaled so that its peak is 1. That is farther from the delay: what stands beside "
+    "it has grown.",
+    replaces="best_delay",
+)
+def peak_of_one(A_bar, d, T):
+    k = _best(A_bar, d, T)
+    return k / k[d]
+
+
+@mistake("That is the distance. The sum of squares is asked for, without the root.", replaces="error")
+def rooted(A_bar, d, T):
+    return (_best(A_bar, d, T) - _delay(d, T)[:, 0]).norm().item()
+
+
+@mistake("That is the mean over T steps, not the sum.", replaces="error")
+def mean(A_bar, d, T):
+    return (_best(A_bar, d, T) - _delay(d, T)[:, 0]).square().mean().item()
+
+
+@mistake(
+    "That is what the peak lacks, squared. What stands beside the peak counts as well.", replaces="error"
+)
+def peak_alone(A_bar, d, T):
+    return (1 - _best(A_bar, d, T)[d].item()) ** 2
+
+
+@mistake(
+    "That is the sum of the kernel's squares, k_d: what is reached, not what is missing.", replaces="error"
+)
+def reached(A_bar, d, T):
+    return _best(A_bar, d, T).square().sum().item()
+
+
+@mistake("That is what stands beside the peak. What the peak lacks counts as well.", replaces="error")
+def beside_the_peak(A_bar, d, T):
+    k = _best(A_bar, d, T)
+    return (k.square().sum() - k[d] ** 2).item()
+
+
+@mistake("That is the error with real C. Both parts of C are free.", replaces="error")
+def error_of_real_C(A_bar, d, T):
+    k = _fit(_powers(A_bar, T).real, _delay(d, T))
+    return (k - _delay(d, T)[:, 0]).square().sum().item()
+
+
+@also_right(replaces="best_delay")
+def by_least_squares(A_bar, d, T):
+    power = _powers(A_bar, T)
+    basis = torch.stack([2 * power.real, -2 * power.imag], 2).flatten(1)
+    return (basis @ torch.linalg.pinv(basis))[:, d]
+
+
+@also_right(replaces="best_delay")
+def with_conjugates(A_bar, d, T):
+    power = _powers(A_bar, T)
+    both = torch.cat([power, power.conj()], 1)  # complex C for each: the best are conjugates
+    gram = both.mH @ both
+    return (both @ torch.linalg.solve(gram, both[d].conj())).real
+
+
+@also_right(replaces="error")
+def by_the_difference(A_bar, d, T):
+    return (_best(A_bar, d, T) - _delay(d, T)[:, 0]).square().sum().item()
