@@ -21,13 +21,14 @@ from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
-CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4 = (
+CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5 = (
     Path(f"chapters/{name}.ipynb")
     for name in (
         "01_softmax_attention",
         "02_linear_attention",
         "03_decay_and_gates",
         "04_state_space_models",
+        "05_selection_and_erasing",
     )
 )
 LENGTH = 4096
@@ -60,7 +61,9 @@ ROAD = (
         "4", "State space models", "How do a convolution and a recurrence come to be the same model?",
         CHAPTER_4,
     ),
-    Chapter("5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?"),
+    Chapter(
+        "5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?", CHAPTER_5
+    ),
     Chapter("6", "Making it fast", "What stands between a count of operations and a clock?"),
     Chapter("7 to 9", "The scaling study", "Which laws of loss hold, and where does recall part the models?"),
 )  # fmt: skip

@@ -59,6 +59,17 @@ SYNONYMS = {
         "what-time-invariance-cannot-do": "LTI, linear time-invariant, selective copy, selective copying",
         "h3-multiplying-what-a-convolution-cannot-compare": "H3, hungry hungry hippos, recall",
     },
+    "chapters/05_selection_and_erasing": {
+        "": "selection, selective state space model, SSM",
+        "a-step-that-looks-at-the-token": "Mamba, S6, selective SSM, discretization, gated RNN",
+        "no-matrix-product-a-scan": "associative scan, parallel scan, prefix scan, selective scan",
+        "the-mamba-block": "Mamba, Mamba-1, Hugging Face, transformers, short convolution",
+        "mamba-2-one-number-per-head": "Mamba-2, SSD, state space duality, semiseparable",
+        "copying-and-induction-learned": "selective copy, induction heads, length generalization",
+        "erase-then-write": "DeltaNet, delta rule, fast weights, fast weight programmer, online learning",
+        "the-delta-rule-in-chunks": "WY, UT transform, Householder, gated DeltaNet, gated delta rule",
+        "beyond-one-negative-eigenvalues": "parity, state tracking, negative eigenvalue",
+    },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",
         "retnet": "RetNet, retention, retentive network",

@@ -25,6 +25,7 @@ PAGES = (
     "chapters/02_linear_attention.html",
     "chapters/03_decay_and_gates.html",
     "chapters/04_state_space_models.html",
+    "chapters/05_selection_and_erasing.html",
 )
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 4e6 / 8, "uploadThroughput": 4e6 / 8}
 SLOWER_CPU = 4

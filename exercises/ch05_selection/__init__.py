@@ -1,0 +1,1 @@
+"""Exercises to chapter 5: selection, Mamba and the delta rule."""

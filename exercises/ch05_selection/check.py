@@ -1,0 +1,398 @@
+"""Checks of ``ch05_selection``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import torch
+
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+VERSION = "9cd7296d8823"
+INFO = {
+    "q1": QuestionInfo(
+        "ch05_selection", "q1", 'How loud can a token be?',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q2": QuestionInfo(
+        "ch05_selection", "q2", 'Online softmax is a scan',
+        "implement", points=5, minutes=35, level=3,
+    ),
+    "q3": QuestionInfo(
+        "ch05_selection", "q3", 'How large is a state, from outside?',
+        "measure", points=4, minutes=30, level=3,
+    ),
+    "q4": QuestionInfo(
+        "ch05_selection", "q4", 'The triangular system with a decay',
+        "implement", points=5, minutes=40, level=3,
+    ),
+    "q5": QuestionInfo(
+        "ch05_selection", "q5", 'Four faults of a delta rule',
+        "diagnose", points=4, minutes=25, level=2,
+    ),
+}
+
+
+# --- q1: How loud can a token be? ---
+
+
+def step_for(keep, a):
+    """The step with which the state keeps this share."""
+    return -math.log(keep) / a
+
+
+def largest_state(a, low, high, hold):
+    """The supremum of |S_t|: any inputs, any steps in [low, high]."""
+    if hold == "exact":
+        return 1 / a
+    return high / (1 - math.exp(-a * high))
+
+
+@define_question(INFO["q1"], step_for=step_for, largest_state=largest_state)
+def q1(rng):
+    exact = Close(1e-9)
+    calls = []
+    for keep, a in ((0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
+        calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
+    drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))
+    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), drawn):
+        for hold in ("exact", "euler"):
+            inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'
+            calls.append(Call("largest_state", (a, low, high, hold), inputs, exact))
+    return calls
+
+
+# --- q2: Online softmax is a scan ---
+
+
+def single(x, v, g):
+    """The element (g, m, d, u) of a token: numbers x, g and v [V]."""
+    seen = (x > -torch.inf).to(v.dtype)
+    return g, x, seen, seen * v
+
+
+def compose(first, then):
+    """The element of two stretches, one after the other."""
+    g1, m1, d1, u1 = first
+    g2, m2, d2, u2 = then
+    m1 = m1 + g2                           # the first fades
+    m = torch.maximum(m1, m2)
+    at = torch.where(m > -torch.inf, m, torch.zeros_like(m))
+    a, b = (m1 - at).exp(), (m2 - at).exp()
+    return g1 + g2, m, a * d1 + b * d2, a * u1 + b * u2
+
+
+def identity(V):
+    """The element of no tokens, for values [V], float64."""
+    zero = torch.zeros((), dtype=torch.float64)
+    return zero, zero - torch.inf, zero, torch.zeros(V, dtype=torch.float64)
+
+
+def read(element):
+    """The output [V] of a stretch, zeros if it has nothing to be seen."""
+    _, _, d, u = element
+    return u / d.clamp(min=1)              # d is 0, or at least 1
+
+
+def prefixes(x, v, g):
+    """All outputs [T, V] of a row: x [T], v [T, V], g [T]."""
+    def scan(items, neutral):          # all prefixes of a list, by a tree
+        levels = [items]
+        while len(levels[-1]) > 1:             # up: compose neighbours
+            padded = levels[-1] + [neutral] * (len(levels[-1]) % 2)
+            levels[-1] = padded
+            pairs = zip(padded[::2], padded[1::2])
+            levels.append([compose(*pair) for pair in pairs])
+        before = [neutral]                     # down: all to the left
+        for level in reversed(levels[:-1]):
+            before = [x for left, first in zip(before, level[::2])
+                      for x in (left, compose(left, first))]
+        return [compose(left, x) for left, x in zip(before, items)]
+
+    items = [single(*token) for token in zip(x, v, g)]
+    whole = scan(items, identity(v.shape[1]))
+    return torch.stack([read(element) for element in whole])
+
+
+def _stretch(rng, n, at=0.0, gate=-0.3, V=3):
+    """The element of n tokens with scores near `at`, from sums over all of them."""
+    x = at + 2 * torch.from_numpy(rng.normal(size=n))
+    g = gate * torch.from_numpy(rng.uniform(size=n))
+    v = torch.from_numpy(rng.normal(size=(n, V)))
+    faded = x + g.sum() - g.cumsum(0)
+    w = (faded - faded.max()).exp()
+    return g.sum(), faded.max(), w.sum(), w @ v
+
+
+@define_question(
+    INFO["q2"], single=single, compose=compose, identity=identity, read=read, prefixes=prefixes
+)
+def q2(rng):
+    def draw(*shape):
+        return torch.from_numpy(rng.normal(size=shape))
+
+    def number(x):
+        return torch.tensor(x, dtype=torch.float64)
+
+    tight, calls = Close(1e-9), []
+    for score, log_gate, inputs in (
+        (0.7, -0.4, "x = 0.7, g = -0.4"),
+        (-900.0, -3.0, "a score of -900"),
+        (-math.inf, -0.4, "a hidden token, g = -0.4"),
+        (0.3, -math.inf, "a closed gate, x = 0.3"),
+    ):
+        calls.append(Call("single", (number(score), draw(3), number(log_gate)), inputs, tight))
+    zeros = torch.zeros(3, dtype=torch.float64)
+    nothing = number(0.0), number(-math.inf), number(0.0), zeros
+    hidden = number(-0.8), number(-math.inf), number(0.0), zeros
+    closed = number(-math.inf), number(1.5), number(1.0), draw(3)
+    both = number(-math.inf), number(-math.inf), number(0.0), zeros
+    for one, two, inputs in (
+        (_stretch(rng, 5), _stretch(rng, 3, 1.0), "5 and 3 tokens"),
+        (_stretch(rng, 3, 4.0), _stretch(rng, 4, -2.0), "the larger scores first"),
+        (_stretch(rng, 3, -400.0), _stretch(rng, 4, 400.0), "scores 800 apart, the larger last"),
+        (_stretch(rng, 3, 400.0), _stretch(rng, 4, -400.0), "scores 800 apart, the larger first"),
+        (_stretch(rng, 2, 900.0, -0.1), _stretch(rng, 30, 0.0, -60.0), "30 gates, which lower scores near 900 by about as much"),
+        (nothing, _stretch(rng, 4), "no tokens, then 4"),
+        (_stretch(rng, 4), nothing, "4 tokens, then none"),
+        (_stretch(rng, 4, -3000.0), hidden, "scores near -3000, then a hidden token"),
+        (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
+        (hidden, hidden, "two hidden tokens"),
+        (nothing, nothing, "no tokens, twice"),
+        (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
+        (hidden, closed, "a hidden token, then one with a closed gate"),
+        (closed, _stretch(rng, 4), "a token with a closed gate, then 4"),
+        (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
+    ):
+        calls.append(Call("compose", (one, two), inputs, tight))
+    calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
+    for element, inputs in (
+        (_stretch(rng, 6), "6 tokens"),
+        (_stretch(rng, 1), "one token"),
+        (_stretch(rng, 3, -2000.0), "scores near -2000"),
+        (hidden, "a hidden token"),
+    ):
+        calls.append(Call("read", (element,), inputs, tight))
+    for T, at, gate, inputs in (
+        (7, 1.0, 0.0, "7 tokens without gates"),
+        (13, 2.0, -0.5, "13 tokens"),
+        (1, 1.0, -0.5, "one token"),
+        (24, 800.0, -1.0, "24 tokens, scores some hundreds apart"),
+        (11, 1.0, -0.5, "11 tokens, the first and two more hidden, one gate closed"),
+    ):
+        x, v, g = at * draw(T), draw(T, 3), gate * torch.from_numpy(rng.uniform(size=T))
+        if "hidden" in inputs:
+            x[[0, 4, 5]], g[7] = -math.inf, -math.inf
+        calls.append(Call("prefixes", (x, v, g), inputs, tight))
+    return calls
+
+
+# --- q3: How large is a state, from outside? ---
+
+
+def state_size(M):
+    """The numbers that a recurrence with this table [T, T] must hand on."""
+    least = 1e-4 * M.abs().max()
+    blocks = [M[t:, :t] for t in range(1, len(M))]
+    sizes = [(torch.linalg.svdvals(x) > least).sum().item() for x in blocks]
+    return max(sizes)
+
+
+def least_error(M, n):
+    """The error that a state of n numbers cannot avoid."""
+    blocks = [M[t:, :t] for t in range(1, len(M))]
+    values = [torch.linalg.svdvals(x) for x in blocks]
+    return max((x[n].item() for x in values if len(x) > n), default=0.0)
+
+
+def _gated(rng, T, K, reset=None, erase=False):
+    """The table of linear attention with a gate for each channel, or of the delta rule."""
+    q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
+    k = k / k.norm(dim=1, keepdim=True)
+    gates = torch.from_numpy(rng.uniform(0.85, 1.0, size=(T, K)))
+    if reset is not None:
+        gates[reset] = 0.0
+    S, rows = torch.zeros(K, T, dtype=torch.float64), []  # what the state has of each input
+    for t in range(T):
+        S = gates[t][:, None] * S
+        if erase:
+            S = S - torch.outer(k[t], k[t] @ S)
+        S[:, t] += k[t]
+        rows.append(q[t] @ S)
+    return torch.stack(rows)
+
+
+def _filter(rng, T, taps):
+    """The table of a convolution, whose first tap is a skip."""
+    age = torch.arange(T)[:, None] - torch.arange(T)
+    return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
+
+
+def _measure(rng, make, size):
+    """A table whose singular values are far from the threshold, rounded."""
+    for _ in range(200):
+        M = make()
+        M = M / M.abs().max()
+        values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
+        if max(int((x > 1.1e-3).sum()) for x in values) == size:
+            break
+    else:
+        raise RuntimeError(f"no table shows a state of {size}")
+    M = float(rng.uniform(0.5, 20)) * M
+    error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
+    return M + 1e-6 * M.abs().max() * error
+
+
+@define_question(INFO["q3"], state_size=state_size, least_error=least_error)
+def q3(rng):
+    def softmax(T):
+        x = torch.from_numpy(3 * rng.normal(size=(T, T)))
+        return x.masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf).softmax(1)
+
+    def rotating(T):  # a complex pair and a real number, read together
+        turn, age = rng.uniform(0.8, 2.0), torch.arange(T, dtype=torch.float64)
+        taps = 0.97**age * (turn * age + rng.uniform(0, 3)).cos() + 0.9**age
+        taps[0] = 3.0
+        return _filter(rng, T, taps)
+
+    def two_parts(first, second):
+        M = _gated(rng, 24, max(first, second), 12)
+        if first < second:
+            M[:12, :12] = _gated(rng, 12, first)
+        else:
+            M[12:, 12:] = _gated(rng, 12, second)
+        return M
+
+    def window():
+        return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
+
+    K = int(rng.integers(3, 7))
+    tables = (
+        (lambda: _gated(rng, 24, 3), 3, "24 tokens of linear attention, K = 3"),
+        (lambda: _gated(rng, 40, K), K, f"40 tokens of linear attention, K = {K}"),
+        (lambda: _gated(rng, 30, 4, erase=True), 3, "30 tokens of the delta rule, K = 4, strengths of 1"),
+        (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
+        (lambda: softmax(10), 5, "10 tokens of softmax attention"),
+        (lambda: softmax(16), 8, "16 tokens of softmax attention"),
+        (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
+        (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
+        (window, 4, "20 tokens of a convolution over 5"),
+        (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
+    )
+    calls, errors = [], []
+    for make, size, inputs in tables:
+        M = _measure(rng, make, size)
+        calls.append(Call("state_size", (M,), inputs, Close(1e-9)))
+        errors += [(M, n, f"{inputs}; n = {n}") for n in {max(size - 2, 0), size // 2} if n < size]
+    errors.append((M, 12, "9 tokens, n = 12"))
+    return calls + [Call("least_error", (M, n), inputs) for M, n, inputs in errors]
+
+
+# --- q4: The triangular system with a decay ---
+
+
+def chunk(q, k, v, beta, log_decay, S):
+    """One chunk: q, k [C, K], v [C, V], beta, log_decay [C], S [K, V]
+    -> outputs [C, V], the state after it [K, V]."""
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    start = lam.exp()[:, None]                     # from the chunk's start
+    end = (lam[-1] - lam).exp()[:, None]             # to its end
+    decay = (lam[:, None] - lam).clamp(max=0).exp().tril()
+    eye = torch.eye(len(k), dtype=k.dtype)
+    system = eye + (b * decay * (k @ k.T)).tril(-1)
+    wanted = b * (v - start * (k @ S))
+    u = torch.linalg.solve_triangular(system, wanted, upper=False)
+    o = start * (q @ S) + (decay * (q @ k.T)) @ u
+    return o, start[-1] * S + (end * k).T @ u
+
+
+@define_question(INFO["q4"], chunk=chunk)
+def q4(rng):
+    calls = []
+    for C, K, V, strength, most in (
+        (6, 4, 3, 0.5, 1.0),
+        (1, 3, 2, 0.5, 1.0),
+        (9, 3, 5, 0.0, 1.0),
+        (16, 8, 4, 0.1, 2.0),
+        (64, 16, 5, 1.0, 1.0),
+        (70, 8, 6, 30.0, 2.0),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
+        k = k / k.norm(dim=1, keepdim=True)
+        v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
+        beta = torch.from_numpy(rng.uniform(0.1, most, size=C))
+        log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
+        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, "
+        inputs += f"log decays down to {-strength:g}" if strength else "no decay"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+    return calls
+
+
+# --- q5: Four faults of a delta rule ---
+
+
+symptoms = {
+    "first": [0.5, 0.75, 0.5, 0.75, 0.5, 0.75],
+    "second": [0.5, 1.125, 0.562, 1.031, 0.516, 1.008],
+    "third": [0.25, 0.5, 0.375, 0.5, 0.375, 0.5],
+}
+
+
+first = "D"
+second = "A"
+third = "C"
+
+
+def outputs(fault, beta, log_decay):
+    """Outputs [T] for beta and log_decay [T] and a fault, or "none"."""
+    S, R, o = 0.0, 0.0, []             # R: what A takes for the state
+    for b, g in zip(beta.tolist(), log_decay.tolist()):
+        alpha = math.exp(g)
+        R = alpha * R if fault == "A" else alpha * S
+        erased = {"A": R, "B": -b * R, "C": b * S, "D": b * S}
+        u = b - erased.get(fault, b * R)
+        R = R + b * u
+        S = alpha * (S + u) if fault == "C" else alpha * S + u
+        o.append(S)
+    return torch.tensor(o, dtype=beta.dtype)
+
+
+@define_question(
+    INFO["q5"],
+    first=first,
+    second=second,
+    third=third,
+    outputs=outputs,
+    wrong_values={
+        "first": {
+            "A": "There the second output is above 1: too little is erased. Here it is 0.75.",
+            "B": "There the second output is above 1: what the key recalls is added. Here it is 0.75.",
+            "C": "There the first output is already too small: the token's own write has decayed. Here it is right.",
+        },
+        "second": {
+            "B": "There what the key recalls is added instead of taken away: the second output is further off, and the last one 3.469.",
+            "C": "There the first output is already too small. Here it is right.",
+            "D": "There too much is erased, and the second output is below 1. Here it is above.",
+        },
+        "third": {
+            "A": "There the first output is right: no system does anything to the first token of an empty state.",
+            "B": "There the first output is right, and the second too large.",
+            "D": "There the first output is right: an empty state has nothing to erase, before the decay or after.",
+        },
+    },
+)
+def q5(rng):
+    calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
+    for fault in ("none", "A", "B", "C", "D"):
+        for T, most in ((6, 1.0), (int(rng.integers(9, 14)), 2.0)):
+            beta = torch.from_numpy(rng.uniform(0.1, most, size=T))
+            log_decay = -torch.from_numpy(rng.exponential(size=T))
+            inputs = f"fault {fault}, T = {T}, strengths up to {most:g}"
+            calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
+    return calls
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

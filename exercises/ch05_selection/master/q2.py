@@ -1,0 +1,181 @@
+# %% [markdown] q2 implement, 5 points, 35 minutes, level 3
+# ## Online softmax is a scan
+#
+# One query has the score $x_j$ for token $j$, whose value is $v_j \in \mathbb R^V$. Chapter 1 read a row
+# with a triple: the largest score $m$, the denominator $d$ and the numerator $u$. Now let the scores
+# *fade*: each token has a log gate $g_t \le 0$, which lowers all scores of the tokens before it. After
+# token $t$ the query gets
+#
+# $$
+# o_t = \frac{\sum_{j\le t} e^{x_{jt}}\, v_j}{\sum_{j\le t} e^{x_{jt}}}, \qquad
+# x_{jt} = x_j + g_{j+1} + \dots + g_t .
+# $$
+#
+# Write it as a scan. An element stands for a stretch of tokens, $i$ to $t$, and consists of four things:
+# $g = g_i + \dots + g_t$, the largest of its faded scores $m = \max_j x_{jt}$, $d = \sum_j e^{x_{jt} -
+# m}$ and $u = \sum_j e^{x_{jt} - m}\, v_j$. Write
+#
+# 1. `single`, the element of one token;
+# 2. `compose`, the element of two stretches of which the second follows the first;
+# 3. `identity`, the element of no tokens, neutral on both sides;
+# 4. `read`, the output of an element;
+# 5. `prefixes`, all $o_t$ of a row, by these four and the `scan` that stands there. It goes up a tree and
+#    down again, for any operator, and uses the neutral element on both sides.
+#
+# A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
+# nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
+# 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands. No NaN may come up.
+
+# %% answer q2
+def single(x, v, g):
+    """The element (g, m, d, u) of a token: numbers x, g and v [V]."""
+    # BEGIN SOLUTION
+    seen = (x > -torch.inf).to(v.dtype)
+    return g, x, seen, seen * v
+    # END SOLUTION
+
+
+def compose(first, then):
+    """The element of two stretches, one after the other."""
+    # BEGIN SOLUTION
+    g1, m1, d1, u1 = first
+    g2, m2, d2, u2 = then
+    m1 = m1 + g2                           # the first fades
+    m = torch.maximum(m1, m2)
+    at = torch.where(m > -torch.inf, m, torch.zeros_like(m))
+    a, b = (m1 - at).exp(), (m2 - at).exp()
+    return g1 + g2, m, a * d1 + b * d2, a * u1 + b * u2
+    # END SOLUTION
+
+
+def identity(V):
+    """The element of no tokens, for values [V], float64."""
+    # BEGIN SOLUTION
+    zero = torch.zeros((), dtype=torch.float64)
+    return zero, zero - torch.inf, zero, torch.zeros(V, dtype=torch.float64)
+    # END SOLUTION
+
+
+def read(element):
+    """The output [V] of a stretch, zeros if it has nothing to be seen."""
+    # BEGIN SOLUTION
+    _, _, d, u = element
+    return u / d.clamp(min=1)              # d is 0, or at least 1
+    # END SOLUTION
+
+
+def prefixes(x, v, g):
+    """All outputs [T, V] of a row: x [T], v [T, V], g [T]."""
+    def scan(items, neutral):          # all prefixes of a list, by a tree
+        levels = [items]
+        while len(levels[-1]) > 1:             # up: compose neighbours
+            padded = levels[-1] + [neutral] * (len(levels[-1]) % 2)
+            levels[-1] = padded
+            pairs = zip(padded[::2], padded[1::2])
+            levels.append([compose(*pair) for pair in pairs])
+        before = [neutral]                     # down: all to the left
+        for level in reversed(levels[:-1]):
+            before = [x for left, first in zip(before, level[::2])
+                      for x in (left, compose(left, first))]
+        return [compose(left, x) for left, x in zip(before, items)]
+
+    # BEGIN SOLUTION
+    items = [single(*token) for token in zip(x, v, g)]
+    whole = scan(items, identity(v.shape[1]))
+    return torch.stack([read(element) for element in whole])
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# The pair $(a, b)$ of a recurrence says what a stretch does to the state on its left, $a$, and what it
+# adds itself, $b$. Here $g$ is the logarithm of $a$, and the triple is $b$. The rule is that of the
+# section, $b = a_2 b_1 + b_2$, in a number format of its own: $u$ and $d$ are to be multiplied by $e^m$,
+# so multiplying by $a_2$ is adding $g_2$ to $m_1$, and for adding both are brought to the larger $m$. As
+# $(u, d)$ is linear in what was written, *normalised* attention with a gate is a recurrence like any
+# other, and its division comes after the scan.
+#
+# Without gates the order does not matter either, which is exercise 1.5. With them it does: only what
+# stands to the *right* makes a stretch fade. The operator is associative and not commutative, and a scan
+# asks for no more.
+#
+# Three things come of the infinities. Two stretches without anything to be seen must not be compared by
+# $-\infty - (-\infty)$; any finite reference will do, as $e^{-\infty} = 0$. A hidden token is not the
+# neutral element: it has a gate. And a closed gate needs nothing of its own, because $m_1 - \infty$ is a
+# stretch that nobody sees; documents can stand one after the other in a row.
+#
+# Softmax attention with scores that fade like this is that of the Forgetting Transformer. A scan does not
+# make it cheaper: each query has scores of its own and needs a scan of its own. Where $x_j$ does not
+# depend on the query, one scan serves all tokens. RWKV-4 is of this kind, with a triple for each channel
+# and a bonus for the newest token.
+
+# %% checks q2
+def _stretch(rng, n, at=0.0, gate=-0.3, V=3):
+    """The element of n tokens with scores near `at`, from sums over all of them."""
+    x = at + 2 * torch.from_numpy(rng.normal(size=n))
+    g = gate * torch.from_numpy(rng.uniform(size=n))
+    v = torch.from_numpy(rng.normal(size=(n, V)))
+    faded = x + g.sum() - g.cumsum(0)
+    w = (faded - faded.max()).exp()
+    return g.sum(), faded.max(), w.sum(), w @ v
+
+
+@define_question(
+    INFO["q2"], single=single, compose=compose, identity=identity, read=read, prefixes=prefixes
+)
+def q2(rng):
+    def draw(*shape):
+        return torch.from_numpy(rng.normal(size=shape))
+
+    def number(x):
+        return torch.tensor(x, dtype=torch.float64)
+
+    tight, calls = Close(1e-9), []
+    for score, log_gate, inputs in (
+        (0.7, -0.4, "x = 0.7, g = -0.4"),
+        (-900.0, -3.0, "a score of -900"),
+        (-math.inf, -0.4, "a hidden token, g = -0.4"),
+        (0.3, -math.inf, "a closed gate, x = 0.3"),
+    ):
+        calls.append(Call("single", (number(score), draw(3), number(log_gate)), inputs, tight))
+    zeros = torch.zeros(3, dtype=torch.float64)
+    nothing = number(0.0), number(-math.inf), number(0.0), zeros
+    hidden = number(-0.8), number(-math.inf), number(0.0), zeros
+    closed = number(-math.inf), number(1.5), number(1.0), draw(3)
+    both = number(-math.inf), number(-math.inf), number(0.0), zeros
+    for one, two, inputs in (
+        (_stretch(rng, 5), _stretch(rng, 3, 1.0), "5 and 3 tokens"),
+        (_stretch(rng, 3, 4.0), _stretch(rng, 4, -2.0), "the larger scores first"),
+        (_stretch(rng, 3, -400.0), _stretch(rng, 4, 400.0), "scores 800 apart, the larger last"),
+        (_stretch(rng, 3, 400.0), _stretch(rng, 4, -400.0), "scores 800 apart, the larger first"),
+        (_stretch(rng, 2, 900.0, -0.1), _stretch(rng, 30, 0.0, -60.0), "30 gates, which lower scores near 900 by about as much"),
+        (nothing, _stretch(rng, 4), "no tokens, then 4"),
+        (_stretch(rng, 4), nothing, "4 tokens, then none"),
+        (_stretch(rng, 4, -3000.0), hidden, "scores near -3000, then a hidden token"),
+        (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
+        (hidden, hidden, "two hidden tokens"),
+        (nothing, nothing, "no tokens, twice"),
+        (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
+        (hidden, closed, "a hidden token, then one with a closed gate"),
+        (closed, _stretch(rng, 4), "a token with a closed gate, then 4"),
+        (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
+    ):
+        calls.append(Call("compose", (one, two), inputs, tight))
+    calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
+    for element, inputs in (
+        (_stretch(rng, 6), "6 tokens"),
+        (_stretch(rng, 1), "one token"),
+        (_stretch(rng, 3, -2000.0), "scores near -2000"),
+        (hidden, "a hidden token"),
+    ):
+        calls.append(Call("read", (element,), inputs, tight))
+    for T, at, gate, inputs in (
+        (7, 1.0, 0.0, "7 tokens without gates"),
+        (13, 2.0, -0.5, "13 tokens"),
+        (1, 1.0, -0.5, "one token"),
+        (24, 800.0, -1.0, "24 tokens, scores some hundreds apart"),
+        (11, 1.0, -0.5, "11 tokens, the first and two more hidden, one gate closed"),
+    ):
+        x, v, g = at * draw(T), draw(T, 3), gate * torch.from_numpy(rng.uniform(size=T))
+        if "hidden" in inputs:
+            x[[0, 4, 5]], g[7] = -math.inf, -math.inf
+        calls.append(Call("prefixes", (x, v, g), inputs, tight))
+    return calls

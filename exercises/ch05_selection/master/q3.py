@@ -1,0 +1,152 @@
+# %% [markdown] q3 measure, 4 points, 30 minutes, level 3
+# ## How large is a state, from outside?
+#
+# You are given one channel of a layer as a table: $o = Mx$ with $M$ lower triangular, $T \times T$, for
+# one sequence, in which only the values $x$ of this channel vary. It may be softmax attention, a
+# convolution, or a recurrence
+#
+# $$
+# S_t = A_t S_{t-1} + b_t x_t, \qquad o_t = c_t S_{t-1} + d_t x_t
+# $$
+#
+# with any gates $A_t$, numbers, vectors or matrices. Its state is what is handed from one token to the
+# next. (A token's own input may reach its output directly.)
+#
+# 1. How many numbers must a recurrence of this form have in its state, at the least, to have this $M$?
+#    They may be fewer at some places of the sequence; count them where they are most.
+# 2. Suppose the state has only $n$ numbers. Then $M$ can only be approximated by some $\tilde M$. How
+#    large must the error be for some input with $|x| = 1$? Give the bound $\max_x |Mx - \tilde Mx| \ge
+#    \dots$ that you get from one place of the sequence, the place where it is largest.
+#
+# $M$ was measured: each entry on and below the diagonal has an error of up to $10^{-6}$ of the largest
+# entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
+# errors alone lie below $10^{-5}$ of the largest entry of $M$; where the state is largest, all others lie
+# above $10^{-3}$ of it.
+#
+# Which part of $M$ says what the first $t$ tokens do to the others?
+
+# %% answer q3
+def state_size(M):
+    """The numbers that a recurrence with this table [T, T] must hand on."""
+    # BEGIN SOLUTION
+    least = 1e-4 * M.abs().max()
+    blocks = [M[t:, :t] for t in range(1, len(M))]
+    sizes = [(torch.linalg.svdvals(x) > least).sum().item() for x in blocks]
+    return max(sizes)
+    # END SOLUTION
+
+
+def least_error(M, n):
+    """The error that a state of n numbers cannot avoid."""
+    # BEGIN SOLUTION
+    blocks = [M[t:, :t] for t in range(1, len(M))]
+    values = [torch.linalg.svdvals(x) for x in blocks]
+    return max((x[n].item() for x in values if len(x) > n), default=0.0)
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# What the first $t$ tokens do to the later outputs is the block $M_{t:,\,:t}$, below and left of the
+# place between them. All of it passes through the state at that place: block = (what later tokens read of
+# the state) times (what earlier ones left in it), a product through as many dimensions as the state has
+# numbers. So the rank of the block is a lower bound. It is also enough: a recurrence with just that many
+# numbers at each place always exists. Its state is what the block makes of the first $t$ inputs, in
+# coordinates of the block's column space, and this and the next input give the next one by a linear map.
+#
+# The rank of $M$ itself says nothing. Its diagonal is what tokens do to themselves, and with a diagonal
+# that is not 0 a triangular matrix has full rank, whatever the state is. One block in the middle may say
+# too little: a gate that closes makes the block at that place 0.
+#
+# Softmax attention has blocks of full rank, so its state must grow with $T$, whatever one tries.
+# Linear attention with $K$ channels has rank $K$ for one value channel, with scalar or vector gates; a
+# state space model has the number of its real state numbers (a complex pair counts as two); a convolution
+# over $w$ tokens has $w - 1$. The delta rule, which comes later in the chapter, has $K$, and with
+# strengths of 1 and keys of length 1 only $K - 1$: along the key that comes, all is erased and need not
+# be handed on.
+#
+# For 2., the blocks of $\tilde M$ have rank $n$ at most, and a matrix of rank $n$ is off from another by
+# at least the singular value number $n+1$ of that one, for some input. An error of a block is an error of
+# $M$. How fast these values fall is what a distillation of attention into a recurrence is up against,
+# whatever the training.
+
+# %% checks q3
+def _gated(rng, T, K, reset=None, erase=False):
+    """The table of linear attention with a gate for each channel, or of the delta rule."""
+    q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
+    k = k / k.norm(dim=1, keepdim=True)
+    gates = torch.from_numpy(rng.uniform(0.85, 1.0, size=(T, K)))
+    if reset is not None:
+        gates[reset] = 0.0
+    S, rows = torch.zeros(K, T, dtype=torch.float64), []  # what the state has of each input
+    for t in range(T):
+        S = gates[t][:, None] * S
+        if erase:
+            S = S - torch.outer(k[t], k[t] @ S)
+        S[:, t] += k[t]
+        rows.append(q[t] @ S)
+    return torch.stack(rows)
+
+
+def _filter(rng, T, taps):
+    """The table of a convolution, whose first tap is a skip."""
+    age = torch.arange(T)[:, None] - torch.arange(T)
+    return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
+
+
+def _measure(rng, make, size):
+    """A table whose singular values are far from the threshold, rounded."""
+    for _ in range(200):
+        M = make()
+        M = M / M.abs().max()
+        values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
+        if max(int((x > 1.1e-3).sum()) for x in values) == size:
+            break
+    else:
+        raise RuntimeError(f"no table shows a state of {size}")
+    M = float(rng.uniform(0.5, 20)) * M
+    error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
+    return M + 1e-6 * M.abs().max() * error
+
+
+@define_question(INFO["q3"], state_size=state_size, least_error=least_error)
+def q3(rng):
+    def softmax(T):
+        x = torch.from_numpy(3 * rng.normal(size=(T, T)))
+        return x.masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf).softmax(1)
+
+    def rotating(T):  # a complex pair and a real number, read together
+        turn, age = rng.uniform(0.8, 2.0), torch.arange(T, dtype=torch.float64)
+        taps = 0.97**age * (turn * age + rng.uniform(0, 3)).cos() + 0.9**age
+        taps[0] = 3.0
+        return _filter(rng, T, taps)
+
+    def two_parts(first, second):
+        M = _gated(rng, 24, max(first, second), 12)
+        if first < second:
+            M[:12, :12] = _gated(rng, 12, first)
+        else:
+            M[12:, 12:] = _gated(rng, 12, second)
+        return M
+
+    def window():
+        return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
+
+    K = int(rng.integers(3, 7))
+    tables = (
+        (lambda: _gated(rng, 24, 3), 3, "24 tokens of linear attention, K = 3"),
+        (lambda: _gated(rng, 40, K), K, f"40 tokens of linear attention, K = {K}"),
+        (lambda: _gated(rng, 30, 4, erase=True), 3, "30 tokens of the delta rule, K = 4, strengths of 1"),
+        (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
+        (lambda: softmax(10), 5, "10 tokens of softmax attention"),
+        (lambda: softmax(16), 8, "16 tokens of softmax attention"),
+        (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
+        (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
+        (window, 4, "20 tokens of a convolution over 5"),
+        (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
+    )
+    calls, errors = [], []
+    for make, size, inputs in tables:
+        M = _measure(rng, make, size)
+        calls.append(Call("state_size", (M,), inputs, Close(1e-9)))
+        errors += [(M, n, f"{inputs}; n = {n}") for n in {max(size - 2, 0), size // 2} if n < size]
+    errors.append((M, 12, "9 tokens, n = 12"))
+    return calls + [Call("least_error", (M, n), inputs) for M, n, inputs in errors]

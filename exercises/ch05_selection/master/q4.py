@@ -1,0 +1,83 @@
+# %% [markdown] q4 implement, 5 points, 40 minutes, level 3
+# ## The triangular system with a decay
+#
+# The gated delta rule lets the state decay, then erases, then writes:
+#
+# $$
+# S_t = \bigl(I - \beta_t k_t^\top k_t\bigr)\,\alpha_t S_{t-1} + \beta_t k_t^\top v_t, \qquad
+# o_t = q_t S_t,
+# $$
+#
+# with a number $\alpha_t = e^{g_t}$ for each token. Derive its chunk form and write it for one chunk of
+# $C$ tokens, which starts from the state $S$: one triangular system and matrix products. A loop over
+# tokens gives the numbers too, and they are all that the check can see, so you can compare with one; it
+# is not what is asked for.
+#
+# Log decays $g_t$ go down to $-30$ a token, and $C$ to 64 and more. So take exponentials of sums over
+# *later* tokens only, which are not positive: $e^{-\Lambda_j}$, with $\Lambda_j = g_1 + \dots + g_j$,
+# overflows.
+#
+# You may use `torch.linalg.solve_triangular(A, B, upper=False)`, which solves $AX = B$.
+
+# %% answer q4
+def chunk(q, k, v, beta, log_decay, S):
+    """One chunk: q, k [C, K], v [C, V], beta, log_decay [C], S [K, V]
+    -> outputs [C, V], the state after it [K, V]."""
+    # BEGIN SOLUTION
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    start = lam.exp()[:, None]                     # from the chunk's start
+    end = (lam[-1] - lam).exp()[:, None]             # to its end
+    decay = (lam[:, None] - lam).clamp(max=0).exp().tril()
+    eye = torch.eye(len(k), dtype=k.dtype)
+    system = eye + (b * decay * (k @ k.T)).tril(-1)
+    wanted = b * (v - start * (k @ S))
+    u = torch.linalg.solve_triangular(system, wanted, upper=False)
+    o = start * (q @ S) + (decay * (q @ k.T)) @ u
+    return o, start[-1] * S + (end * k).T @ u
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# With $R_t = \alpha_t S_{t-1}$, what is left of the state when token $t$ comes, and $u_t = \beta_t(v_t -
+# k_t R_t)$ the rule is $S_t = \alpha_t S_{t-1} + k_t^\top u_t$: linear attention with a scalar decay and
+# other values, chapter 3. Its solution within a chunk is $R_i = e^{\Lambda_i} S + \sum_{j<i}
+# e^{\Lambda_i - \Lambda_j} k_j^\top u_j$. Insert this into $u_i$:
+#
+# $$
+# u_i + \beta_i \sum_{j<i} e^{\Lambda_i-\Lambda_j}(k_i\cdot k_j)\, u_j
+# = \beta_i\bigl(v_i - e^{\Lambda_i} k_i S\bigr).
+# $$
+#
+# So chapter 3's three kinds of exponents stand where they always do: from the chunk's start (of the
+# state, in the outputs *and* on the right side of the system), from token to token (in the outputs and in
+# the system), and to the chunk's end (of what is handed on). The system has the table of $KK^\top$ where
+# the outputs have that of $QK^\top$, with the same decays.
+#
+# Whether the exponent of $k_i S$ is $\Lambda_i$ or $\Lambda_{i-1}$ is the order of the rule. With
+# $\Lambda_{i-1}$, there and in the system, one erases what was there *before* the decay, which is $S_t =
+# (\alpha_t I - \beta_t k_t^\top k_t)S_{t-1} + \beta_t k_t^\top v_t$. With $\beta_t = 1$ that rule does
+# not replace: after it the key recalls $v_t - (1 - \alpha_t)\,k_t S_{t-1}$.
+#
+# A strong decay makes the system easy, because it tends to the identity: what has faded does not have to
+# be erased.
+
+# %% checks q4
+@define_question(INFO["q4"], chunk=chunk)
+def q4(rng):
+    calls = []
+    for C, K, V, strength, most in (
+        (6, 4, 3, 0.5, 1.0),
+        (1, 3, 2, 0.5, 1.0),
+        (9, 3, 5, 0.0, 1.0),
+        (16, 8, 4, 0.1, 2.0),
+        (64, 16, 5, 1.0, 1.0),
+        (70, 8, 6, 30.0, 2.0),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
+        k = k / k.norm(dim=1, keepdim=True)
+        v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
+        beta = torch.from_numpy(rng.uniform(0.1, most, size=C))
+        log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
+        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, "
+        inputs += f"log decays down to {-strength:g}" if strength else "no decay"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+    return calls

@@ -1,0 +1,1 @@
+"""Known answers to ``ch05_selection``, a file for each question."""
