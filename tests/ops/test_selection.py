@@ -105,7 +105,7 @@ def test_a_chunk_of_the_delta_rule_is_a_plain_sum_with_other_values(form: Form, 
     U = torch.linalg.solve(system, beta[:, None] * (v - k @ S))
     heads = [x[None, :, None] for x in (q, k, v, beta, U)]
     got = form.function(*heads[:4], scale=1.0, initial_state=S[None, None])
-    plain = recurrent_linear_attention(*heads[:2], heads[4], scale=1.0, initial_state=S[None, None])
+    plain = recurrent_linear_attention(heads[0], heads[1], heads[4], scale=1.0, initial_state=S[None, None])
     assert_close("output", got.output, plain.output, 1e-11)
     assert_close("state", got.state, plain.state, 1e-11)
 

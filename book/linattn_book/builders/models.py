@@ -26,6 +26,15 @@ PUBLISHED = {  # names as their papers write them, where the class of the mixer 
     "rwkv6": "RWKV-6", "rwkv7": "RWKV-7", "mamba2": "Mamba-2", "gated_delta_net": "Gated DeltaNet",
 }  # fmt: skip
 
+TAUGHT = {  # chapter and section that a model has
+    "softmax": (1, "sec-retrieval"), "linear": (2, "sec-kernel"), "cosformer": (2, "sec-cosformer"),
+    "retnet": (3, "sec-fixed-decay"), "tnl": (3, "sec-fixed-decay"), "gla": (3, "sec-gate-costs"),
+    "gated_retnet": (3, "sec-gate-costs"), "mlstm": (3, "sec-gate-costs"), "rwkv6": (3, "sec-gate-costs"),
+    "hgrn2": (3, "sec-hgrn2"), "rwkv4": (3, "sec-released-3"), "s4d": (4, "sec-hippo"), "h3": (4, "sec-h3"),
+    "mamba": (5, "sec-mamba-block"), "mamba2": (5, "sec-ssd"), "delta_net": (5, "sec-delta"),
+    "gated_delta_net": (5, "sec-wy"),
+}  # fmt: skip
+
 _SPAN = re.compile(r"``[^`]+``|\[[A-Z][^]`]*\](?!\()")  # code or mathematics, and shapes
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -103,13 +112,19 @@ def _render_section(name: str, address: str) -> str:
     file = f"linattn_ref/mixers/{Path(inspect.getfile(mixer)).name}"
     parts = [
         f"(model-{_make_slug(name)})=\n### {name_model(name)}",
-        f"In code `{name}`, [{file}]({address}/blob/main/{file}).",
+        f"In code `{name}`, [{file}]({address}/blob/main/{file}).{_link_chapter(name)}",
         _link_papers(_render_note(note.replace("Mix tokens", f"{name_model(name)} mixes tokens", 1))),
         _render_code(name),
         _link_papers(_render_options(options)),
         _link_papers(f"Source: {' '.join(source.split())}"),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _link_chapter(name: str) -> str:
+    """Return a sentence with a link to the section that teaches a model, if there is one."""
+    chapter, section = TAUGHT.get(name, (0, ""))
+    return f" Taught in [chapter {chapter}]({section})." if section else ""
 
 
 def _render_note(text: str) -> str:
