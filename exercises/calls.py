@@ -15,8 +15,9 @@ from linattn_exercises.watch import COUNTS, watch_call
 CLOSE = Close()
 
 # What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
-# stopped; see ``call_answer``, but the value is decoded. In the grader an error also has "missing", the name
-# that is called, if the cell that should define it has failed.
+# stopped; see ``call_answer``, but the value is decoded. If a cell of the question failed before, an error in
+# the grader may have "missing", the name that is called and not defined, or "cause", the failure of the cell,
+# in case a name that the answer uses was to come from it.
 Outcome = dict[str, Any]
 
 
@@ -83,11 +84,22 @@ def decode_outcome(outcome: Any) -> Outcome:
         raise ValueError("outcome: expected a value, or an error by the name of a built-in exception")
     if not str(outcome.get("missing", "x")).isidentifier():
         raise ValueError("outcome: expected the name of what is missing")
-    return {
-        name: make_printable(str(outcome[name])[:400])
-        for name in ("error", "text", "line", "missing")
-        if name in outcome
-    }
+    told: Outcome = _make_printable(outcome, "missing")
+    if isinstance(cause := outcome.get("cause"), dict) and _is_exception(cause.get("error")):
+        told["cause"] = _tell(_make_printable(cause))
+    return told
+
+
+def _make_printable(outcome: dict[str, Any], *more: str) -> dict[str, str]:
+    """Return what an outcome says of an exception, short and in characters that a page can show."""
+    names = ("error", "text", "line", *more)
+    return {name: make_printable(str(outcome[name])[:400]) for name in names if name in outcome}
+
+
+def _tell(told: dict[str, str]) -> str:
+    """Return which exception was raised, where, and what it says."""
+    line = f" in the line `{told['line']}`" if told.get("line") else ""
+    return f"raised {told.get('error', '')}{line}: {told.get('text', '')}".rstrip(": ")
 
 
 def _is_exception(name: Any) -> bool:
@@ -129,21 +141,22 @@ def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
 
 def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:
     """Return a sentence about a call that raised, or was stopped."""
-    error, text, line = (outcome.get(name, "") for name in ("error", "text", "line"))
+    error, text = (outcome.get(name, "") for name in ("error", "text"))
     if error == "NotImplementedError" and not text:
         return f"`{call.name}` is not answered yet."
     if error == "Missing":
         return f"`{call.name}` is not defined; its cell is missing, or did not run."
     if error == "Stopped":
         return text
-    if error == "MemoryError" or "allocate memory" in text:
-        return f"{inputs}`{call.name}` needs more memory than it may use."
-    raised = f"raised {error}{f' in the line `{line}`' if line else ''}: {text}".rstrip(": ")
+    raised = _tell(outcome)
     if outcome.get("missing"):
         return f"`{outcome['missing']}` is not defined: its cell {raised}."
+    if error == "MemoryError" or "allocate memory" in text:
+        return f"{inputs}`{call.name}` needs more memory than it may use."
     if error == "TypeError" and text.startswith("returned"):
         return f"{inputs}`{call.name}` {text}."
-    return f"{inputs}`{call.name}` {raised}."
+    before = f" Before that, its cell {outcome['cause']}." if outcome.get("cause") else ""
+    return f"{inputs}`{call.name}` {raised}.{before}"
 
 
 def outcomes_agree(call: Call, outcome: Outcome, other: Outcome) -> bool:

@@ -44,7 +44,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -67,19 +67,21 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 FAILED = 75  # the exit status of a keeper that could not write its notes
-DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
+DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, *ASSIGNMENTS)
+SHARES = 5  # of the time that is left, one for each assignment
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
 
 
 def run_cells(
-    cells: list[list[Any]], definitions_only: bool = False
+    cells: list[list[Any]], clock: "Clock | None" = None
 ) -> tuple[types.ModuleType, Any, dict[str, Any]]:
     """Run cells one after the other; some may fail.
 
     Args:
         cells: source, and whether the cell belongs to the question.
-        definitions_only: run imports, definitions and assignments only.
+        clock: run imports, definitions and assignments only, these as long as it allows; default: all.
 
     Returns:
         The module they fill, the first failure of a cell of the question, and the functions they defined, of
@@ -95,10 +97,11 @@ def run_cells(
     for number, (source, own) in enumerate(cells):
         name, source = f"<answer {number}>", reading.strip_magics(source)
         try:
-            run_cell(module, name, source, compiler, definitions_only, functions)
-        except BaseException as error:
-            if own and first is None:
-                first = serialization.describe_exception(error)
+            failure = run_cell(module, name, source, compiler, clock, functions)
+        except BaseException as error:  # it does not compile
+            failure = serialization.describe_exception(error)
+        if own and first is None:
+            first = failure
     return module, first, functions
 
 
@@ -107,38 +110,93 @@ def run_cell(
     name: str,
     source: str,
     compiler: codeop.Compile,
-    definitions_only: bool,
+    clock: "Clock | None",
     functions: dict[str, Any],
-) -> None:
-    """Run a cell, statement by statement: a name or module that is missing must not take the rest with it."""
+) -> dict[str, Any] | None:
+    """Run a cell, statement by statement, and return its first failure.
+
+    What works in a notebook may fail here, without a network, a screen, a GPU, a file that lies beside it,
+    and must not take the rest of its cell with it.
+    """
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    missing: Exception | None = None
+    first: dict[str, Any] | None = None
     for statement in compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True).body:
-        if definitions_only and not isinstance(statement, DEFINITIONS):
+        if clock and not isinstance(statement, DEFINITIONS):
             continue
-        part = ast.Module([statement], [])
-        code = compiler(part, name, "exec")  # type: ignore[arg-type]  # takes a tree as well
+        code = compiler(ast.Module([statement], []), name, "exec")  # type: ignore[arg-type]  # takes a tree
+        limited = clock and isinstance(statement, ASSIGNMENTS)
         try:
-            result = eval(code, vars(module))
-            if code.co_flags & inspect.CO_COROUTINE:
-                asyncio.run(result)
-        except (ModuleNotFoundError, NameError) as error:
-            missing = missing or error
+            with clock.limit() if clock and limited else contextlib.nullcontext():
+                result = eval(code, vars(module))
+                if code.co_flags & inspect.CO_COROUTINE:
+                    asyncio.run(result)
+        except BaseException as error:
+            # Described at once: an exception holds on to all that its frames hold.
+            first = first or serialization.describe_exception(error)
+            if not isinstance(error, Exception | TooLong):  # such as SystemExit
+                break
         functions |= {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
-    if missing is not None:
-        raise missing
+    return first
+
+
+class TooLong(BaseException):
+    """Say that a statement took too long; no ``Exception``, since code may pass over all of these."""
+
+
+class Clock:
+    """Share out the time of an attempt: each statement may take a fifth of what is left.
+
+    Args:
+        cpu: seconds of processor time.
+        wall: seconds on the clock.
+    """
+
+    def __init__(self, cpu: float, wall: float) -> None:
+        self._ends = {
+            (signal.ITIMER_PROF, signal.SIGPROF, time.process_time): time.process_time() + cpu,
+            (signal.ITIMER_REAL, signal.SIGALRM, time.monotonic): time.monotonic() + wall,
+        }
+
+    @contextlib.contextmanager
+    def limit(self) -> Iterator[None]:
+        """Raise ``TooLong`` in the code within if it takes longer than its share."""
+        try:
+            for (timer, number, tell), end in self._ends.items():
+                signal.signal(number, self._stop)
+                signal.setitimer(timer, max(0.01, (end - tell()) / SHARES))
+            yield
+        finally:
+            for timer, _, _ in self._ends:
+                signal.setitimer(timer, 0)
+
+    def _stop(self, number: int, frame: object) -> None:
+        raise TooLong("it takes too long beside the answer")
 
 
 class Anything:
-    """Accept every call and every attribute, and do nothing."""
+    """Accept every call and every attribute, and do nothing; hold nothing, and be true."""
 
     def __call__(self, *_: Any, **__: Any) -> "Anything":
         return self
+
+    __getitem__ = __add__ = __radd__ = __call__
 
     def __getattr__(self, name: str) -> "Anything":
         if name.startswith("__"):
             raise AttributeError(name)
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __format__(self, form: str) -> str:
+        return ""
 
 
 class SilentModule(types.ModuleType):
@@ -209,7 +267,8 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
     sys.meta_path.insert(0, SilentImporter(HIDDEN_PACKAGE, SilentModule))
     for library in watch.LIBRARIES if ask else ():
         sys.meta_path.insert(0, SilentImporter(library, RefusedModule))
-    module, broken, functions = run_cells(job["cells"], job.get("definitions_only", False))
+    clock = Clock(job["limits"]["cpu"], job["limits"]["wall"]) if job.get("definitions_only") else None
+    module, broken, functions = run_cells(job["cells"], clock)
     link = watch.Link(ask) if ask else None
     outcomes = []
     for number, (name, arguments) in enumerate(job["calls"]):
@@ -220,7 +279,9 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
             outcomes.append(broken | {"missing": name})
         else:
             call = partial(link.call, number) if link else None
-            outcomes.append(serialization.call_answer(found, name, arguments, call))
+            outcome = serialization.call_answer(found, name, arguments, call)
+            lacks = broken is not None and outcome.get("error") == "NameError"
+            outcomes.append(outcome | {"cause": broken} if lacks else outcome)
     return {"outcomes": outcomes}
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from linattn_exercises import serialization
+from linattn_exercises.calls import Call, decode_outcome, find_fault
 from linattn_exercises.grading import reading, sandbox_worker
 
 
@@ -52,10 +53,10 @@ def test_magics_are_taken_out(source, want):
 
 
 def run(
-    *cells: tuple[str, bool], definitions_only: bool = False
+    *cells: tuple[str, bool], clock: sandbox_worker.Clock | None = None
 ) -> tuple[types.ModuleType, dict | None, dict]:
     """Run cells, each with whether it belongs to the question; see ``run_cells`` for what comes back."""
-    return sandbox_worker.run_cells([list(cell) for cell in cells], definitions_only)
+    return sandbox_worker.run_cells([list(cell) for cell in cells], clock)
 
 
 def test_a_cell_that_fails_does_not_stop_those_after_it():
@@ -72,9 +73,35 @@ def test_an_import_that_is_missing_does_not_take_the_rest_of_its_cell():
     assert failure["error"] == "ModuleNotFoundError"
 
 
-def test_definitions_alone_leave_out_what_takes_time():
-    module, _, _ = run(("x = 1\ndef f():\n    return x\nwhile True:\n    pass", True), definitions_only=True)
+@pytest.mark.parametrize("fails", ["1 / 0", "open('/no/such/file')", "raise RuntimeError('no screen')"])
+def test_a_statement_that_works_elsewhere_does_not_take_the_rest_of_its_cell(fails):
+    module, failure, _ = run((f"{fails}\ndef f():\n    return 1", True))
     assert module.f() == 1
+    assert failure is not None
+
+
+def test_a_name_that_a_failed_statement_should_have_made_is_told_with_its_failure(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    cells = [["scale = 1 / 0\ndef f(x):\n    return scale * x", True]]
+    outcome = sandbox_worker.run_calls({"cells": cells, "calls": [["f", [1]]]})["outcomes"][0]
+    fault = find_fault(Call("f", (1,), ""), decode_outcome(outcome), 1)
+    assert "raised NameError" in fault
+    assert "its cell raised ZeroDivisionError in the line `scale = 1 / 0`" in fault
+
+
+def test_definitions_alone_leave_out_what_takes_time():
+    source = "x = 1\ndef f():\n    return x\nwhile True:\n    pass"
+    module, _, _ = run((source, True), clock=sandbox_worker.Clock(5, 15))
+    assert module.f() == 1
+
+
+def test_an_assignment_that_takes_too_long_leaves_time_for_the_others():
+    source = "x = [None for _ in iter(int, 1)]\ny = 2\ndef f():\n    return y"
+    module, failure, _ = run((source, True), clock=sandbox_worker.Clock(0.5, 15))
+    assert module.f() == 2
+    assert not hasattr(module, "x")
+    assert failure is not None
+    assert "too long" in failure["text"]
 
 
 def test_await_at_the_margin():
