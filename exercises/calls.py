@@ -98,8 +98,11 @@ def _make_printable(outcome: dict[str, Any], *more: str) -> dict[str, str]:
 
 def _tell(told: dict[str, str]) -> str:
     """Return which exception was raised, where, and what it says."""
-    line = f" in the line `{told['line']}`" if told.get("line") else ""
-    return f"raised {told.get('error', '')}{line}: {told.get('text', '')}".rstrip(": ")
+    error, text, line = (told.get(name, "") for name in ("error", "text", "line"))
+    where = f" in the line `{line}`" if line else ""
+    if error == "MemoryError" or "allocate memory" in text:
+        return f"needs more memory than it may use{where}"
+    return f"raised {error}{where}: {text}".rstrip(": ")
 
 
 def _is_exception(name: Any) -> bool:
@@ -151,8 +154,6 @@ def _describe_error(call: Call, outcome: Outcome, inputs: str) -> str:
     raised = _tell(outcome)
     if outcome.get("missing"):
         return f"`{outcome['missing']}` is not defined: its cell {raised}."
-    if error == "MemoryError" or "allocate memory" in text:
-        return f"{inputs}`{call.name}` needs more memory than it may use."
     if error == "TypeError" and text.startswith("returned"):
         return f"{inputs}`{call.name}` {text}."
     before = f" Before that, its cell {outcome['cause']}." if outcome.get("cause") else ""

@@ -20,6 +20,7 @@ from linattn_exercises.grading import (
     processes,
     tables,
 )
+from linattn_exercises.grading.processes import count_cores
 from linattn_exercises.grading.submissions import (
     SubmissionFile,
     find_notebooks,
@@ -59,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", default="", dest="default_set", help="the set of notebooks that do not name theirs"
     )
-    parser.add_argument("--jobs", type=int, default=0, help="notebooks at a time; default: one per core")
+    parser.add_argument(
+        "--jobs", type=int, default=0, help="notebooks at a time; default: one for each core that we may use"
+    )
     parser.add_argument(
         "--cpu",
         type=int,
@@ -109,7 +112,9 @@ def run(options: argparse.Namespace) -> int:
         hidden=[*options.submissions, *filter(None, [options.seed_file])],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
-    for warning in filter(None, (notice, grader.warning)):
+    cores = count_cores()
+    crowd = f"--jobs {grader.jobs} is more than the {cores} cores there are: answers will wait for each other"
+    for warning in filter(None, (notice, grader.warning, crowd if grader.jobs > cores else "")):
         _say(f"linattn: {warning}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"

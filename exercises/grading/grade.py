@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import linattn_exercises
+from linattn_exercises.grading.processes import count_cores, list_cores
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
     Limits,
@@ -81,7 +82,7 @@ class Grader:
             none or answers may know it.
         isolation: "bubblewrap" or "process", see ``choose_isolation``.
         limits: what one question may use; default ``Limits()``.
-        jobs: submissions graded at a time; 0 is one per core.
+        jobs: submissions graded at a time; 0 is one for each core that we may use.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
         hidden: what no answer may see, besides ``out`` and the folders of the submissions.
 
@@ -109,7 +110,7 @@ class Grader:
             raise ValueError(f"jobs: got {jobs}, expected 1 or more, or 0 for one per core")
         self.out, self.default_set, self.limits = out, default_set, limits or Limits()
         self.isolation = choose_isolation(isolation)
-        self.jobs = jobs or len(list_cores()) or os.cpu_count() or 1
+        self.jobs = jobs or count_cores()
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         (out / KEPT_FOLDER).mkdir(exist_ok=True)
         self.seed, self.warning = self._choose_seed(seed)
@@ -346,11 +347,6 @@ class Grader:
 def _mark_seed(seed: str) -> str:
     """Return what a seed is known by and cannot be told from."""
     return hmac.new(seed.encode(), b"known", hashlib.sha256).hexdigest()
-
-
-def list_cores() -> list[int]:
-    """Return the processor cores that this process may use; none where the system does not say."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def _hash_code() -> str:

@@ -18,6 +18,9 @@ PACKAGE = Path(serialization.__file__).parent
 SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py", PACKAGE / "serialization.py", PACKAGE / "watch.py"]
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders
+# Parts of /usr that no program needs, and where people put files for others. What Python needs is shown also
+# if it lies in one of these.
+SHARED = [Path("/usr/local/share"), Path("/usr/local/src"), Path("/usr/src")]
 TOTAL_BYTES = (
     6_000_000_000  # of memory that a worker and all answers that it runs may take, where systemd limits it
 )
@@ -107,7 +110,7 @@ def _build_bubblewrap(
         words += ["--size", str(SCRATCH_BYTES), "--tmpfs", path]
     ours = [] if own_code else _list_folders("linattn_ref")
     needed = [*_list_needed(), *ours]
-    masked = [PACKAGE, *hidden, *(_list_folders(*LIBRARIES) if own_code else [])]
+    masked = [PACKAGE, *SHARED, *hidden, *(_list_folders(*LIBRARIES) if own_code else [])]
     words += _mount(needed, _find_places(tuple(masked), tuple(needed)))
     for script, inside in scripts.items():
         words += ["--ro-bind", str(script), inside]
@@ -118,18 +121,25 @@ def _build_bubblewrap(
 
 
 def _mount(needed: Sequence[Path], masked: Sequence[Path]) -> list[str]:
-    """Return the words that show some paths and hide others, the outer ones first."""
+    """Return the words that show some paths and hide others, the outer ones first.
+
+    What lies in a hidden folder is hidden with it: a mount of its own would show its name.
+    """
     words: list[str] = []
-    shown = dict.fromkeys(needed, True)
-    for path in sorted({**shown, **dict.fromkeys(masked, False)}, key=lambda path: len(path.parts)):
-        if path in shown:
+    covers = [path for path in dict.fromkeys(masked) if path not in needed]
+    is_shown = {**dict.fromkeys(covers, False), **dict.fromkeys(needed, True)}
+    inner = []
+    for path in sorted(is_shown, key=lambda path: len(path.parts)):
+        if is_shown[path]:
             words += ["--ro-bind", str(path), str(path)]
+        elif not next((is_shown[outer] for outer in path.parents if outer in is_shown), True):
+            continue
         elif path.is_dir():
             words += ["--tmpfs", str(path)]
+            inner.append(path)
         else:
             words += ["--ro-bind", os.devnull, str(path)]
-    inner = [path for path in masked if path.is_dir() and path not in shown]
-    return words + [word for path in dict.fromkeys(inner) for word in ("--remount-ro", str(path))]
+    return words + [word for path in inner for word in ("--remount-ro", str(path))]
 
 
 @cache  # there may be thousands, and a worker is started for each thread and after some answers
@@ -181,6 +191,7 @@ def build_environment(folder: str, own_code: bool = False, core: int | None = No
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     place = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LANG": "C.UTF-8"}
     quiet = {"MPLBACKEND": "Agg", "PLOTLY_RENDERER": "json", "LINATTN_STATIC": "1"}
+    quiet |= {"TORCHDYNAMO_DISABLE": "1"}  # there is no compiler: what torch.compile is given runs as it is
     own = {"LINATTN_OWN_CODE": "1"} if own_code else {}
     own |= {} if core is None else {"LINATTN_CORE": f"{core}"}
     return {**threads, **place, **quiet, **own, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}

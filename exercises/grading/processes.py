@@ -6,12 +6,15 @@ Like serialization.py this file imports nothing of ours, so that the sandbox of 
 import contextlib
 import ctypes
 import errno
+import glob
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 SANDBOXED = bool(os.environ.get("LINATTN_SANDBOX"))  # set by the grader, in a process namespace of our own
@@ -19,6 +22,7 @@ MAX_FILES = 20_000  # that an answer may make; each takes memory, even an empty 
 ROUND = (
     0.1  # seconds between looks at an answer's files and memory, and that a look takes if nothing is amiss
 )
+PATIENCE = 4  # times the limit on the clock that an answer may take which has to wait for a core
 MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
 # System calls that no answer needs: they outlive it, reach other processes, or pass the limit on memory.
@@ -75,6 +79,38 @@ ALLOWED_IOCTL = ("TCGETS", "TIOCGWINSZ", "FIONREAD", "FIONBIO", "FIOCLEX", "FION
 TCGETS2 = 0x802C542A  # as new C libraries ask; alike where it exists but for a few processors
 F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+# --- the machine --------------------------------------------------------------------------------------------
+
+
+def list_cores() -> list[int]:
+    """Return the processor cores that this process may use; none where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use at a time, by its control group as well."""
+    cores = len(list_cores()) or os.cpu_count() or 1
+    return max(1, int(min(cores, find_quota())))
+
+
+def find_quota(top: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """Return the cores' worth of time that our control group has, or one around it; infinity without a limit.
+
+    Args:
+        top: where control groups lie, in version 2.
+        own: the file that says which is ours.
+    """
+    found = [math.inf]
+    with contextlib.suppress(OSError):
+        lines = [line.partition("::")[2] for line in own.read_text().splitlines() if line.startswith("0::")]
+        for folder in (top / line.strip("/") for line in lines):
+            for place in (folder, *(one for one in folder.parents if one.is_relative_to(top))):
+                with contextlib.suppress(OSError, ValueError):
+                    quota, period = (place / "cpu.max").read_text().split()
+                    found.append(int(quota) / int(period))
+    return min(found)
+
 
 # --- before an answer runs ----------------------------------------------------------------------------------
 
@@ -263,29 +299,55 @@ def contain() -> Iterator[None]:
 # --- its end, and after -------------------------------------------------------------------------------------
 
 
-def wait_for_child(pid: int, deadline: float, memory: int) -> tuple[str, int]:
+def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
     """Wait until a child has ended, or must end, and then is ended.
 
     Args:
         pid: the child.
-        deadline: when it must have ended, as ``time.monotonic`` tells it.
+        seconds: on the clock that it may take. Those in which it waited for a core that others had do not
+            count, up to ``PATIENCE`` times as many in all.
         memory: bytes that all processes of the answer together may take.
 
     Returns:
-        "ended", or "wall" or "memory", the limit that was passed; and the status of the child.
+        "ended", or the limit that was passed: "wall", "memory" or "files", or "busy", if it had no core for
+        too long; and the status of the child.
     """
-    pause, looked, watch = 0.001, time.monotonic(), MemoryWatch()
-    while (now := time.monotonic()) < deadline:
+    begin = looked = time.monotonic()
+    end, last = begin + seconds, begin + PATIENCE * seconds
+    pause, watch = 0.001, MemoryWatch()
+    while (now := time.monotonic()) < end or (end := begin + seconds + measure_wait(now - begin)) > now:
+        if now > last:
+            return "busy", end_process(pid)
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return "ended", status
         if now - looked > ROUND:
             looked = now
-            if count_files() > MAX_FILES or watch.exceeds(memory):
+            if count_files() > MAX_FILES:
+                return "files", end_process(pid)
+            if watch.exceeds(memory):
                 return "memory", end_process(pid)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
     return "wall", end_process(pid)
+
+
+def measure_wait(seconds: float) -> float:
+    """Return for how long our descendants have waited for a core that others had.
+
+    An answer and its keeper take turns, so the two longest times are added. No more counts than the time in
+    which no descendant ran: processes of one answer may wait for each other.
+
+    Args:
+        seconds: how long they have been there.
+    """
+    times = []  # of each thread: for how long it ran, for how long it waited to run, in nanoseconds
+    for pid in list_descendants():
+        for place in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+            with contextlib.suppress(OSError, ValueError), open(place) as file:
+                times.append([int(word) for word in file.read().split()[:2]])
+    waited = sum(sorted(wait for _, wait in times)[-2:]) / 1e9
+    return max(0.0, min(waited, seconds - sum(ran for ran, _ in times) / 1e9))
 
 
 def end_process(pid: int) -> int:

@@ -22,6 +22,7 @@ from linattn_exercises.grading.isolation import (
     build_environment,
     find_session,
 )
+from linattn_exercises.grading.processes import MAX_FILES, PATIENCE
 from linattn_exercises.grading.reading import Names, UnreadableNotebook
 from linattn_exercises.grading.submissions import Submission, decode_submission
 from linattn_exercises.serialization import encode
@@ -41,7 +42,7 @@ class Limits:
 
     Args:
         cpu: seconds of processor time of each process; default 5.
-        wall: seconds on the clock; default 15.
+        wall: seconds on the clock; default 15. Those in which it waits for a core are not counted.
         memory: bytes of each process beyond what torch takes; default 1 GB.
         file: bytes of the largest file that it may write; default 10 MB.
         processes: how many it may start; default 16.
@@ -203,6 +204,7 @@ class Sandbox:
             f"ran out of its {limits.memory // 10**6:,} MB of memory.",
             "memory": "Stopped: its processes together took more than "
             f"{2 * limits.memory // 10**6:,} MB of memory.",
+            "files": f"Stopped: it made more than {MAX_FILES:,} files.",
             "lost": "The answer ended the process that runs answers.",
         }
         return reasons.get(end, "The answer could not be run.")
@@ -212,8 +214,8 @@ class Sandbox:
     ) -> tuple[str, list[bytes]]:
         """Send a job; return how it ended, and what its processes wrote.
 
-        It ended as the worker says ("done", "cpu", "wall", "memory" or "died"), or the worker itself was
-        "lost". What is the machine's fault is raised: see ``MachineFault``.
+        It ended as the worker says ("done", "cpu", "wall", "memory", "files" or "died"), or the worker itself
+        was "lost". What is the machine's fault is raised: see ``MachineFault``.
 
         Args:
             kind: "run" or "read".
@@ -241,7 +243,7 @@ class Sandbox:
                 end = "lost"
             if end == "machine":
                 self._stop()
-                raise MachineFault("a process for an answer could not be prepared, or could not go on")
+                raise MachineFault("a process for an answer could not be prepared, or had no core to go on")
             found = [_read_report(number) for number in reports]
             if end in ("died", "lost") or not all(map(_is_whole, found)):
                 _require_space(reports)
@@ -261,7 +263,7 @@ class Sandbox:
             raise  # the worker has ended
         except OSError as error:
             raise MachineFault(f"an answer could not be sent: {error.strerror or error}") from error
-        reply = self._read_line(self.limits.wall + 15)
+        reply = self._read_line(PATIENCE * self.limits.wall + 15)
         if reply.get("id") != self._jobs:
             raise ValueError("reply: not to what was asked")
         return str(reply["end"])

@@ -132,7 +132,8 @@ def run_cell(
                     asyncio.run(result)
         except BaseException as error:
             # Described at once: an exception holds on to all that its frames hold.
-            first = first or serialization.describe_exception(error)
+            told = serialization.describe_exception(error)
+            first = first or (told | {"error": "TimeoutError"} if isinstance(error, TooLong) else told)
             if not isinstance(error, Exception | TooLong):  # such as SystemExit
                 break
         functions |= {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
@@ -378,8 +379,8 @@ def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
 def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     """Do a job in a child, clean up, and return how it ended.
 
-    The ends are "done", "cpu", "wall", "memory", "died", and "machine" if the work has not even begun, or the
-    keeper has failed.
+    The ends are "done", "cpu", "wall", "memory", "files", "died", and "machine" if the work has not even
+    begun, the keeper has failed, or others had the cores for too long.
     """
     try:
         folder = tempfile.mkdtemp(prefix="answer-")
@@ -387,9 +388,9 @@ def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     except OSError:  # no folder, no pipe, no process: the grader will end us
         processes.reap_orphans()
         return "machine"
-    end, status = processes.wait_for_child(pids[0], time.monotonic() + wall, memory)
+    end, status = processes.wait_for_child(pids[0], wall, memory)
     patience = 1.0 if end == "ended" else 0.0  # of the keeper, which ends when the answer has
-    late = [processes.wait_for_child(pid, time.monotonic() + patience, memory)[1] for pid in pids[1:]]
+    late = [processes.wait_for_child(pid, patience, memory)[1] for pid in pids[1:]]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pids[0], signal.SIGKILL)
     processes.reap_orphans()
@@ -400,7 +401,7 @@ def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
         ):
             return "machine"
     if end != "ended":
-        return end
+        return "machine" if end == "busy" else end
     if any(os.WIFSIGNALED(one) and os.WTERMSIG(one) == signal.SIGXCPU for one in (status, *late)):
         return "cpu"
     return "done" if not os.WIFSIGNALED(status) and os.fstat(files[1]).st_size else "died"

@@ -261,7 +261,7 @@ def merge(a, b):
 @pytest.mark.parametrize("many", [9_000, 40_000])
 def test_whatever_an_answer_leaves_the_next_finds_nothing(boxes, many):
     message = judge(boxes, MERGE, FILLS.format(many=many))[1]
-    assert "got" in message if many < 10_000 else "together took more than" in message, message
+    assert "got" in message if many < 10_000 else "more than 20,000 files" in message, message
     found = tell(
         boxes, "os.listdir('/dev/shm'), len(os.listdir('/scratch')), open('x', 'wb').write(bytes(9_000_000))"
     )
@@ -273,6 +273,56 @@ def test_answers_side_by_side_have_a_core_each():
     start(False).close()
     with Sandbox("bubblewrap", LIMITS, core=core) as box:
         assert tell({False: box}, "os.sched_getaffinity(0)") == f"{{{core}}}"
+
+
+def start_on_one_core(program: str) -> subprocess.Popen[bytes]:
+    """Start a program in Python, on the first core that there is."""
+    core = min(os.sched_getaffinity(0))
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import os, time; os.sched_setaffinity(0, [{core}])\n{program}"]
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="nothing says how long they wait")
+def test_who_waits_for_a_core_is_not_told_to_wait_for_something(monkeypatch):
+    others = [start_on_one_core("while True: pass") for _ in range(5)]
+    answer = start_on_one_core("while time.process_time() < 0.6: pass")
+    monkeypatch.setattr(processes, "list_descendants", lambda: [answer.pid])
+    try:
+        assert processes.wait_for_child(answer.pid, 1.2, 10**9) == ("ended", 0)
+    finally:
+        for one in (*others, answer):
+            one.kill()
+            one.wait()
+
+
+def test_who_waits_for_its_own_processes_has_no_more_time(monkeypatch):
+    crowd = [start_on_one_core("while True: pass") for _ in range(5)]
+    monkeypatch.setattr(processes, "list_descendants", lambda: [one.pid for one in crowd])
+    begin = time.monotonic()
+    assert processes.wait_for_child(crowd[0].pid, 3, 10**10)[0] == "wall"
+    assert time.monotonic() - begin < 6
+    for one in crowd:
+        one.kill()
+        one.wait()
+
+
+def test_who_has_no_core_for_too_long_is_graded_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "measure_wait", lambda seconds: seconds)
+    job = {"cells": [["import time\ntime.sleep(60)", True]], "calls": [], "limits": asdict(LIMITS)}
+    numbers = open_files(tmp_path, json.dumps(job), "")
+    assert sandbox_worker.run_job("run", numbers, 0.5, 10**9) == "machine"
+
+
+def test_a_control_group_says_how_many_cores_there_are(tmp_path):
+    own = tmp_path / "cgroup"
+    own.write_text("4:memory:/other\n0::/class/run\n")
+    (tmp_path / "top" / "class" / "run").mkdir(parents=True)
+    assert processes.find_quota(tmp_path / "top", own) == float("inf")
+    (tmp_path / "top" / "class" / "cpu.max").write_text("150000 100000\n")
+    (tmp_path / "top" / "class" / "run" / "cpu.max").write_text("max 100000\n")
+    assert processes.find_quota(tmp_path / "top", own) == 1.5
+    assert processes.find_quota(tmp_path / "top", tmp_path / "none") == float("inf")
 
 
 @pytest.mark.parametrize("kind", ["read", "run"])
@@ -435,6 +485,55 @@ def test_an_environment_in_the_course_folder_shows_no_submission(tmp_path, monke
     with start(False, (course / "submissions", course / "marks")) as box:
         found = tell({False: box}, f"sorted(n for _, _, names in os.walk({str(course)!r}) for n in names)")
     assert found == "['needed.json']"
+
+
+def test_what_is_hidden_shows_no_names_and_what_python_needs_lies_in_it(tmp_path, monkeypatch):
+    shown, shared = tmp_path / "shown", tmp_path / "shown" / "shared"
+    for student in ("ada", "bob"):
+        write(shared / "class" / student / "a.ipynb", {})
+    write(shared / "python" / "lib" / "needed.json", {})
+    needed = [*isolation._list_needed(), shown, shared / "python" / "lib"]
+    monkeypatch.setattr(isolation, "_list_needed", lambda: needed)
+    monkeypatch.setattr(isolation, "SHARED", [shared])
+    with start(False, tuple(shared / "class" / part for part in ("", "ada", "bob"))) as box:
+        found = tell({False: box}, f"[path for path, _, names in os.walk({str(shared)!r}) for path in names]")
+        folders = tell({False: box}, f"os.listdir({str(shared)!r})")
+    assert (found, folders) == ("['needed.json']", "['python']")
+
+
+def test_what_others_share_below_usr_is_not_there(boxes):
+    expression = "[os.listdir(path) for path in ('/usr/local/share', '/usr/local/src', '/usr/src')]"
+    assert tell(boxes, expression) in ("[[], [], []]", "FileNotFoundError")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import plotly.graph_objects as go\ngo.Figure().show()\n{right}",
+        "torch.cuda.get_device_name(0)\n{right}",
+        "import subprocess\nsubprocess.run(['nvidia-smi'])\n{right}",
+        "open('/content/drive/MyDrive/x')\ninput()\n{right}",
+        "from torch.utils.data import DataLoader\nlist(DataLoader(torch.arange(9), num_workers=2))\n{right}",
+        "{right}\nmerge = torch.compile(merge)",
+        "from linattn_exercises.ch01_softmax import check\nassert 'right' in str(check.q5(1))\n{right}",
+        "from linattn_exercises.ch01_softmax import check\nprint([one.id for one in check.QUESTIONS], "
+        "check.QUESTIONS[0], 'v' + check.VERSION + '!', f'{{check.VERSION:>9}}')\n{right}",
+    ],
+)
+def test_what_works_in_a_notebook_alone_costs_nothing(boxes, source):
+    right = source_of(MERGE, next(one for one in MERGE.known_answers if not isinstance(one, KnownMistake)))
+    found = judge(boxes, MERGE, source.format(right=right))
+    assert found[0], found[1]
+
+
+def test_a_slow_assignment_leaves_time_for_the_answer(boxes):
+    slow = "import time\ndef bench(n):\n    end = time.process_time() + 1\n"
+    slow += "    while time.process_time() < end:\n        pass\ntimes = [bench(n) for n in range(9)]\n"
+    right = "import math\nimport torch\n"
+    right += source_of(MERGE, next(one for one in MERGE.known_answers if not isinstance(one, KnownMistake)))
+    calls = MERGE.prepare("s").calls
+    outcomes = boxes[False].run([(slow, False), (right, True)], calls, definitions_only=True)
+    assert MERGE.judge(outcomes, "s").right
 
 
 # --- B: what the grader reads -------------------------------------------------------------------------------

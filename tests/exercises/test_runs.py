@@ -96,6 +96,13 @@ def test_only_what_changed_is_graded_again(tmp_path):
     assert run("another") == [("a.ipynb", False), ("b.ipynb", False)]
 
 
+@pytest.mark.slow
+def test_more_jobs_than_cores_are_told(tmp_path, capsys):
+    one = write(tmp_path / "a.ipynb", {})
+    assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--jobs", "9999", *OPTIONS]) == 0
+    assert "--jobs 9999 is more than" in capsys.readouterr().err
+
+
 def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):
     path = write(tmp_path / "a.ipynb", notebook("ch01_softmax"))
     grader = make_grader(tmp_path / "out")

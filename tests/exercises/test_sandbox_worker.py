@@ -102,6 +102,7 @@ def test_an_assignment_that_takes_too_long_leaves_time_for_the_others():
     assert not hasattr(module, "x")
     assert failure is not None
     assert "too long" in failure["text"]
+    assert failure["error"] == "TimeoutError"
 
 
 def test_await_at_the_margin():
