@@ -4,6 +4,7 @@ A question is a list of such calls (``Question.draw``). The same ``Call`` is mad
 the sandbox of the grader, on the reference and on every known mistake."""
 
 import builtins
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from linattn_exercises.serialization import call_answer, decode, encode, make_pr
 from linattn_exercises.watch import COUNTS, watch_call
 
 CLOSE = Close()
+# What stands before the names of modules in the paths of their files: it says how a machine was set up.
+LIBRARIES = re.compile(r"/[^\s'\"()]*/(?:(?:site|dist)-packages/|python3\.\d+/|(?=linattn_ref/))")
 
 # What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
 # stopped; see ``call_answer``, but the value is decoded. If a cell of the question failed before, an error in
@@ -93,7 +96,8 @@ def decode_outcome(outcome: Any) -> Outcome:
 def _make_printable(outcome: dict[str, Any], *more: str) -> dict[str, str]:
     """Return what an outcome says of an exception, short and in characters that a page can show."""
     names = ("error", "text", "line", *more)
-    return {name: make_printable(str(outcome[name])[:400]) for name in names if name in outcome}
+    texts = {name: str(outcome[name])[:1_000] for name in names if name in outcome}
+    return {name: make_printable(LIBRARIES.sub("", text)[:400]) for name, text in texts.items()}
 
 
 def _tell(told: dict[str, str]) -> str:

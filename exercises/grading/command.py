@@ -129,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
     told = f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}"
     _say(f"{told} (seed: {source})", sys.stdout)
+    left_out.sort(key=lambda path: ".ipynb" not in path.name.lower())  # what may have been meant for one
     for path in left_out[:MAX_LINES]:
         _say(f"left out, no notebook: {_shorten(make_label(str(path)))}", sys.stdout)
     if len(left_out) > MAX_LINES:

@@ -196,9 +196,10 @@ PROMPTS = (
     (re.compile(r"In \[\d+\]: "), re.compile(r"(?m)^(?:In \[\d+\]: |[ \t]*\.{3,}: ?)")),
 )
 # How a statement such as %pip, !ls, ?f or /f 1 begins, and one such as t["a"], b = %time f() or (a, b) = !ls.
-MAGIC = re.compile(r"[ \t]*[%!?,;/]")
+MAGIC = re.compile(r"[ \t]*(?=[%!?,;/])")
 GROUP = r"""[\[(](?:"[^"]*"|'[^']*'|[^\])"'#])*[\])]"""
-ASSIGNED = re.compile(rf"[\w.,:*)\] \t]*(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?:%[ \t]*\w|!)")
+ASSIGNED = re.compile(rf"[\w.,:*)\] \t]*(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?=%[ \t]*\w|!)")
+TIME = re.compile(r"%[ \t]*time[ \t]+(?=\S)")  # runs what follows
 # What decides where a statement ends: comments, strings (those that do not end here go on), and brackets.
 SPAN = re.compile(r"""#.*|'{3}|"{3}|'(?:\\.|[^'\\])*(?:'|\\?$)|"(?:\\.|[^"\\])*(?:"|\\?$)|[()\[\]{}]""")
 ENDS = {quote: re.compile(rf"(?:\\.|[^\\])*?{quote}") for quote in ("'''", '"""')}
@@ -211,11 +212,12 @@ def strip_magics(source: str) -> str:
     As in IPython a cell may be indented as a whole or have prompts before its lines, and a magic (%pip, !ls,
     x = %timeit, f?) stands where a statement begins; within brackets "%" is an operator.
     """
+    source = _strip_prompts(source)
     try:
         compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         return source
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        source = _strip_prompts(_strip_indentation(source))
+        source = _strip_indentation(source)
         if timed := TIMED.match(source):
             source = source[timed.end() :]
         return "" if source.lstrip().startswith("%%") else _replace_magics(source)
@@ -228,15 +230,21 @@ def _strip_indentation(source: str) -> str:
 
 
 def _strip_prompts(source: str) -> str:
-    """Return the source without the prompts that it was copied with."""
+    """Return the source without the prompts that it was copied with.
+
+    "In [3]: x = 1" would be Python as well, an annotation.
+    """
     for first, every in PROMPTS:
         if first.match(source.lstrip()):
-            return every.sub("", source)
+            return every.sub("", _strip_indentation(source))
     return source
 
 
 def _replace_magics(source: str) -> str:
-    """Return the source with "pass" in the place of statements that only a notebook understands."""
+    """Return the source with "pass" in the place of statements that only a notebook understands.
+
+    What %time runs stays if it leaves anything behind.
+    """
     lines: list[str] = []
     depth, quote, continued, skipped = 0, "", False, False
     for line in source.split("\n"):
@@ -244,13 +252,31 @@ def _replace_magics(source: str) -> str:
         begins = not (depth or quote or continued or skipped)
         after, quote_after, commented = _follow(line, depth, quote)
         asks = line.rstrip().endswith("?") and not (quote_after or commented)  # for help: f?, x = t[0]?
-        if skipped or (begins and (MAGIC.match(line) or ASSIGNED.match(line) or asks)):
-            lines += [] if skipped else [line[: len(line) - len(line.lstrip())] + "pass"]
+        magic = (MAGIC.match(line) or ASSIGNED.match(line)) if begins else None
+        if magic and (timed := TIME.match(line, magic.end())) and not goes_on:
+            run = line[: magic.end()] + line[timed.end() :]
+            lines.append(run if _leaves_something(run) else _pass(line))
+        elif skipped or magic or (begins and asks):
+            lines += [] if skipped else [_pass(line)]
             skipped = goes_on
         else:
             lines.append(line)
             depth, quote, continued = after, quote_after, goes_on and not commented
     return "\n".join(lines)
+
+
+def _pass(line: str) -> str:
+    """Return "pass", indented as a line is."""
+    return line[: len(line) - len(line.lstrip())] + "pass"
+
+
+def _leaves_something(line: str) -> bool:
+    """Return whether a line is a statement by itself, and no mere expression."""
+    try:
+        body = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(not isinstance(statement, ast.Expr) for statement in body)
 
 
 def _follow(line: str, depth: int, quote: str) -> tuple[int, str, bool]:

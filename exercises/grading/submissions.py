@@ -153,7 +153,8 @@ def name_files(
     Returns:
         The files, in the order in which they were found.
     """
-    short = {path: name for name, path in found}
+    places: dict[str, Path] = {}
+    short = {places.setdefault(os.path.abspath(path), path): name for name, path in found}
     files = _find_known(short, known or {})
     taken = {*(known or {}), *(file.name for file in files.values())}
     alike = len(set(short.values())) < len(short)
@@ -176,8 +177,8 @@ def name_files(
 def _find_known(short: Mapping[Path, str], known: Mapping[str, Origin]) -> dict[Path, SubmissionFile]:
     """Return the files that earlier runs have named, with these names.
 
-    A file is known by where it is; in a folder that was moved, or is another one for each run, by the name
-    that it came with, if no two files have that: first the whole path, then the short name.
+    A file is known by where it is; in a folder that was moved, if the file of a name is there no more, by the
+    name that it came with, if no two files have that: first the whole path, then the short name.
     """
     files: dict[Path, SubmissionFile] = {}
     ways: list[tuple[str, Callable[[Path], str]]] = [
@@ -187,6 +188,8 @@ def _find_known(short: Mapping[Path, str], known: Mapping[str, Origin]) -> dict[
     ]
     for field, tell in ways:
         had = {file.name for file in files.values()}
+        if field == "given":
+            had |= {name for name, origin in known.items() if os.path.lexists(origin.path)}
         names = _invert({name: getattr(origin, field) for name, origin in known.items() if name not in had})
         paths = _invert({path: tell(path) for path in short if path not in files})
         for key in names.keys() & paths.keys():

@@ -19,7 +19,7 @@ FEEDBACK = "feedback"
 SIGNATURES = "signatures.json"
 PAGES = "pages.json"
 NAMES = "names.json"
-PAGE = re.compile(r"\w[\w.-]*\.html")  # what a page may be called
+PAGE = re.compile(r"[\w-][\w.-]*\.html")  # what a page may be called
 RECORDS = (PAGES, NAMES)  # what later runs take from earlier ones
 TABLES = ("marks.csv", "marks.json", "totals.csv", *RECORDS)
 
@@ -138,14 +138,22 @@ def load_names(out: Path) -> dict[str, Origin]:
     return {
         name: Origin(*origin)
         for name, origin in found
-        if isinstance(origin, list) and len(origin) == 2 and all(isinstance(part, str) for part in origin)
+        if name.isprintable()  # as every label is
+        and isinstance(origin, list)
+        and len(origin) == 2
+        and all(isinstance(part, str) for part in origin)
     }
 
 
 def _load_pages(out: Path) -> dict[str, str]:
-    """Return the pages that earlier runs have given; what is damaged is passed over."""
-    found = _load(out / PAGES).items()
-    return {name: page for name, page in found if isinstance(page, str) and PAGE.fullmatch(page)}
+    """Return the pages that earlier runs have given; passed over is what is damaged, or another has."""
+    pages: dict[str, str] = {}
+    owners: dict[str, str] = {}  # by what all names have in common that some file system takes for one
+    for name, page in _load(out / PAGES).items():
+        sound = name.isprintable() and isinstance(page, str) and PAGE.fullmatch(page)
+        if sound and owners.setdefault(_fold(page), name) == name:
+            pages[name] = page
+    return pages
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -56,6 +56,24 @@ def test_a_file_more_renames_nobody_and_takes_no_name():
     assert [file.name for file in more] == ["y/a.ipynb", "a.ipynb", "b.ipynb"]
 
 
+def test_a_file_that_is_given_twice_has_one_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "s2/a.ipynb", {})
+    write(tmp_path / "s1/b.ipynb", {})
+    ways = [Path("s2"), tmp_path / "s2", Path("s1/../s2"), Path("s1")]
+    assert [file.name for file in find_submissions(ways)[0]] == ["a.ipynb", "b.ipynb"]
+
+
+def test_a_name_stays_with_a_file_that_is_still_there(tmp_path):
+    monday, tuesday = (write(tmp_path / day / "a.ipynb", {}) for day in ("mon", "tue"))
+    known = {file.name: file.origin for file in name_files([("a.ipynb", monday)])}
+    (other,) = name_files([("a.ipynb", tuesday)], known)
+    assert other.name == "a.ipynb (2)"
+    monday.unlink()
+    (moved,) = name_files([("a.ipynb", tuesday)], known)
+    assert moved.name == "a.ipynb"
+
+
 def test_nobody_gets_the_name_of_who_hands_in_nothing_now():
     known = {"Max M.ipynb": Origin("/in/Max  M.ipynb", "Max  M.ipynb")}
     (file,) = name_files([("Max M.ipynb", Path("in/Max M.ipynb"))], known)

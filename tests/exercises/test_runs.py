@@ -129,7 +129,8 @@ def test_a_run_that_is_stopped_keeps_nothing_that_was_not_finished(tmp_path):
 
 def test_the_command_grades_a_folder(tmp_path, capsys):
     write(tmp_path / "in/a.ipynb", notebook("ch02_linear"))
-    (tmp_path / "in/notes.txt").write_text("x")
+    for name in (*(f"{n}.txt" for n in range(25)), "x.ipynb.txt"):
+        (tmp_path / "in" / name).write_text("x")
     (tmp_path / "seed").write_text("a secret\n")
     out = str(tmp_path / "out")
     assert (
@@ -138,7 +139,8 @@ def test_the_command_grades_a_folder(tmp_path, capsys):
     )
     said = capsys.readouterr().out
     assert "1 graded, 0 as before" in said
-    assert "left out, no notebook" in said
+    assert "left out, no notebook: " + str(tmp_path / "in/x.ipynb.txt") in said
+    assert "left out, no notebook: 6 more" in said
     for path in (tmp_path / "out").rglob("*"):
         assert "a secret" not in (path.read_text() if path.is_file() else "")
 

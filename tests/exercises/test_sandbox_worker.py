@@ -33,7 +33,13 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         ('%ls\nx = """\n% 3\n!ls"""\ny = 7 \\\n  % 4', 'pass\nx = """\n% 3\n!ls"""\ny = 7 \\\n  % 4'),
         ("%ls\nx = 'it\\'s ('\n%ls", "pass\nx = 'it\\'s ('\npass"),
         ('print("a) = %d" % 3)\n%ls', 'print("a) = %d" % 3)\npass'),
-        ("m, d, u = %time f()\nt['a'] = %time f()\nt[a[0]].b: int = !ls", "pass\npass\npass"),
+        (
+            "m, d, u = %time f()\nt['%'] = %time f()\nt[a[0]].b: int = !ls",
+            "m, d, u = f()\nt['%'] = f()\npass",
+        ),
+        ("%time import numpy as np\nif x:\n    %time y = f\n", "import numpy as np\nif x:\n    y = f\n"),
+        ("%timeit y = f\n%time\n%time f(\\\n1)\n%time y = (", "pass\npass\npass\npass"),
+        ("In [3]: x = 1", "x = 1"),
         ("%timeit -n 3 \\\n    f() \\\n  + 1\nx = 1", "pass\nx = 1"),
         ("\n    x = 1\n    if x:\n        y = 2\n%ls", "\nx = 1\nif x:\n    y = 2\npass"),
         (">>> def f():\n...     return 1\n...\n>>> x = 2", "def f():\n    return 1\n\nx = 2"),
@@ -45,7 +51,7 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
             'pass\nx = """a?\nb?\n"""\nx = (\n    # c?\n    1)',
         ),
         ("/f 1\n,f a b\n;f a b\nx = (4\n    / 2)", "pass\npass\npass\nx = (4\n    / 2)"),
-        ("(a, b) = !ls\n[a, b] = %time f()\nx = 1", "pass\npass\nx = 1"),
+        ("(a, b) = !ls\n[a, b] = %time f()\nx = 1", "pass\n[a, b] = f()\nx = 1"),
     ],
 )
 def test_magics_are_taken_out(source, want):
@@ -103,6 +109,22 @@ def test_an_assignment_that_takes_too_long_leaves_time_for_the_others():
     assert failure is not None
     assert "too long" in failure["text"]
     assert failure["error"] == "TimeoutError"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("from torch import no_such_name", "from 'torch' (torch/__init__.py)"),
+        ("from linattn_ref import no_such_name", "from 'linattn_ref' (linattn_ref/__init__.py)"),
+        ("from json import no_such_name", "from 'json' (json/__init__.py)"),
+        ("kept = bytearray(10**15)", "its cell needs more memory than it may use in the line `kept ="),
+    ],
+)
+def test_a_message_is_about_what_failed_and_not_about_the_machine(monkeypatch, source, says):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    job = {"cells": [[source, True]], "calls": [["f", [1]]]}
+    outcome = decode_outcome(sandbox_worker.run_calls(job)["outcomes"][0])
+    assert says in find_fault(Call("f", (1,), ""), outcome, 1)
 
 
 def test_await_at_the_margin():

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from pathlib import Path
 
 from linattn_exercises.grading import GradedSubmission, Mark, find_submissions, tables
 from tests.exercises.gradebook import TOTAL, make_grader, write
@@ -29,6 +30,26 @@ def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
     tables.write(tmp_path / "out", results, str)
     assert len(list((tmp_path / "out" / "feedback").glob("*.html"))) == 2
     assert sum(mark.points for one in results for mark in one.marks) == TOTAL - 3
+
+
+def write_page(out: Path, name: str) -> str:
+    """Write the marks of one submission, and return its page."""
+    tables.write(out, [GradedSubmission(name, [Mark(name, "", "", 0, 0, f"for {name}")])], str)
+    return json.loads((out / "pages.json").read_text())[name]
+
+
+def test_a_page_that_begins_with_a_dash_is_kept(tmp_path):
+    assert write_page(tmp_path, "-a.ipynb") == "-a.html"
+    assert write_page(tmp_path, "-a!.ipynb") == "-a_2.html"
+    assert "for -a.ipynb" in (tmp_path / "feedback" / "-a.html").read_text()
+
+
+def test_damaged_records_cost_no_page_and_no_run(tmp_path):
+    (tmp_path / "names.json").write_text(json.dumps({"\ud800": ["/in/a", "a"], "b": ["/in/b", "b"]}))
+    (tmp_path / "pages.json").write_text(json.dumps({"\ud800": "x.html", "a": "a.html", "b": "A.html"}))
+    assert list(tables.load_names(tmp_path)) == ["b"]
+    assert write_page(tmp_path, "b") == "b.html"
+    assert write_page(tmp_path, "a") == "a.html"
 
 
 MARKS = [
