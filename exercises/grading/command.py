@@ -112,31 +112,42 @@ def run(options: argparse.Namespace) -> int:
         hidden=[*options.submissions, *filter(None, [options.seed_file])],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
-    cores = count_cores()
-    crowd = f"--jobs {grader.jobs} is more than the {cores} cores there are: answers will wait for each other"
-    for warning in filter(None, (notice, grader.warning, crowd if grader.jobs > cores else "")):
+    for warning in filter(None, (notice, grader.warning, _describe_crowd(grader.jobs, count_cores()))):
         _say(f"linattn: {warning}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"
         _say(f"{name} is not as it was written with this seed; it is {done}", sys.stderr)
     files = name_files(found, tables.load_names(options.out))
-    with _stop_at_signals(), processes.contain() if notice else contextlib.nullcontext():
-        results, before = _grade(grader, files)
-    grader.note_run()
+    try:
+        with _stop_at_signals(), processes.contain() if notice else contextlib.nullcontext():
+            results, before = _grade(grader, files)
+    finally:
+        grader.note_run()
     for name in sorted(set(tables.find_changed(options.out, grader.sign)) - set(changed)):
         _say(f"{name} was changed while answers ran", sys.stderr)
     tables.write(options.out, results, grader.sign, notice, files)
     failed = [f"{one.name}: {one.fault}" for one in results if one.fault]
     told = f"{len(files) - before} graded, {before} as before: {options.out / 'marks.csv'}"
     _say(f"{told} (seed: {source})", sys.stdout)
-    left_out.sort(key=lambda path: ".ipynb" not in path.name.lower())  # what may have been meant for one
-    for path in left_out[:MAX_LINES]:
-        _say(f"left out, no notebook: {_shorten(make_label(str(path)))}", sys.stdout)
-    if len(left_out) > MAX_LINES:
-        _say(f"left out, no notebook: {len(left_out) - MAX_LINES} more", sys.stdout)
+    _list_left_out(left_out)
     for line in failed:
         _say(f"not graded: {line}", sys.stderr)
     return 1 if failed else 0
+
+
+def _describe_crowd(jobs: int, cores: int) -> str:
+    """Return what is wrong with more jobs than cores; "" if they are not more."""
+    if jobs <= cores:
+        return ""
+    return f"--jobs {jobs} is more than the cores that may be used, {cores}: answers will wait for each other"
+
+
+def _list_left_out(paths: Sequence[Path]) -> None:
+    """Print what is left out, first what may have been meant for a notebook."""
+    for path in sorted(paths, key=lambda path: ".ipynb" not in path.name.lower())[:MAX_LINES]:
+        _say(f"left out, no notebook: {_shorten(make_label(str(path)))}", sys.stdout)
+    if len(paths) > MAX_LINES:
+        _say(f"left out, no notebook: {len(paths) - MAX_LINES} more", sys.stdout)
 
 
 def _grade(grader: Grader, files: Sequence[SubmissionFile]) -> tuple[list[GradedSubmission], int]:
