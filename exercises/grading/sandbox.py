@@ -243,7 +243,9 @@ class Sandbox:
                 end = "lost"
             if end == "machine":
                 self._stop()
-                raise MachineFault("a process for an answer could not be prepared, or had no core to go on")
+                raise MachineFault(
+                    "a process for an answer could not be prepared, or could not go on; cores may be busy"
+                )
             found = [_read_report(number) for number in reports]
             if end in ("died", "lost") or not all(map(_is_whole, found)):
                 _require_space(reports)
