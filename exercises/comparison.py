@@ -89,7 +89,9 @@ class Within:
             return Difference("", describe(got), describe(expected))
         wrong = ~((a >= b / self.factor) & (a <= b * self.factor))
         found = _name_first(a, b, wrong) if wrong.any() else None
-        return found and found._replace(expected=f"{found.expected} up to a factor of {self.factor:g}")
+        if found is None or self.factor < 1.0001:
+            return found
+        return found._replace(expected=f"{found.expected} up to a factor of {self.factor:g}")
 
 
 @dataclass(frozen=True)

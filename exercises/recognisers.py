@@ -126,6 +126,8 @@ def _describe_not_finite(got: np.ndarray) -> str:
         "NaN" if np.isnan(got[bad]).all() else "infinite" if np.isinf(got[bad]).all() else "NaN or infinite"
     )
     cause = "0/0, or infinity times 0 or minus infinity" if "NaN" in kind else "an exponential that overflows"
+    if np.isneginf(got[bad]).all():
+        kind, cause = "minus infinity", "a mask of minus infinity that never goes through exp"
     return f"{bad.sum():,} of {got.size:,} entries are {kind}{where}: look for {cause}."
 
 
@@ -266,6 +268,9 @@ def _find_factors_of_rows(got: np.ndarray, expected: np.ndarray, _: Mapping[str,
         factor = (a * b).sum(1) / np.maximum(norm, 1e-300)
         if (norm == 0).any() or not _is_near(a, factor[:, None] * b):
             continue
+        lost = np.abs(factor) <= NEAR
+        if lost.any() and _is_near(factor[~lost], np.ones(int((~lost).sum()))):
+            return f"{_count(int(lost.sum()), kind)} 0, the others right: is a part left out?"
         ratio = factor[1:] / np.where(factor[:-1] == 0, np.nan, factor[:-1])
         if np.isfinite(ratio).all() and np.ptp(ratio) <= 1e-4 * abs(ratio).max() and abs(ratio[0] - 1) > 1e-4:
             return (
@@ -273,6 +278,11 @@ def _find_factors_of_rows(got: np.ndarray, expected: np.ndarray, _: Mapping[str,
             )
         return f"Each {kind} is the expected one times a number of its own: what is each divided by?"
     return ""
+
+
+def _count(n: int, kind: str) -> str:
+    """Return how many rows or columns there are, with the verb."""
+    return f"One {kind} is" if n == 1 else f"{n} {kind}s are"
 
 
 def _find_first_wrong_row(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, Any]) -> str:

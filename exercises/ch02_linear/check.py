@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "2f86f9fad2c3"
+VERSION = "81fa7fc34c78"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -172,9 +172,12 @@ def _entries(rng, T, low, high):
 
 
 def _two_levels(rng, part):
-    """All entries near -60, but those of every second query, or of the later keys, near 5."""
+    """All entries near -60, but those of every second query, of the later keys, or of both, near 5."""
     q, k, v = _entries(rng, 12, -60, -58)
-    (q[1::2] if part == "queries" else k[6:]).add_(63.0)
+    if part != "keys":
+        q[1::2] += 63.0
+    if part != "queries":
+        k[6:] += 63.0
     return q, k, v
 
 
@@ -202,6 +205,7 @@ def q3(rng):
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),
+        ("both", "some queries and early keys near -60, the others near 5"),
     ):
         calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
     return calls

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "ad4fabd92554"
+VERSION = "57ffbc4482d0"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -67,7 +67,8 @@ def q1(rng):
     calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)))]
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
-    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), *fixed)
+    many = int(rng.integers(50, 80))
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     return calls
@@ -99,8 +100,14 @@ def q2(rng):
     for T, K, V, life in (
         (100, 4, 6, float(rng.uniform(4, 6))),
         (150, 8, 4, float(rng.uniform(15, 40))),
-        (300, 6, 8, float(rng.uniform(150, 280))),
+        (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
+        (60, 4, 4, 2.5),
+        (60, 4, 4, 3.5),
+        (120, 5, 5, float(rng.uniform(8, 15))),
+        (200, 6, 6, float(rng.uniform(50, 120))),
+        (400, 3, 2, 298.0),  # few numbers a token: the first tokens alone tell nothing
+        (350, 4, 2, float(rng.uniform(200, 290))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)
@@ -147,13 +154,18 @@ def q3(rng):
         (64, 24, 8, 1.0),
         (70, 24, 8, 30.0),
         (64, 40, 16, 0.01),
+        (1, 3, 4, 0.5),
+        (130, 4, 64, 30.0),
+        (300, 8, 8, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
+        if part == 64:  # long parts that forget all, in some channels
+            log_decay[:, ::2] = -strength
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n, size = -(-C // part), max(C * C, C * K, part * part * K)
         most = {"entries": size, "integers": size, "truths": 8 * size}
-        most |= {"operations": 40 * n + 40, "work": C * C * K + 10 * C * part * K}
+        most |= {"operations": 40 * n + 6 * C + 40, "work": C * C * K + 10 * C * part * K}
         bounds = most if C >= 60 else {}
         calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
     return calls
@@ -185,7 +197,7 @@ def logits_for(half_lives):
 def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
-    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([300.0, 301.0, 299.0], 2)):
+    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]

@@ -55,7 +55,8 @@ def q1(rng):
     calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)))]
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
-    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), *fixed)
+    many = int(rng.integers(50, 80))
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     return calls

@@ -47,8 +47,14 @@ def q2(rng):
     for T, K, V, life in (
         (100, 4, 6, float(rng.uniform(4, 6))),
         (150, 8, 4, float(rng.uniform(15, 40))),
-        (300, 6, 8, float(rng.uniform(150, 280))),
+        (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
+        (60, 4, 4, 2.5),
+        (60, 4, 4, 3.5),
+        (120, 5, 5, float(rng.uniform(8, 15))),
+        (200, 6, 6, float(rng.uniform(50, 120))),
+        (400, 3, 2, 298.0),  # few numbers a token: the first tokens alone tell nothing
+        (350, 4, 2, float(rng.uniform(200, 290))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)

@@ -16,7 +16,7 @@
 #
 # - no tensor has more entries than the largest of $C^2$, $CK$ and $P^2K$, of truth values eight times as
 #   many;
-# - 40 torch operations a part, and 40 besides; slices and other views are free;
+# - 40 torch operations a part, 6 a token, and 40 besides; slices and other views are free;
 # - a *work* of $C^2K + 10\,CPK$. A matrix product's work is its multiplications, that of any other
 #   operation the entries that it computes or adds up.
 #
@@ -70,13 +70,18 @@ def q3(rng):
         (64, 24, 8, 1.0),
         (70, 24, 8, 30.0),
         (64, 40, 16, 0.01),
+        (1, 3, 4, 0.5),
+        (130, 4, 64, 30.0),
+        (300, 8, 8, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
+        if part == 64:  # long parts that forget all, in some channels
+            log_decay[:, ::2] = -strength
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n, size = -(-C // part), max(C * C, C * K, part * part * K)
         most = {"entries": size, "integers": size, "truths": 8 * size}
-        most |= {"operations": 40 * n + 40, "work": C * C * K + 10 * C * part * K}
+        most |= {"operations": 40 * n + 6 * C + 40, "work": C * C * K + 10 * C * part * K}
         bounds = most if C >= 60 else {}
         calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
     return calls

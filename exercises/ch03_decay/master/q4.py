@@ -52,7 +52,7 @@ def logits_for(half_lives):
 def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
-    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([300.0, 301.0, 299.0], 2)):
+    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
