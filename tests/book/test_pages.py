@@ -112,8 +112,8 @@ SPELLINGS = {
     "kernel trick": "chapters/02_linear_attention.html#from-e-q-cdot-k-to-varphi-q-cdot-varphi-k",
     "fast weights": "chapters/02_linear_attention.html#a-recurrent-network-with-a-matrix-for-a-state",
     "gated linear attention": "chapters/03_decay_and_gates.html#scalar-vector-matrix",
-    "delta net": "book/models.html#deltanet",
-    "selective scan": "book/models.html#mamba",
+    "delta net": "chapters/05_selection_and_erasing.html#erase-then-write",
+    "selective scan": "chapters/05_selection_and_erasing.html#no-matrix-product-a-scan",
     "needles": "book/scaling.html#needles-without-having-been-trained-to-find-them",
     "positional encodings": "chapters/01_softmax_attention.html#positions-by-rotation",
 }
