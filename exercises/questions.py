@@ -196,10 +196,11 @@ class Question:
     ) -> KnownMistake | None:
         """Return the first known mistake that agrees with the answer on all calls of a function."""
         numbers = [n for n, call in enumerate(prepared.calls) if call.name == name]
+        if all("value" in outcomes[n] and _is_nothing(outcomes[n]["value"]) for n in numbers):
+            return None  # many mistakes end in NaN
         for known in prepared.mistakes:
             if known.name == name and all(
-                outcomes_agree(prepared.calls[n], outcomes[n], prepared.ask_mistake(known, n))
-                for n in numbers
+                _agree(prepared.calls[n], outcomes[n], prepared.ask_mistake(known, n)) for n in numbers
             ):
                 return known
         return None
@@ -211,12 +212,14 @@ class Question:
         call = prepared.calls[number]
         if not isinstance(call.comparison, Close) or "value" not in outcome:
             return None
+        if _is_nothing(outcome["value"]):
+            return None  # many mistakes end in NaN
         if not _holds_many_numbers(prepared.wanted[number]):
             return None  # a single number may be the same by chance
         alike = [
             known
             for known in prepared.mistakes
-            if known.name == call.name and outcomes_agree(call, outcome, prepared.ask_mistake(known, number))
+            if known.name == call.name and _agree(call, outcome, prepared.ask_mistake(known, number))
         ]
         return alike[0] if len(alike) == 1 else None
 
@@ -239,10 +242,24 @@ class Question:
         return "" if cases[first].right else recognise(cases, first)
 
 
+def _agree(call: Call, outcome: Outcome, other: Outcome) -> bool:
+    """Return whether two outcomes are the same, and many operations in both, if in one."""
+    many = "operations" in call.find_excess(outcome)
+    if many and outcome["operations"] < other.get("operations", 0) / 1.5:
+        return False  # chunks that are too short are no loop over tokens
+    return outcomes_agree(call, outcome, other)
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a result is NaN everywhere."""
+    parts = [as_numbers(part) for part in (value if isinstance(value, tuple) else (value,))]
+    return all(part is not None and part.size > 0 and bool(np.isnan(part).all()) for part in parts)
+
+
 def _holds_many_numbers(value: Any) -> bool:
-    """Return whether a result has more than a handful of entries."""
+    """Return whether a result has a handful of entries."""
     parts = value if isinstance(value, tuple) else (value,)
-    return sum(array.size for array in map(as_numbers, parts) if array is not None) > 5
+    return sum(array.size for array in map(as_numbers, parts) if array is not None) >= 5
 
 
 def define_question(

@@ -17,6 +17,7 @@ from linattn_exercises.comparison import as_numbers
 
 NEAR = 1e-6  # how well a fact must hold, relative to the largest expected entry
 FEW = 3  # calls that a fact about single numbers must hold in
+EXTREME = 1e6  # times the second largest number, above which a call tells nothing about that argument
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def recognise(cases: Sequence[Case], first: int) -> str:
     swapped = _find_swapped_parts(case)
     if swapped:
         return swapped
+    if single := _find_single_part(case):
+        return single
     part, got, expected = _take_wrong_part(case.got, case.expected)
     if got is None or expected is None:
         return ""
@@ -70,6 +73,8 @@ def compare_shapes(got: np.ndarray, expected: np.ndarray) -> str:
         return "It has the shape of the transpose."
     if got.squeeze().shape == expected.squeeze().shape:
         return "The numbers of entries agree, but there is an axis of length 1 too many or too few."
+    if found := _find_missing_rows(got, expected):
+        return found
     if got.size == expected.size:
         return "The entries are as many as expected, in another shape."
     if got.ndim == expected.ndim - 1 and got.shape in (expected.shape[1:], expected.shape[:-1]):
@@ -79,6 +84,15 @@ def compare_shapes(got: np.ndarray, expected: np.ndarray) -> str:
     ):
         return "An axis is longer or shorter by one: count its first and its last entry."
     return ""
+
+
+def _find_missing_rows(got: np.ndarray, expected: np.ndarray) -> str:
+    """Say that the rows of a result are right, and its last ones missing."""
+    n, rows = len(got) if got.ndim else 0, len(expected) if expected.ndim else 0
+    if not 1 < n < rows or not _is_near(got, expected[:n]):
+        return ""
+    lost = "the last one is" if rows - n == 1 else f"the last {rows - n} are"
+    return f"The first {n} rows are right, {lost} missing: is a last part dropped that is shorter?"
 
 
 def compare_arrays(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, Any]) -> str:
@@ -126,8 +140,8 @@ def _describe_not_finite(got: np.ndarray) -> str:
         "NaN" if np.isnan(got[bad]).all() else "infinite" if np.isinf(got[bad]).all() else "NaN or infinite"
     )
     cause = "0/0, or infinity times 0 or minus infinity" if "NaN" in kind else "an exponential that overflows"
-    if np.isneginf(got[bad]).all():
-        kind, cause = "minus infinity", "a mask of minus infinity that never goes through exp"
+    if "NaN" not in kind and np.isneginf(got[bad]).any():
+        cause += ", or minus infinity that never goes through exp"
     return f"{bad.sum():,} of {got.size:,} entries are {kind}{where}: look for {cause}."
 
 
@@ -144,7 +158,12 @@ def _find_factor(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, 
     if abs(factor + 1) < NEAR:
         return "Every entry has the wrong sign."
     much = f"{factor:.4g}" if abs(factor - 1) > 1e-3 else f"{factor:.9g}"
-    return f"Every entry is {much} times the expected one{_name_factor(factor, _list_sizes(arguments))}."
+    return _end(f"Every entry is {much} times the expected one{_name_factor(factor, _list_sizes(arguments))}")
+
+
+def _end(sentence: str) -> str:
+    """Return a sentence with a full stop, unless it is a question."""
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _name_factor(factor: float, sizes: Mapping[str, float]) -> str:
@@ -235,7 +254,7 @@ def _find_order(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) -> 
     return ""
 
 
-def _find_triangle(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) -> str:
+def _find_triangle(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, Any]) -> str:
     if got.ndim != 2 or got.shape[0] != got.shape[1] or len(got) < 3 or np.triu(expected, 1).any():
         return ""
     wrong = np.abs(got - expected) > NEAR * np.abs(expected).max()
@@ -245,7 +264,26 @@ def _find_triangle(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any]) 
         return "Right everywhere but on the diagonal, where each token meets itself."
     if wrong.any() and not np.diag(wrong).any() and not np.triu(wrong, 1).any():
         n, below = wrong.sum(), len(got) * (len(got) - 1) // 2
-        return f"Right on the diagonal; of {below:,} entries below it {n:,} are wrong."
+        found = f"Right on the diagonal; of {below:,} entries below it {n:,} are wrong."
+        return _find_blocks(wrong, arguments) or found
+    return ""
+
+
+def _find_blocks(wrong: np.ndarray, arguments: Mapping[str, Any]) -> str:
+    """Say that entries of a table are wrong within parts of a length that is given, or between them alone."""
+    n = len(wrong)
+    for name, length in arguments.items():
+        if type(length) is not int or not 1 < length < n:
+            continue
+        place = np.arange(n) // length
+        same = place[:, None] == place
+        if not (wrong & same).any():
+            where = f"Right within each `{name}`, wrong from one to another"
+            return f"{where}: look at the blocks below the diagonal."
+        if not (wrong & ~same).any():
+            return (
+                f"Right from one `{name}` to another, wrong within each: look at the blocks on the diagonal."
+            )
     return ""
 
 
@@ -269,8 +307,8 @@ def _find_factors_of_rows(got: np.ndarray, expected: np.ndarray, _: Mapping[str,
         if (norm == 0).any() or not _is_near(a, factor[:, None] * b):
             continue
         lost = np.abs(factor) <= NEAR
-        if lost.any() and _is_near(factor[~lost], np.ones(int((~lost).sum()))):
-            return f"{_count(int(lost.sum()), kind)} 0, the others right: is a part left out?"
+        if lost.any() and np.abs(factor[~lost] - 1).max(initial=0.0) <= NEAR:
+            return _describe_lost(lost, kind)
         ratio = factor[1:] / np.where(factor[:-1] == 0, np.nan, factor[:-1])
         if np.isfinite(ratio).all() and np.ptp(ratio) <= 1e-4 * abs(ratio).max() and abs(ratio[0] - 1) > 1e-4:
             return (
@@ -280,9 +318,13 @@ def _find_factors_of_rows(got: np.ndarray, expected: np.ndarray, _: Mapping[str,
     return ""
 
 
-def _count(n: int, kind: str) -> str:
-    """Return how many rows or columns there are, with the verb."""
-    return f"One {kind} is" if n == 1 else f"{n} {kind}s are"
+def _describe_lost(lost: np.ndarray, kind: str) -> str:
+    """Say which rows or columns are 0, where all others are right."""
+    n = int(lost.sum())
+    if lost[-n:].all():
+        which = f"The last {kind} is" if n == 1 else f"The last {n} {kind}s are"
+        return f"{which} 0, the others right: is a last part dropped that is shorter?"
+    return f"{f'One {kind} is' if n == 1 else f'{n} {kind}s are'} 0, the others right: is a part left out?"
 
 
 def _find_first_wrong_row(got: np.ndarray, expected: np.ndarray, arguments: Mapping[str, Any]) -> str:
@@ -390,6 +432,17 @@ def _find_swapped_parts(case: Case) -> str:
     return "The parts of the result are right, but in another order." if any(found) and not found[0] else ""
 
 
+def _find_single_part(case: Case) -> str:
+    """Say that a result is one part of the tuple that is expected."""
+    if not isinstance(case.expected, tuple) or isinstance(case.got, (tuple, list)):
+        return ""
+    got, parts = as_numbers(case.got), [as_numbers(part) for part in case.expected]
+    for number, part in enumerate(parts):
+        if got is not None and part is not None and _agree(got, part):
+            return f"That is part {number + 1} of the result. There are {len(parts)}: return all of them."
+    return ""
+
+
 # --- single numbers, over all calls -------------------------------------------------------------------------
 
 
@@ -441,18 +494,25 @@ def compare_numbers(cases: Sequence[NumberCase]) -> str:
         _find_common_offset,
         _find_few_digits,
         _find_common_function,
+        _find_rounding,
         _find_condition,
+        _find_near_miss,
     )
     return next((found for test in tests if (found := test(cases, wrong))), "")
 
 
 def _find_common_factor(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:
+    cases = [case for case in cases if case.expected != 0 or case.got != 0]
     if len(wrong) < FEW or any(case.expected == 0 or case.got == 0 for case in cases):
         return ""
     ratios = np.array([case.got / case.expected for case in cases])
     much = f"{ratios.mean():.4g}"
     if (spread := _measure_spread(ratios)) < 0.02 and abs(ratios.mean() - 1) > 3 * spread and much != "1":
-        return f"Every result is {_about(spread)}{much} times the expected one{_name_plain(ratios, spread)}."
+        if much == "-1":
+            return "Every result has the wrong sign."
+        return _end(
+            f"Every result is {_about(spread)}{much} times the expected one{_name_plain(ratios, spread)}"
+        )
     for name, values in _list_varied(cases):
         for text, power in (("", 1.0), ("the root of ", 0.5), ("the square of ", 2.0)):
             for sign, words in ((1, "times"), (-1, "divided by")):
@@ -523,9 +583,33 @@ def _find_few_digits(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -
     return _describe_few_digits(error) if 1e-9 < error < 1e-5 else ""
 
 
+def _find_rounding(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:
+    """Say that results are right when they are made whole."""
+    if len({case.expected for case in wrong}) < FEW:
+        return ""
+    ways = {"down": math.floor, "up": math.ceil}
+    for way, function in ways.items():
+        if all(not case.got.is_integer() and function(case.got) == case.expected for case in wrong):
+            return f"Rounded {way} to a whole number, every result is right."
+    return ""
+
+
+def _find_near_miss(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:
+    """Say by how much results are off at most, if that is little."""
+    if len(wrong) < FEW or any(case.expected == 0 or case.expected.is_integer() for case in wrong):
+        return ""
+    error = max(abs(case.got / case.expected - 1) for case in wrong)
+    if error > 0.02:
+        return ""
+    return (
+        f"No result is off by more than {100 * error:.2g} %: is a search too coarse, or a formula not exact?"
+    )
+
+
 def _find_condition(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) -> str:
     """Say which argument tells the calls that are right from those that are wrong, if it is one alone."""
-    right = [case for case in cases if case.right]
+    extreme = [id(case) for case in _list_extremes(cases)]
+    right = [case for case in cases if case.right and id(case) not in extreme]
     if len(wrong) < 2 or len(right) < 2:
         return ""
     found = []
@@ -538,6 +622,18 @@ def _find_condition(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) ->
         ):
             found.append(text)
     return found[0] if len(found) == 1 else ""
+
+
+def _list_extremes(cases: Sequence[NumberCase]) -> list[NumberCase]:
+    """Return the calls with a number far beyond those of the others: there a wrong term may not be seen."""
+    found = []
+    for name in dict.fromkeys(key for case in cases for key in case.arguments):
+        numbers = [(case.arguments.get(name), case) for case in cases]
+        finite = [(x, case) for x, case in numbers if isinstance(x, (int, float)) and math.isfinite(x)]
+        largest = sorted({x for x, _ in finite})[-2:]
+        if len(largest) == 2 and largest[1] > EXTREME * largest[0] > 0:
+            found += [case for x, case in finite if x == largest[1]]
+    return found
 
 
 def _describe_split(name: str, good: Sequence[Any], bad: Sequence[Any]) -> str:

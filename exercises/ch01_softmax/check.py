@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0f591ea39130"
+VERSION = "13e509675e9a"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -143,6 +143,9 @@ def q2(rng):
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
     calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
+    for T, V in ((5, 1), (1, 3)):
+        single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
+        calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
     return calls
 
 
@@ -277,7 +280,7 @@ def q4(rng):
         (5, 5, 1, 1, 1, 1.0),
         (1, 6, 3, 2, 2, 1.0),
         (20, 20, 4, 3, 6, 1000.0),
-        (20, 20, 4, 3, 6, -1000.0),
+        (20, 20, 4, 3, 6, -5000.0),
         (200, 200, 4, 3, 16, 1.0),
         (6, 11, 4, 3, 4, 1.0),
         (10, 300, 6, 1, 12, 1.0),

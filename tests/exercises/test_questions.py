@@ -1,5 +1,7 @@
 """Every question accepts what is right and rejects every known mistake, with that mistake's own hint."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -260,6 +262,31 @@ def test_a_second_slip_does_not_hide_a_known_mistake():
     assert asked.check({"online_softmax": twice_wrong}).message.endswith(known.hint)
 
 
+def test_a_known_mistake_calls_nothing_that_is_missing():
+    for asked in QUESTIONS:
+        prepared = asked.prepare(PUBLIC_SEED)
+        for known in asked.known_mistakes:
+            number = next(n for n, call in enumerate(prepared.calls) if call.name == known.name)
+            assert prepared.ask_mistake(known, number).get("error") != "NameError", known.label
+
+
+def test_a_result_that_is_nan_everywhere_is_no_known_mistake():
+    asked = next(one for one in QUESTIONS if one.info.title.startswith("A loss"))
+    answer = {"fault": "C", "repaired": lambda q, k, v: v * math.nan}
+    verdict = asked.check(answer)
+    assert verdict.mistake == ""
+    assert "entries are NaN: look for 0/0" in verdict.message
+
+
+def test_chunks_that_are_too_short_are_no_loop_over_tokens():
+    asked = next(one for one in QUESTIONS if one.info.title.startswith("A chunk form"))
+
+    def short(q, k, v, g, state, chunk):
+        return asked.reference["chunked"](q, k, v, g, state, min(chunk, 12))
+
+    assert "shorter than `chunk`" in asked.check({"chunked": short}).message
+
+
 def test_a_step_in_float32_is_told():
     asked = next(one for one in QUESTIONS if one.info.title.startswith("A chunk form"))
 
@@ -347,3 +374,10 @@ def test_the_first_wrong_entry_is_named():
     found = Close().find_difference((want, got), (want, want))
     assert found is not None
     assert (found.where, found.got, found.expected) == ("[1][1, 0]", "5", "0")
+
+
+def test_a_factor_that_is_no_factor_is_not_told():
+    for factor, says in ((1.000001, "2"), (1.05, "2 up to a factor of 1.05")):
+        found = Within(factor).find_difference(3.0, 2.0)
+        assert found is not None
+        assert found.expected == says

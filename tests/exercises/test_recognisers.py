@@ -11,6 +11,7 @@ from linattn_exercises.recognisers import Case, recognise
 RNG = np.random.default_rng(5)
 TABLE = np.tril(RNG.normal(size=(6, 6)))
 ROWS = RNG.normal(size=(9, 4)) + 3.0
+SAME = np.arange(6)[:, None] // 2 == np.arange(6) // 2  # places in the same chunk of two
 WEIGHTS = np.exp(ROWS[:4]) / np.exp(ROWS[:4]).sum(1, keepdims=True)
 
 
@@ -58,7 +59,20 @@ def told(got, expected, **arguments) -> str:
         ((TABLE, 2 * ROWS), (TABLE, ROWS), "Part 2 of the result: Every entry is 2 times"),
         (ROWS.T, ROWS, "shape of the transpose"),
         (ROWS[:, None], ROWS, "an axis of length 1 too many"),
-        (ROWS[:-1], ROWS, "longer or shorter by one"),
+        (ROWS[:-1], ROWS, "The first 8 rows are right, the last one is missing"),
+        (ROWS[:6], ROWS, "the last 3 are missing: is a last part dropped"),
+        (ROWS[:-1] ** 3, ROWS, "longer or shorter by one"),
+        (np.vstack([ROWS[:6], 0 * ROWS[:3]]), ROWS, "The last 3 rows are 0, the others right"),
+        (np.vstack([ROWS[:3], 0 * ROWS[:1], ROWS[4:]]), ROWS, "One row is 0, the others right"),
+        (np.where(TABLE < 0, -np.inf, np.inf), TABLE, "minus infinity that never goes through exp"),
+        (np.where(TABLE < 0, TABLE, np.inf), TABLE, "an exponential that overflows."),
+        (ROWS, (ROWS, TABLE), "That is part 1 of the result. There are 2"),
+        (
+            np.where(SAME & ~np.eye(6, dtype=bool), 2, 1) * TABLE,
+            TABLE,
+            "Right from one `chunk` to another, wrong within each",
+        ),
+        (np.where(SAME, 1, 2) * TABLE, TABLE, "Right within each `chunk`, wrong from one to another"),
         (RNG.normal(size=(9, 4)), ROWS, ""),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
@@ -89,9 +103,15 @@ def over_calls(wrong, right=lambda K, order: K**2 + order, judged=lambda got, wa
         (lambda K, order: (K**2 + order) ** 2, "is a root missing?"),
         (lambda K, order: float(np.float32(0.1)) * 10 * (K**2 + order), "agrees to 7 digits"),
         (lambda K, order: K**2 + min(order, 1), "Right where `order` is at most 1, wrong where it is 2"),
+        (lambda K, order: -(K**2) - order, "Every result has the wrong sign."),
+        (lambda K, order: (K**2 + order) / math.log(10), "a logarithm or a power of another base?"),
+        (lambda K, order: K**2 + order + 0.3 + K / 100, "Rounded down to a whole number, every result"),
         (lambda K, order: math.sin(K * order), ""),
     ],
-    ids=["factor", "base", "root of K", "two factors", "offset", "plus K", "square", "float32", "beyond", ""],
+    ids=[
+        *("factor", "base", "root of K", "two factors", "offset", "plus K", "square", "float32", "beyond"),
+        *("sign", "a question ends so", "rounding", ""),
+    ],
 )  # fmt: skip
 def test_numbers_over_calls(wrong, says):
     found = over_calls(wrong)
@@ -102,6 +122,33 @@ def test_one_wrong_call_is_no_rule_and_two_arguments_that_tell_are_none():
     assert over_calls(lambda K, order: K**2 + order + (order == 3)) == ""
     cases = [Case({"a": n, "b": n}, 2.0 if n > 2 else n, n, n <= 2) for n in (1, 2, 3, 5)]
     assert recognise(cases, 2) == ""
+
+
+def test_a_call_with_an_extreme_number_is_no_rule_s_example():
+    cases = [
+        Case({"K": K, "rho": rho}, got, 2.0, got == 2.0)
+        for K, rho, got in (
+            (2, 0.9, 3.0),
+            (64, 0.0, 2.0),
+            (128, 0.3, 2.5),
+            (16, 0.0, 2.0),
+            (10**12, 0.2, 2.0),
+        )
+    ]
+    cases = [Case(one.arguments, one.got + n, 2.0 + n, one.right) for n, one in enumerate(cases)]
+    assert recognise(cases, 0) == "Right where `rho` is at most 0, wrong where it is 0.3 or more."
+
+
+def test_a_near_miss_is_told():
+    right = [1.5, 2.5, 3.5, 4.5]
+    cases = [Case({"L": n}, x * (1 + 0.003 * (-1) ** n), x, False) for n, x in enumerate(right)]
+    assert recognise(cases, 0).startswith("No result is off by more than 0.3 %: is a search too coarse")
+
+
+def test_a_sentence_ends_once():
+    message = told(ROWS / math.log(2), ROWS)
+    assert message.endswith("another base?")
+    assert told(2 * ROWS, ROWS).endswith("expected one.")
 
 
 def test_a_field_of_a_configuration_that_is_missing():

@@ -9,6 +9,7 @@ TABLE, CHUNKED = (load_questions("ch02_linear")[name] for name in ("q1", "q2"))
 CACHE, SIZE = (load_questions("ch01_softmax")[name] for name in ("q3", "q1"))
 LOSS, MERGE = (load_questions("ch01_softmax")[name] for name in ("q2", "q5"))
 VANISHES, EVEN = (load_questions("ch02_linear")[name] for name in ("q3", "q5"))
+FORGET, LIFE, GATED, BOUND = (load_questions("ch03_decay")[name] for name in ("q1", "q2", "q3", "q4"))
 
 
 def online(body: str, more: str = "") -> str:
@@ -142,6 +143,67 @@ def merge(a, b):
         return a
     g = math.exp(b[0] - a[0])
     return a[0], a[1] + g * b[1], a[2] + g * b[2]
+"""
+
+
+def split_at(boundary: str, own: str = "") -> str:
+    """Return an answer to ``GATED`` split at a boundary; ``own`` makes the blocks on the diagonal."""
+    own = own or "(Q[:, None] * k[m:e] * (x[:, None] - x).clamp(max=0).exp()).sum(-1)"
+    return f"""
+def table(q, k, log_decay, part):
+    c, C = log_decay.cumsum(0), len(q)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    for m in range(0, C, part):
+        e = min(m + part, C)
+        Q, x, edge = q[m:e], c[m:e], {boundary}
+        A[m:e, :m] = (Q * (x - edge).exp()) @ (k[:m] * (edge - c[:m]).exp()).T
+        A[m:e, m:e] = ({own}).tril()
+    return A
+"""
+
+
+def fitted(
+    prepare: str = "", lives: str = "[2 ** (n / 60) for n in range(60, 500)]", end: str = "life"
+) -> str:
+    """Return an answer to ``LIFE``: the best of some half-lives, and what is made of it."""
+    return f"""
+def half_life(q, k, v, o):
+    {prepare or "pass"}
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        return ((2.0 ** (-age / life)).tril() * (q @ k.T) @ v - o).square().sum().item()
+    life = min({lives}, key=error)
+    return {end}
+"""
+
+
+def repaired_with(scales: str) -> str:
+    """Return an answer to ``VANISHES`` that scales the features a and b of queries and keys."""
+    return f"""
+fault = "B"
+def zero_below(bits):
+    return -(bits + 1) * math.log(2)
+def repaired(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    {scales}
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+"""
+
+
+def masked_by(start: str, hidden: str) -> str:
+    """Return an answer to ``ONLINE`` with finite numbers where minus infinity belongs."""
+    return f"""
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    t = torch.arange(S - T, S)[:, None]
+    m, d, u = torch.full((T, 1), {start}, dtype=q.dtype), 0.0, 0.0
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(S).split(tile)):
+        x = (q @ a.T * K**-0.5).masked_fill(j > t, {hidden})
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        w = (x - new).exp()
+        d, u, m = (m - new).exp() * d + w.sum(1, keepdim=True), (m - new).exp() * u + w @ b, new
+    return u / d, (m + d.log())[:, 0]
 """
 
 
@@ -1068,4 +1130,75 @@ def chunked(q, k, v, g, state, chunk):
     return torch.cat(o), S
 """,
     ),
+    "a boundary at the end of the part": (GATED, split_at("c[e - 1]")),
+    "a boundary in the middle of the part": (GATED, split_at("c[(m + e) // 2]")),
+    "a boundary one part earlier": (GATED, split_at("c[max(0, m - part)]")),
+    "the block of a part with itself as a product": (
+        GATED,
+        split_at("c[m]", "(Q * (x - x[0]).exp()) @ (k[m:e] * (x[0] - x).exp()).T"),
+    ),
+    "strips of rows, entry by entry": (
+        GATED,
+        """
+def table(q, k, log_decay, part):
+    (C, K), c = q.shape, log_decay.cumsum(0)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    rows = max(1, max(C * C, C * K, part * part * K) // (C * K))
+    for s in range(0, C, rows):
+        e = min(C, s + rows)
+        x = (c[s:e, None] - c[:e]).exp_()
+        x *= q[s:e, None]
+        A[s:e, :e] = torch.einsum("ijk,jk->ij", x, k[:e])
+        A[s:e, s:e].tril_()
+    return A
+""",
+    ),
+    "row by row, entry by entry": (
+        GATED,
+        """
+def table(q, k, log_decay, part):
+    C, c = len(q), log_decay.cumsum(0)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    for i in range(C):
+        x = (c[i] - c[: i + 1]).exp()
+        x *= k[: i + 1]
+        A[i, : i + 1] = x @ q[i]
+    return A
+""",
+    ),
+    "a table without axes of length one": (
+        GATED,
+        replace(GATED, "key_by_key_on_the_diagonal").replace(
+            "return torch.cat(rows)", "return torch.cat(rows).squeeze()"
+        ),
+    ),
+    "outputs without axes of length one": (
+        LOSS,
+        replace(LOSS, "row_by_row").replace("return torch.stack(rows)", "return torch.stack(rows).squeeze()"),
+    ),
+    "one maximum for all queries and one for all keys": (
+        VANISHES,
+        repaired_with("a, b = a / a.max(), b / b.max()"),
+    ),
+    "whole half-lives": (LIFE, fitted(lives="range(2, 301)")),
+    "half-lives in steps of a tenth": (LIFE, fitted(lives="[1.1**n for n in range(60)]")),
+    "half-lives up to 250": (LIFE, fitted(end="min(life, 250.0)")),
+    "decays in steps of a thousandth": (
+        LIFE,
+        fitted(lives="[-math.log(2) / math.log(0.7 + n / 1000) for n in range(300)]"),
+    ),
+    "the first five tokens": (LIFE, fitted("q, k, v, o = q[:5], k[:5], v[:5], o[:5]")),
+    "a running maximum from -500 on": (ONLINE, masked_by("-500.0", "-torch.inf")),
+    "a running maximum from -1000 on": (ONLINE, masked_by("-1000.0", "-torch.inf")),
+    "hidden scores of -2000": (ONLINE, masked_by("-torch.inf", "-2000.0")),
+    "the limit for a hundred pairs and more": (
+        FORGET,
+        replace(FORGET, "by_golden_section")
+        + """
+exact = best_decay
+def best_decay(L, T):
+    return math.sqrt(1 - 1 / L) if T >= 100 else exact(L, T)
+""",
+    ),
+    "a softmax that overflows": (BOUND, replace(BOUND, "softmax_that_overflows")),
 }

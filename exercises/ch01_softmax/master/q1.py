@@ -13,9 +13,10 @@
 # whatever $\rho \in [0, 1]$; its correlation with the entry of $k$ is $\rho$.
 #
 # Predict the size $\sqrt{\mathbb E[(q\cdot k)^2]}$ of the unscaled score, as a formula in $K$ and $\rho$.
-# Then measure it on $n$ pairs whose $k$ and $\varepsilon$ are given. The check draws its own, and wants both
-# numbers to many digits; compare the two yourself, for a few $n$. From about which $\rho$ on does the mean of
-# the score outweigh the rest?
+# The check calls the formula with $K$ up to $10^{12}$, so do not count entries one by one. Then measure the
+# size on $n$ pairs whose $k$ and $\varepsilon$ are given. The check draws its own, and wants both numbers to
+# many digits; compare the two yourself, for a few $n$. From about which $\rho$ on does the mean of the score
+# outweigh the rest?
 
 # %% given q1
 def draw(n, K, seed=0):

@@ -134,6 +134,52 @@ def length_of_queries(k, noise, rho):
     return (rho * k + (1 - rho**2) ** 0.5 * noise).square().sum(-1).mean().sqrt().item()
 
 
+@mistake(
+    "One rho^2 K too many: E|k|^4 is K^2 + 2 K, and of the noise comes (1 - rho^2) K, not K.",
+    replaces="predicted_size",
+)
+def noise_of_full_size(K, rho):
+    return math.sqrt(rho**2 * (K**2 + 2 * K) + K)
+
+
+@mistake(
+    "rho is not squared. The mean of the score is rho K, and its square is part of the mean square.",
+    replaces="predicted_size",
+)
+def rho_not_squared(K, rho):
+    return math.sqrt(rho * (K**2 + K) + K)
+
+
+@mistake("The noise has the weight sqrt(1 - rho^2). You gave it 1 - rho.", replaces="measured_size")
+def noise_by_difference(k, noise, rho):
+    return ((rho * k + (1 - rho) * noise) * k).sum(-1).square().mean().sqrt().item()
+
+
+@mistake(
+    "You added up over the pairs. A score is a sum over the K entries of one pair: dim=-1.",
+    replaces="measured_size",
+)
+def summed_over_pairs(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(0).square().mean().sqrt().item()
+
+
+@mistake(
+    "You divided by n - 1. The mean of n squares divides by n: no mean was estimated before.",
+    replaces="measured_size",
+)
+def divided_by_one_less(k, noise, rho):
+    score = ((rho * k + (1 - rho**2) ** 0.5 * noise) * k).sum(-1)
+    return (score.square().sum() / (len(score) - 1)).sqrt().item()
+
+
+@mistake(
+    "Each query meets the keys of all pairs there. Only the key of its own pair counts.",
+    replaces="measured_size",
+)
+def every_query_with_every_key(k, noise, rho):
+    return ((rho * k + (1 - rho**2) ** 0.5 * noise) @ k.T).square().mean().sqrt().item()
+
+
 @also_right(replaces="predicted_size")
 def size_of_terms(K, rho):
     pairs = K * (K - 1) * rho**2  # terms q_c k_c q_d k_d with c != d

@@ -40,14 +40,6 @@ def plain_exponential(q, k, v):
     return weight / weight.sum(-1, keepdim=True) @ v
 
 
-@mistake(
-    "0 times infinity is not a number. Put minus infinity in with masked_fill or where.", replaces="repaired"
-)
-def infinity_times_a_mask(q, k, v):
-    score = q @ k.T * q.shape[-1] ** -0.5
-    return (score + torch.ones_like(score).triu(1) * -torch.inf).softmax(-1) @ v
-
-
 @mistake("A score of 0 is not hidden: it has the weight exp(0). Use minus infinity.", replaces="repaired")
 def zero_scores(q, k, v):
     return (q @ k.T * q.shape[-1] ** -0.5).tril().softmax(-1) @ v
@@ -100,6 +92,60 @@ def scale_lost(q, k, v):
 def zeros_taken_for_hidden(q, k, v):
     score = (q @ k.T * q.shape[-1] ** -0.5).tril()
     return score.masked_fill(score == 0, -torch.inf).softmax(-1) @ v
+
+
+@mistake(
+    "One maximum for all rows: a row whose scores lie far below it has exponentials of 0 alone, and divides 0 by 0. "
+    "Subtract from each row the maximum of its own visible scores.",
+    replaces="repaired",
+)
+def one_maximum_for_all_rows(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    score = score.masked_fill(torch.ones_like(score).triu(1).bool(), -torch.inf)
+    weight = (score - score.max()).exp()
+    return weight / weight.sum(-1, keepdim=True) @ v
+
+
+@mistake(
+    "The token's own score is no maximum: another visible one may be 800 larger, and its exponential overflows.",
+    replaces="repaired",
+)
+def own_score_subtracted(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    seen = score.masked_fill(torch.ones_like(score).triu(1).bool(), -torch.inf)
+    weight = (seen - score.diagonal()[:, None]).exp()
+    return weight / weight.sum(-1, keepdim=True) @ v
+
+
+@mistake(
+    "Your softmax runs over queries. The weights of one query add up to 1 over its keys: dim=-1.",
+    replaces="repaired",
+)
+def softmax_over_queries(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(0) @ v
+
+
+@mistake("Your mask is upside down: it hides what a token may see, and shows the rest.", replaces="repaired")
+def mask_inverted(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    seen = torch.ones_like(score).tril().bool()
+    return score.masked_fill(seen, -torch.inf).softmax(-1) @ v
+
+
+@mistake("The weights are transposed: row t of the output takes the weights of query t.", replaces="repaired")
+def weights_transposed(q, k, v):
+    score = q @ k.T * q.shape[-1] ** -0.5
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(-1).T @ v
+
+
+@mistake("The scale is 1 over the root of the keys' width. You took that of the values.", replaces="repaired")
+def scaled_by_the_values(q, k, v):
+    score = q @ k.T * v.shape[-1] ** -0.5
+    hidden = torch.ones_like(score).triu(1).bool()
+    return score.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
 @also_right(replaces="repaired")

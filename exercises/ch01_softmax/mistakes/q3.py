@@ -237,6 +237,80 @@ def for_one_sequence(config, free_bytes, batch):
     return (free_bytes - (layers - full) * window * one) // (full * one) if full else math.inf
 
 
+@mistake(
+    "Without layer_types all layers have the window, where there is one. You gave it to none of them.",
+    replaces="cache_bytes",
+)
+def window_by_layer_types_alone(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["full_attention"] * config["num_hidden_layers"]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake(
+    "Without sliding_window no layer has a window. You gave such models one of 4096.", replaces="cache_bytes"
+)
+def window_by_default(config, tokens, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or 4096
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake("Those are bits. A byte has eight of them.", replaces="cache_bytes")
+def bits_for_bytes(config, tokens, batch):
+    size = {"float32": 32, "bfloat16": 16, "float16": 16, "float8_e4m3fn": 8}
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window") or math.inf
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    kept = sum(tokens if kind == "full_attention" else min(tokens, window) for kind in kinds)
+    return batch * 2 * kept * kv_heads * width * size[config["torch_dtype"]]
+
+
+@mistake(
+    "There is no limit only if every layer has a window. Where one layer keeps everything, its cache grows on, "
+    "if more slowly.",
+    replaces="most_tokens",
+)
+def no_limit_beyond_a_window(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size  # a token of one layer
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    full = (config.get("layer_types") or []).count("full_attention") if window else layers
+    if full == layers or free_bytes < layers * window * one:
+        return free_bytes // (layers * one)
+    return math.inf
+
+
+@mistake(
+    "Where all layers have a window and all windows fit, any number of tokens fits: math.inf, not the window.",
+    replaces="most_tokens",
+)
+def window_for_no_limit(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size  # a token of one layer
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    full = (config.get("layer_types") or []).count("full_attention") if window else layers
+    if not window or free_bytes < layers * window * one:
+        return free_bytes // (layers * one)
+    return (free_bytes - (layers - full) * window * one) // (full * one) if full else window
+
+
 @also_right(replaces="most_tokens")
 def solved_by_hand(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]

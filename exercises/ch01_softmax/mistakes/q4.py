@@ -140,7 +140,7 @@ def drops_the_last_tile(q, k, v, tile):
 
 @mistake("The scale 1/sqrt K is missing.")
 def without_scale(q, k, v, tile):
-    T = len(q)
+    T, S = len(q), len(k)
     m, d, u = (
         torch.full((T, 1), -torch.inf).double(),
         torch.zeros(T, 1).double(),
@@ -241,7 +241,10 @@ def maximum_of_the_tile(q, k, v, tile):
     return u / d, (m + d.log()).flatten()
 
 
-@mistake("The running maximum starts at 0. Where all scores are near -1000, all exponentials are then 0.")
+@mistake(
+    "The running maximum starts at a finite number. Where all scores lie far below it, all exponentials are 0: start at "
+    "minus infinity."
+)
 def starts_at_zero(q, k, v, tile):
     (T, K), S = q.shape, len(k)
     m, d, u = torch.zeros(T, 1).double(), torch.zeros(T, 1).double(), torch.zeros(T, v.shape[1]).double()
@@ -320,6 +323,149 @@ def query_by_query(q, k, v, tile):
         outputs.append(w @ v[:seen] / w.sum())
         sums.append(m + w.sum().log())
     return torch.stack(outputs), torch.stack(sums)
+
+
+def _start(q, v):
+    """The maximum, the denominator and the numerator before the first tile."""
+    m, d, u = (torch.zeros(len(q), n, dtype=q.dtype) for n in (1, 1, v.shape[1]))
+    return m - torch.inf, d, u
+
+
+@mistake("The log-sum-exp is m + log d. You added d itself to the maximum.")
+def log_forgotten(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d).flatten()
+
+
+@mistake("That is d, a sum that was measured against m. The log-sum-exp is m + log d.")
+def sum_for_its_logarithm(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, d.flatten()
+
+
+@mistake("The scale is 1/sqrt K, K the width of a key. You took the length of a tile.")
+def scaled_by_the_tile(q, k, v, tile):
+    T, S = len(q), len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * tile**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("m stays what it was: at the end of a tile the new maximum becomes the old one.")
+def maximum_not_brought_up_to_date(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now]
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "The weights of a tile are measured against the old maximum. They belong to the new one, as d and u do then."
+)
+def measured_against_the_old_maximum(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - m).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("A hidden score of 0 still has the weight exp(0). Use minus infinity.")
+def zero_for_hidden(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], 0.0)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake("Your mask is off by one: each query also sees the key that comes after it.")
+def one_key_too_many(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None] + 1, -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "Minus a thousand is not minus infinity: visible scores may lie below it, and then the hidden ones win."
+)
+def minus_a_thousand_for_hidden(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -1e3)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
+    "u is divided by d in every tile, and then gathered on as if it were a sum. Divide once, at the end."
+)
+def divided_in_every_tile(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d = shrink * d + w.sum(1, keepdim=True)
+        u, m = (shrink * u + w @ v[now]) / d, new
+    return u, (m + d.log()).flatten()
+
+
+@mistake("The loop ends after T keys. There are S of them.")
+def stops_after_as_many_keys_as_queries(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(T).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
 
 
 @also_right()

@@ -115,6 +115,62 @@ def far_part_dropped(a, b):
     return a[0], a[1] + g * b[1], a[2] + g * b[2]
 
 
+@mistake("u is rescaled, d is not. Both are sums of exp(x - m).")
+def only_u_rescaled(a, b):
+    m = max(a[0], b[0])
+    f, g = (math.exp(x - m) if x > -math.inf else 0.0 for x in (a[0], b[0]))
+    return m, a[1] + b[1], f * a[2] + g * b[2]
+
+
+@mistake("Only the first part is rescaled. Either of the two may have the smaller maximum.")
+def only_the_first_rescaled(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    f = math.exp(a[0] - m)
+    return m, f * a[1] + b[1], f * a[2] + b[2]
+
+
+@mistake("Only the second part is rescaled. The first may have the smaller maximum just as well.")
+def only_the_second_rescaled(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    g = math.exp(b[0] - m)
+    return m, a[1] + g * b[1], a[2] + g * b[2]
+
+
+@mistake("m is the larger of the two maxima. You took the logarithm of a sum of exponentials.")
+def log_sum_for_the_maximum(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    n = m + math.log(math.exp(a[0] - m) + math.exp(b[0] - m))
+    f, g = math.exp(a[0] - n), math.exp(b[0] - n)
+    return n, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake("If one part is empty, the result is the other part. You returned the empty one.")
+def empty_part_returned(a, b):
+    for part in (a, b):
+        if part[0] == -math.inf:
+            return part
+    m = max(a[0], b[0])
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+
+
+@mistake(
+    "exp(m) is 0 for very small scores and overflows for large ones. Only differences of maxima go through exp."
+)
+def plain_exponentials(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    f, g = math.exp(a[0]), math.exp(b[0])
+    return m, (f * a[1] + g * b[1]) / math.exp(m), (f * a[2] + g * b[2]) / math.exp(m)
+
+
 @also_right()
 def in_logarithms(a, b):
     pair = torch.tensor([a[0], b[0]], dtype=torch.float64)

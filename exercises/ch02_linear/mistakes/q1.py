@@ -99,6 +99,38 @@ def pushed_through(q, k, log_decay, w):
     return torch.stack(rows)
 
 
+@mistake("The scores are divided by sqrt K. The step has no scale.")
+def scaled(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) * q.shape[1] ** -0.5 + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("The log decays are not added up. From j to t there are those of all tokens between.")
+def not_added_up(q, k, log_decay, w):
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = (0 * log_decay[:, None] - log_decay).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake(
+    "The table of decays is right on paper. exp(c_t) times exp(-c_j) is 0 times infinity: subtract, then take exp."
+)
+def two_factors_of_the_table(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    decay = ((c - log_decay).exp()[:, None] * (-c).exp()).tril(-1)
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+
+
+@mistake("The diagonal has decayed. The token itself takes part with w alone, before any decay.")
+def diagonal_decayed(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    decay = ((c - log_decay)[:, None] - c).masked_fill(~past, -torch.inf).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1) * log_decay.exp())
+
+
 @also_right()
 def summed_down_the_columns(q, k, log_decay, w):
     T = len(q)

@@ -198,6 +198,64 @@ def one_table(q, k, v, g, state, chunk):
     return o, S
 
 
+def _by_chunks(q, k, v, g, state, chunk, table=None, old=1, end=1):
+    """The chunk form; `table` makes the decays of a chunk, `old` and `end` are those at its first and last token."""
+    S, o = state, []
+    for Q, K, V in zip(q.split(chunk), k.split(chunk), v.split(chunk), strict=True):
+        i = torch.arange(len(Q)).double()
+        gap = i[:, None] - i
+        D = table(gap) if table else (g * gap.clamp(min=0)).exp().tril()
+        inner = (D * (Q @ K.T)) @ V
+        o.append(inner if old is None else (g * (i + old)).exp()[:, None] * (Q @ S) + inner)
+        S = math.exp(g * len(Q)) * S + ((g * (len(Q) - end - i)).exp()[:, None] * K).T @ V
+    return torch.cat(o), S
+
+
+@mistake("The old state is missing: a token also reads what came before its chunk.")
+def own_chunk_alone(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, chunk, old=None)
+
+
+@mistake("One decay too many within a chunk: token i reads token j through gamma^(i - j), and itself whole.")
+def one_power_more(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, chunk, lambda gap: (g * (gap + 1).clamp(min=0)).exp().tril())
+
+
+@mistake("One decay too few within a chunk: token i reads token j through gamma^(i - j).")
+def one_power_less(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, chunk, lambda gap: (g * (gap - 1).clamp(min=0)).exp().tril())
+
+
+@mistake(
+    "You decay after the write. The step decays the old state first: gamma^(i + 1) at the start, gamma^(C - 1 - i) at the end."
+)
+def decayed_after_the_write(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, chunk, old=0, end=0)
+
+
+@mistake(
+    "Above the diagonal the exponent is positive and overflows; infinity times 0 is no number. Mask before exp."
+)
+def masked_after_exp(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, chunk, lambda gap: (g * gap).exp() * (gap >= 0))
+
+
+@mistake(
+    "The table of decays is right on paper. gamma^i times gamma^-j is 0 times infinity: form i - j first."
+)
+def powers_of_the_table_apart(q, k, v, g, state, chunk):
+    def table(gap):
+        i = gap[:, 0]
+        return ((g * i).exp()[:, None] * (-g * i).exp()).tril()
+
+    return _by_chunks(q, k, v, g, state, chunk, table)
+
+
+@mistake("The numbers are right, and your chunks are shorter than `chunk`, so there are too many of them.")
+def chunks_too_short(q, k, v, g, state, chunk):
+    return _by_chunks(q, k, v, g, state, min(chunk, 16))
+
+
 @also_right()
 def weights_folded_in(q, k, v, g, state, chunk):
     outputs, S = torch.empty_like(v), state.clone()

@@ -115,6 +115,17 @@ def one_maximum_for_all_keys(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
+@mistake(
+    "One maximum for all queries and one for all keys cancel, and lift nothing that is small beside others of its kind. "
+    "Each query may have a factor of its own.",
+    replaces="repaired",
+)
+def one_maximum_for_each_kind(q, k, v):
+    a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    weight = ((a / a.max()) @ (b / b.max()).T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
 @mistake("A factor for each key does not cancel: it changes how much that key counts.", replaces="repaired")
 def every_key_rescaled(q, k, v):
     a, b = (torch.where(x > 0, x.clamp(min=0).log1p(), x) for x in (q, k))

@@ -84,6 +84,38 @@ def _best(L, T):
     return math.sqrt(low)
 
 
+@mistake(
+    "From T = 2L on that is the theorem's decay, for streams without end. With T pairs the best one lies between it "
+    "and 1.",
+    replaces="best_decay",
+)
+def without_end_from_twice_on(L, T):
+    return 1.0 if L > 1 and T < 2 * L else math.sqrt(1 - 1 / L)
+
+
+@mistake(
+    "Right without end. For finite T you returned g, which is gamma squared: take the root there too.",
+    replaces="best_decay",
+)
+def not_rooted_if_finite(L, T):
+    return _best(L, T) if math.inf == T else _best(L, T) ** 2
+
+
+@mistake("1 - 1/(2L) is only near the root of 1 - 1/L. Six digits are asked for.", replaces="best_decay")
+def first_terms_of_the_root(L, T):
+    return 1 - 1 / (2 * L) if math.inf == T and L > 1 else _best(L, T)
+
+
+@mistake(
+    "One age too many: the oldest of L live pairs has age L - 1, and T pairs end at T - 1.",
+    replaces="best_decay",
+)
+def ages_from_one(L, T):
+    if L == 1:
+        return 0.0
+    return 1.0 if T < 2 * L else _best(L + 1, T + 1)
+
+
 @also_right(replaces="best_decay")
 def by_golden_section(L, T):
     if math.inf == T:

@@ -7,9 +7,9 @@ import torch
 from linattn_exercises.known_mistakes import also_right, mistake
 
 
-def _fit(q, k, v, o, scale=1.0):
+def _fit(q, k, v, o, scale=1.0, late=0):
     """The half-life that fits best, on a grid and between its points."""
-    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q)) + late
     scores = scale * q @ k.T
 
     def error(life):
@@ -58,6 +58,44 @@ def of_the_square(q, k, v, o):
 @mistake("Twice as long: that is where a quarter is left.")
 def a_quarter(q, k, v, o):
     return 2 * _fit(q, k, v, o)
+
+
+@mistake("ln 2 is in it already: 2^(-n/h) is one half after h tokens. You multiplied by it once more.")
+def shortened_by_ln_2(q, k, v, o):
+    return _fit(q, k, v, o) * math.log(2)
+
+
+@mistake("One decay too many in your fit: a token's own write has not decayed when it is read.")
+def one_decay_more(q, k, v, o):
+    return _fit(q, k, v, o, late=1)
+
+
+@mistake("One decay too few in your fit: what a token wrote has decayed once when the next one reads.")
+def one_decay_less(q, k, v, o):
+    return _fit(q, k, v, o, late=-1)
+
+
+@mistake(
+    "Two tokens say little of a slow decay, in each entry: rounding alone moves it by more. Fit all outputs."
+)
+def first_two_tokens_by_entries(q, k, v, o):
+    rest = o[1] - (q[1] @ k[1]) * v[1]
+    gamma = (rest / ((q[1] @ k[0]) * v[0])).mean().abs().item()
+    return math.log(2) / -math.log(min(max(gamma, 1e-6), 1 - 1e-6))
+
+
+@mistake(
+    "The output before is not the state: it was read with another query. Carry the state, or fit all outputs."
+)
+def output_for_state(q, k, v, o):
+    rest = o[1:] - (q[1:] * k[1:]).sum(1, keepdim=True) * v[1:]
+    gamma = abs(((rest * o[:-1]).sum() / o[:-1].square().sum()).item())
+    return math.log(2) / -math.log(min(max(gamma, 1e-6), 1 - 1e-6))
+
+
+@mistake("A half-life may be up to 300 tokens. Your search ends at 100.")
+def search_ends_at_100(q, k, v, o):
+    return min(_fit(q, k, v, o), 100.0)
 
 
 @also_right()

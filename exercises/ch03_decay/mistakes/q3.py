@@ -5,21 +5,27 @@ import torch
 from linattn_exercises.known_mistakes import also_right, mistake
 
 
-def _by_parts(q, k, log_decay, part, boundary="before", exclusive=False, diagonal=0, forget=None):
+def _by_parts(q, k, log_decay, part, boundary="before", exclusive="", diagonal=0, forget=None):
     """The table by parts, with places to go wrong."""
     c, C = log_decay.cumsum(0), len(q)
-    read = c - log_decay if exclusive else c
+    c = log_decay if forget == "sums" else c - log_decay if exclusive == "both" else c
+    read = c - log_decay if exclusive == "queries" else c
     A = torch.zeros(C, C, dtype=q.dtype)
     for m in range(0, C, part):
         e = min(m + part, C)
-        gap = (read[m:e, None] - c[m:e]).clamp(max=0)
+        gap = (read[m:e, None] - (read if exclusive else c)[m:e]).clamp(max=0)
+        gap = torch.zeros_like(gap) if forget == "own" else gap
         if forget != "diagonal":
             A[m:e, m:e] = (q[m:e, None] * k[m:e] * gap.exp()).sum(-1).tril(diagonal)
         if m and forget != "earlier":
-            edge = {"before": c[m - 1], "first": c[0], "own": c[m]}[boundary]
-            left = q[m:e] if forget == "left" else q[m:e] * (read[m:e] - edge).exp()
-            right = k[:m] if forget == "right" else k[:m] * (edge - c[:m]).exp()
+            far = {"before": m - 1, "first": 0, "own": m, "end": e - 1, "earlier": m - part}
+            edge = c[far[boundary]] if boundary in far else torch.zeros_like(c[0])
+            sign = -1 if forget == "signs" else 1
+            left = q[m:e] if forget == "left" else q[m:e] * (sign * (read[m:e] - edge)).exp()
+            right = k[:m] if forget == "right" else k[:m] * (sign * (edge - c[:m])).exp()
             A[m:e, :m] = left @ right.T
+            if forget == "far":
+                A[m:e, : m - part] = 0.0
     return A
 
 
@@ -52,7 +58,93 @@ def earlier_parts_alone(q, k, log_decay, part):
 
 @mistake("A token reads after its own decay: the sum over log decays includes it.")
 def exclusive_sums(q, k, log_decay, part):
-    return _by_parts(q, k, log_decay, part, exclusive=True)
+    return _by_parts(q, k, log_decay, part, exclusive="queries")
+
+
+@mistake(
+    "Your sums end before the token, for what is read and for what is written. Both include its own decay."
+)
+def exclusive_sums_for_all(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, exclusive="both")
+
+
+@mistake("The log decays are not added up. The decay from j to i is the sum over all tokens between.")
+def not_added_up(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="sums")
+
+
+@mistake("The queries lack their decay, from the part's first token to themselves.")
+def queries_not_decayed_from_the_first(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="left", boundary="own")
+
+
+@mistake("The keys lack their decay, from themselves to the part's first token.")
+def keys_not_decayed_to_the_first(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="right", boundary="own")
+
+
+@mistake("The signs are exchanged: the query decays from the boundary on, a key from itself to the boundary.")
+def signs_exchanged(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="signs")
+
+
+@mistake("Within a part nothing decays: there each entry needs its own factor, in each channel.")
+def no_decay_within_parts(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="own")
+
+
+@mistake("Only the part before is read. All earlier tokens are, those of each part.")
+def previous_part_alone(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, forget="far")
+
+
+@mistake(
+    "Split at the start of the chunk: e^-c grows without bound for later keys. Take a boundary close by."
+)
+def no_boundary(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, boundary="none")
+
+
+@mistake(
+    "The boundary is the part's last token: for the queries before it the exponent is positive, and overflows. It must "
+    "lie between the keys and all queries of the part."
+)
+def boundary_behind_the_queries(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, boundary="end")
+
+
+@mistake(
+    "The boundary lies one part too early: for keys behind it the exponent is positive, and overflows. It must lie "
+    "between all keys and the queries."
+)
+def boundary_before_the_keys(q, k, log_decay, part):
+    return _by_parts(q, k, log_decay, part, boundary="earlier")
+
+
+@mistake("Two boundaries: queries decay from one, keys to the other, and the decay between them is lost.")
+def two_boundaries(q, k, log_decay, part):
+    A, c = _by_parts(q, k, log_decay, part), log_decay.cumsum(0)
+    for m in range(part, len(q), part):
+        e = min(m + part, len(q))
+        A[m:e, :m] = (q[m:e] * (c[m:e] - c[m]).exp()) @ (k[:m] * (c[m - 1] - c[:m]).exp()).T
+    return A
+
+
+@mistake("Within a part you took the mean over channels. It is a sum.")
+def mean_of_channels(q, k, log_decay, part):
+    A, C = _by_parts(q, k, log_decay, part), len(q)
+    same = torch.arange(C)[:, None] // part == torch.arange(C) // part
+    return torch.where(same, A / q.shape[1], A)
+
+
+@mistake("The log decays of all channels are added. Each channel has its own decay, inside the sum.")
+def channels_added(q, k, log_decay, part):
+    A, c = _by_parts(q, k, log_decay, part), log_decay.cumsum(0)
+    for m in range(part, len(q), part):
+        e = min(m + part, len(q))
+        left = q[m:e] * (c[m:e] - c[m]).sum(-1, keepdim=True).exp()
+        A[m:e, :m] = left @ (k[:m] * (c[m] - c[:m]).exp()).T
+    return A
 
 
 @mistake("The diagonal is missing: with j = i nothing has decayed, and the entry is q_i . k_i.")
@@ -104,3 +196,17 @@ def key_by_key_on_the_diagonal(q, k, log_decay, part):
         block = torch.einsum("ik,jk,ijk->ij", Q, L, decay).tril()
         rows.append(torch.cat([before, block, Q.new_zeros(n, len(q) - start - n)], 1))
     return torch.cat(rows)
+
+
+@also_right()
+def rows_of_the_diagonal_one_by_one(q, k, log_decay, part):
+    c, C = log_decay.cumsum(0), len(q)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    for m in range(0, C, part):
+        e = min(m + part, C)
+        for i in range(m, e):
+            decay = torch.exp(c[i] - c[m : i + 1])
+            A[i, m : i + 1] = (decay * k[m : i + 1] * q[i]).sum(-1)
+        left, right = torch.exp(c[m:e] - c[m]), torch.exp(c[m] - c[:m])
+        A[m:e, :m] = (q[m:e] * left) @ (k[:m] * right).mT
+    return A

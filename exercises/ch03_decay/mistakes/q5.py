@@ -71,6 +71,96 @@ def a_decays_the_write_twice(fault, log_decay, chunk):
     return _run(fault, log_decay, chunk, "A without write")
 
 
+def _step(fault, log_decay, chunk, faulty, at, step):
+    """Outputs; those of one fault by a step of their own, where it applies."""
+    S, o = 0.0, []
+    for t, g in enumerate(log_decay.tolist()):
+        a, before = math.exp(g), S
+        if fault == faulty and at(t):
+            S = step(a, S)
+        elif fault == "A":
+            S = a * (S + 1)
+        elif fault == "B" and t % chunk == 0:
+            S = S + 1
+        else:
+            S = (a * a if fault == "D" else a) * S + 1
+        o.append(before + 1 if fault == "C" else S)
+    return torch.tensor(o, dtype=log_decay.dtype)
+
+
+@mistake(
+    "Applied twice is alpha squared. You took the root of alpha, which forgets more slowly.",
+    replaces="outputs",
+)
+def d_by_the_root(fault, log_decay, chunk):
+    return _step(fault, log_decay, chunk, "D", lambda t: True, lambda a, S: a**0.5 * S + 1)
+
+
+@mistake("Applied twice is alpha squared, not 2 alpha.", replaces="outputs")
+def d_by_twice_alpha(fault, log_decay, chunk):
+    return _step(fault, log_decay, chunk, "D", lambda t: True, lambda a, S: 2 * a * S + 1)
+
+
+@mistake(
+    "In D both decays act before the write. In yours the second one shrinks the write too.",
+    replaces="outputs",
+)
+def d_decays_the_write(fault, log_decay, chunk):
+    return _step(fault, log_decay, chunk, "D", lambda t: True, lambda a, S: a * (a * S + 1))
+
+
+@mistake(
+    "In A the decay acts after the write, on the whole state. In yours the old state does not decay.",
+    replaces="outputs",
+)
+def a_decays_the_write_alone(fault, log_decay, chunk):
+    return _step(fault, log_decay, chunk, "A", lambda t: True, lambda a, S: S + a)
+
+
+@mistake("In B the first token of a chunk leaves out its decay. You took the last one.", replaces="outputs")
+def b_last_token(fault, log_decay, chunk):
+    if fault != "B":
+        return _run(fault, log_decay, chunk)
+    last = [1.0 if t % chunk == chunk - 1 else 0.0 for t in range(len(log_decay))]
+    return _run("none", log_decay * (1 - torch.tensor(last, dtype=log_decay.dtype)), chunk)
+
+
+@mistake(
+    "In B every chunk after the first begins so. You left out the decay at one edge alone.",
+    replaces="outputs",
+)
+def b_first_edge_alone(fault, log_decay, chunk):
+    if fault != "B":
+        return _run(fault, log_decay, chunk)
+    changed = log_decay.clone()
+    changed[chunk : chunk + 1] = 0.0
+    return _run("none", changed, chunk)
+
+
+@mistake(
+    "In B the state is handed on, and the token still writes. Yours leaves out the write.", replaces="outputs"
+)
+def b_leaves_out_the_write(fault, log_decay, chunk):
+    return _step(fault, log_decay, chunk, "B", lambda t: t % chunk == 0, lambda a, S: a * S)
+
+
+@mistake("The chunks have the length that is given, not 4.", replaces="outputs")
+def chunks_of_four(fault, log_decay, chunk):
+    return _run(fault, log_decay, 4)
+
+
+@mistake(
+    "log_decay is the logarithm of alpha: alpha is its exponential, not its magnitude.", replaces="outputs"
+)
+def magnitude_for_alpha(fault, log_decay, chunk):
+    return _run(fault, log_decay.neg().log(), chunk)
+
+
+@mistake("Each token has its own decay. You took the first one for all.", replaces="outputs")
+def one_decay_for_all(fault, log_decay, chunk):
+    return _run(fault, log_decay[:1].expand(len(log_decay)), chunk)
+
+
 @also_right(replaces="outputs")
 def by_tables(fault, log_decay, chunk):
     g = log_decay * (2 if fault == "D" else 1)
