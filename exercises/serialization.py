@@ -8,7 +8,7 @@ import base64
 import math
 import numbers
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +208,26 @@ def call_answer(
         if call is not None:
             call(answer)
             return {}
-        return {"value": encode(answer(*map(decode, arguments)) if callable(answer) or arguments else answer)}
+        if not callable(answer) and not arguments:
+            return {"value": encode(answer)}
+        given = [decode(one) for one in arguments]
+        value = encode(answer(*given))
+        refuse_changes(given, arguments)
+        return {"value": value}
     except BaseException as error:  # also SystemExit: an answer must not end the process that reports
         return describe_exception(error)
+
+
+def refuse_changes(given: Sequence[Any], arguments: Sequence[Any]) -> None:
+    """Raise a TypeError if an answer has changed what it was given: a caller may need it again.
+
+    Args:
+        given: the arguments of a call after it.
+        arguments: the same, encoded before it.
+    """
+    for number, (after, before) in enumerate(zip(given, arguments, strict=True), 1):
+        if encode(after) != before:
+            raise TypeError(f"returned with its argument {number} changed, expected inputs as they were")
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:

@@ -236,6 +236,7 @@ class Keeper:
         assert self._call is not None
         try:
             value = serialization.encode(self._restore_value(value, serialization.Budget(TypeError)))
+            serialization.refuse_changes(self._arguments, self.calls[self._call])
             self.outcomes.setdefault(self._call, {"value": value, **self._counts})
         except BaseException as error:
             self.outcomes.setdefault(self._call, serialization.describe_exception(error))

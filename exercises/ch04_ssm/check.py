@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "ccaaf664dd24"
+VERSION = "c3650444165d"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -90,7 +90,7 @@ def q1(rng):
 
 
 def kernel(delta, A, B, C, T):
-    """k [T]; delta is a number, A, B, C [N, 2] are pairs."""
+    """kappa [T]; delta is a number, A, B, C [N, 2] are pairs."""
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
     x = delta * A
     half = torch.where(x == 0, 1.0, x / 2)

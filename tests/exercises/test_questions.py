@@ -121,6 +121,7 @@ def busy(x):
         (lambda x: None, "`double` is not answered yet: it gave None."),
         (lambda x: "two", "`double` got a str, expected shape [3, 2]."),
         (lambda x: (2 * x).T if hasattr(x, "T") else 2 * x, "It has the shape of the transpose."),
+        (in_place, "three rows: `double` returned with its argument 1 changed, expected inputs as they"),
         (lambda x: 3 * x, "Every entry is 1.5 times the expected one."),
         (lambda x: 0.1 * x, "Every entry is 0.05 times the expected one."),
         (lambda x: 2.02 * x, "Every entry is 1.01 times the expected one."),
@@ -137,7 +138,7 @@ def test_a_wrong_answer_is_told_what_is_wrong(answer, says):
 
 @pytest.mark.parametrize(
     "answer",
-    [double, in_place, lambda x: (2 * np.asarray(x)).tolist(), lambda x: np.float32(2) * np.asarray(x)],
+    [double, lambda x: (2 * np.asarray(x)).tolist(), lambda x: np.float32(2) * np.asarray(x)],
 )
 def test_a_right_answer_may_come_in_any_form(answer):
     assert question().check({"double": answer}).right

@@ -1201,4 +1201,21 @@ def best_decay(L, T):
 """,
     ),
     "a softmax that overflows": (BOUND, replace(BOUND, "softmax_that_overflows")),
+    "parts merged into the first": (
+        MERGE,
+        """
+def merge(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], a[2].mul_(f).add_(g * b[2])
+""",
+    ),
+    "queries scaled where they lie": (
+        ONLINE,
+        masked_by("-torch.inf", "-torch.inf")
+        .replace("m, d, u = ", "q *= K**-0.5\n    m, d, u = ")
+        .replace("a.T * K**-0.5", "a.T"),
+    ),
 }

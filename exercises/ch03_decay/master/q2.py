@@ -1,8 +1,8 @@
 # %% [markdown] q2 measure, 4 points, 25 minutes, level 2
 # ## The half-life of a layer, from outside
 #
-# You are given one head of a layer with a fixed decay, but not its decay: queries, keys and values of some
-# hundred tokens, and the outputs
+# You are given one head of a layer with a fixed decay, but not its decay: queries, keys and values of 40 to
+# 400 tokens, and the outputs
 #
 # $$
 # o_t = q_t S_t, \qquad S_t = \gamma\, S_{t-1} + k_t^\top v_t, \qquad S_0 = 0,

@@ -9,7 +9,7 @@
 # $N$ numbers of state are complex, and each of them stands for itself and its conjugate. Inputs are
 # float64 tensors unless a question says otherwise. Complex numbers come as pairs of real ones, real part
 # first, as S4's code keeps its parameters: `A` is then $[N, 2]$, and `torch.view_as_complex(A)` has the
-# $N$ numbers. Results are real; give new tensors the dtype of the inputs.
+# $N$ numbers. Results are real; give new tensors the dtype of the inputs, and do not change the inputs.
 #
 # A grader may later run the same questions on other inputs, with 5 seconds of processor time for each. It
 # reads the names that the answer cells define, so keep those; you may add cells as you wish.

@@ -16,7 +16,8 @@
 # 2. The other way round: the step is given. Which is the smallest $\theta \in [0, 1]$ that makes it
 #    stable?
 #
-# Which of the $N$ modes decides? It may be neither the fastest nor the one that decays most slowly.
+# Which of the $N$ modes decides? It may be neither the one that turns fastest nor the one that
+# decays most slowly.
 
 # %% answer q1
 def largest_step(A, theta):

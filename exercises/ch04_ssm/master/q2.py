@@ -4,11 +4,11 @@
 # A channel that is discretised by the zero-order hold has the kernel
 #
 # $$
-# k_l = 2\operatorname{Re}\sum_{n=1}^{N} C_n\, \bar A_n^{\,l}\, \bar B_n, \qquad
+# \kappa_l = 2\operatorname{Re}\sum_{n=1}^{N} C_n\, \bar A_n^{\,l}\, \bar B_n, \qquad
 # \bar A_n = e^{\Delta A_n}, \quad \bar B_n = \frac{e^{\Delta A_n} - 1}{A_n}\,B_n, \qquad l = 0, \dots, T-1,
 # $$
 #
-# and, without a skip, the output $y_t = \sum_{j \le t} k_{t-j}\,u_j$.
+# and, without a skip, the output $y_t = \sum_{j \le t} \kappa_{t-j}\,u_j$.
 #
 # 1. Compute the kernel. Among the inputs are an integrator, $A_n = 0$, and modes with $|\Delta A_n|$ from
 #    $10^{-3}$ down to $10^{-13}$; the check compares seven digits.
@@ -17,7 +17,7 @@
 
 # %% answer q2
 def kernel(delta, A, B, C, T):
-    """k [T]; delta is a number, A, B, C [N, 2] are pairs."""
+    """kappa [T]; delta is a number, A, B, C [N, 2] are pairs."""
     # BEGIN SOLUTION
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
     x = delta * A
@@ -48,7 +48,7 @@ def convolve(u, kernel):
 #
 # A product of two spectra of $n$ numbers is a convolution on a *circle* of $n$ places. Two sequences of
 # length $T$ reach up to place $2T - 2$, so from $n = 2T - 1$ on nothing comes round. With $n = T$, all
-# $u_j$ with $j > t$ come into $y_t$ as well, by $k_{T+t-j}$: the layer sees the future, and the loss
+# $u_j$ with $j > t$ come into $y_t$ as well, by $\kappa_{T+t-j}$: the layer sees the future, and the loss
 # looks too good. How much it sees depends on the kernel. If that has died down after a few steps, only
 # the first outputs are wrong, and a test that looks at the last ones passes.
 

@@ -5,7 +5,7 @@
 #
 # - `"A"`: input and kernel are not padded with zeros before the FFT;
 # - `"B"`: the factor 2 of $2\operatorname{Re}$ is missing;
-# - `"C"`: the kernel comes one step late, $k_l$ at place $l + 1$ and a 0 at place 0, as if the state were
+# - `"C"`: the kernel comes one step late, $\kappa_l$ at place $l + 1$ and a 0 at place 0, as if the state were
 #   read before the input is written;
 # - `"D"`: $B$ is not discretised, $\bar B = B$.
 #

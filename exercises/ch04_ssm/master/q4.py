@@ -10,7 +10,8 @@
 # rounded to bfloat16 (8 significant bits), as a model would have it. You know neither $c$ nor $\bar A$.
 # Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
-# 2.2 and 400, and the response is at least two half-lives long.
+# 2.2 and 400, and the response is at least two half-lives and one and a half periods long. (A search is a
+# good answer; go coarsely first, then finely.)
 #
 # On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
 # A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of

@@ -5,7 +5,7 @@
 # elsewhere. A channel whose $\bar A_n$ are given can only come near: it has the kernels
 #
 # $$
-# k_l = 2\operatorname{Re}\sum_{n=1}^N C_n\,\bar A_n^{\,l}, \qquad l = 0, \dots, T-1,
+# \kappa_l = 2\operatorname{Re}\sum_{n=1}^N C_n\,\bar A_n^{\,l}, \qquad l = 0, \dots, T-1,
 # $$
 #
 # with the complex numbers $C_n$ free ($\bar B$ is part of them).
@@ -14,8 +14,10 @@
 #    differences over $l = 0, \dots, T-1$ is the smallest.
 # 2. How large is this sum?
 #
+# $T$ is at least $2N$ and $0 \le d < T$.
+#
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
-# to?
+# to? (What is the trace of a projection?)
 
 # %% answer q5
 def best_delay(A_bar, d, T):
@@ -38,7 +40,7 @@ def error(A_bar, d, T):
 # With $C = a + ib$ a kernel is $2a\operatorname{Re}\bar A^l - 2b\operatorname{Im}\bar A^l$: all kernels
 # are *real* combinations of $2N$ sequences, the real and the imaginary parts of the powers. The nearest
 # is the orthogonal projection of the delay, $Q Q^\top e_d$, where the columns of $Q$ are an orthonormal
-# basis. The error is $1 - \|Q^\top e_d\|^2$, and since $\|Q^\top e_d\|^2 = (QQ^\top e_d)_d = k_d$, it is
+# basis. The error is $1 - \|Q^\top e_d\|^2$, and since $\|Q^\top e_d\|^2 = (QQ^\top e_d)_d = \kappa_d$, it is
 # one minus the height of the peak. Over all $d$ the heights add up to the trace of $QQ^\top$, which is
 # $2N$, and the errors to $T - 2N$. That is a budget: over $T$ steps the best peaks are $2N/T$ high on
 # average, whatever the $\bar A_n$. Where they are higher for some delays they are lower for others, and

@@ -105,7 +105,8 @@ def peak_alone(A_bar, d, T):
 
 
 @mistake(
-    "That is the sum of the kernel's squares, k_d: what is reached, not what is missing.", replaces="error"
+    "That is the sum of the kernel's squares, the height of its peak: what is reached, not what is missing.",
+    replaces="error",
 )
 def reached(A_bar, d, T):
     return _best(A_bar, d, T).square().sum().item()
