@@ -17,6 +17,8 @@
 #
 # For Euler's rule a plan suggests itself: many small steps, which fill the state and take little away,
 # then a large one, which writes loudly. Is that the best one can do?
+#
+# All arguments are Python numbers.
 
 # %% answer q1
 def step_for(keep, a):
@@ -54,7 +56,7 @@ def largest_state(a, low, high, hold):
 # $e^{-a\,\mathtt{high}}F(\mathtt{low}) + \mathtt{high}$, which is less; a second large step improves on
 # it.
 #
-# In units of the hold's $1/a$ the limit is $x/(1-e^{-x})$ with $x = a\,\mathtt{high}$, or
+# In units of the hold's $1/a$ the limit is $r/(1-e^{-r})$ with $r = a\,\mathtt{high}$, or
 # $-\ln(\mathtt{keep})/(1 - \mathtt{keep})$ for the share that the largest step keeps. A gate that closes
 # to one percent makes a token 4.7 times as loud, one that closes to a millionth 13.8 times: only the
 # logarithm of the share counts. So Euler's rule has no bound of its own, and still nothing explodes; what

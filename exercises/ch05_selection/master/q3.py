@@ -2,7 +2,7 @@
 # ## How large is a state, from outside?
 #
 # You are given one channel of a layer as a table: $o = Mx$ with $M$ lower triangular, $T \times T$, for
-# one sequence, in which only the values $x$ of this channel vary. It may be softmax attention, a
+# one sequence, whose queries, keys and gates stay fixed while the channel's values $x$ vary. It may be softmax attention, a
 # convolution, or a recurrence
 #
 # $$
@@ -10,13 +10,16 @@
 # $$
 #
 # with any gates $A_t$, numbers, vectors or matrices. Its state is what is handed from one token to the
-# next. (A token's own input may reach its output directly.)
+# next. (A token's own input may reach its output directly. $o_t = c_tS_t$ is of this form: insert $S_t$.)
 #
 # 1. How many numbers must a recurrence of this form have in its state, at the least, to have this $M$?
 #    They may be fewer at some places of the sequence; count them where they are most.
 # 2. Suppose the state has only $n$ numbers. Then $M$ can only be approximated by some $\tilde M$. How
 #    large must the error be for some input with $|x| = 1$? Give the bound $\max_x |Mx - \tilde Mx| \ge
-#    \dots$ that you get from one place of the sequence, the place where it is largest.
+#    \dots$ that you get from one place of the sequence, the place where it is largest; 0 if no place has
+#    more than $n$ singular values. (Chapter 2 used that the best approximation of rank $n$ is the one by
+#    singular values. It is so for this norm too, $\max_x |Mx|$: what it misses a matrix by is singular
+#    value number $n+1$.)
 #
 # $M$ was measured: each entry on and below the diagonal has an error of up to $10^{-6}$ of the largest
 # entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of

@@ -13,9 +13,9 @@
 # tokens gives the numbers too, and they are all that the check can see, so you can compare with one; it
 # is not what is asked for.
 #
-# Log decays $g_t$ go down to $-30$ a token, and $C$ to 64 and more. So take exponentials of sums over
-# *later* tokens only, which are not positive: $e^{-\Lambda_j}$, with $\Lambda_j = g_1 + \dots + g_j$,
-# overflows.
+# Log decays $g_t$ go down to $-30$ a token, and $C$ to 64 and more. So take exponentials of sums
+# $g_{j+1} + \dots + g_i$ with $0 \le j \le i$ only, which are never positive: $e^{-\Lambda_j}$ alone, with
+# $\Lambda_j = g_1 + \dots + g_j$, overflows.
 #
 # You may use `torch.linalg.solve_triangular(A, B, upper=False)`, which solves $AX = B$.
 

@@ -4,7 +4,7 @@
 # Four programs for the gated delta rule of exercise 5.4 are each wrong in one way:
 #
 # - `"A"`: in the triangular system of a chunk, the strengths multiply the columns of $KK^\top$ instead of
-#   its rows;
+#   its rows (the right side keeps $\operatorname{diag}(\beta)V$);
 # - `"B"`: the strictly lower part of that system has the wrong sign;
 # - `"C"`: the decay comes after erasing and writing instead of before;
 # - `"D"`: what is erased is what the key recalled before the decay: $S_t = (\alpha_t I - \beta_t k_t^\top
