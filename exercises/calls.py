@@ -15,7 +15,10 @@ from linattn_exercises.watch import COUNTS, watch_call
 
 CLOSE = Close()
 # What stands before the names of modules in the paths of their files: it says how a machine was set up.
-LIBRARIES = re.compile(r"/[^\s'\"()]*/(?:(?:site|dist)-packages/|python3\.\d+/|(?=linattn_ref/))")
+# A path begins only after a character that is in none, so that a text of slashes is read once.
+LIBRARIES = re.compile(
+    r"(?<![^\s'\"()=:,<])/[^\s'\"()=:,<]*/(?:(?:site|dist)-packages/|python3\.\d+/|(?=linattn_ref/))"
+)
 
 # What a call led to: {"value", "entries", "operations"}, or {"error", "text", "line"} if it raised or was
 # stopped; see ``call_answer``, but the value is decoded. If a cell of the question failed before, an error in
@@ -94,10 +97,11 @@ def decode_outcome(outcome: Any) -> Outcome:
 
 
 def _make_printable(outcome: dict[str, Any], *more: str) -> dict[str, str]:
-    """Return what an outcome says of an exception, short and in characters that a page can show."""
+    """Return what an outcome says of an exception: short, printable, on one line, so that it looks like no
+    verdict."""
     names = ("error", "text", "line", *more)
     texts = {name: str(outcome[name])[:1_000] for name in names if name in outcome}
-    return {name: make_printable(LIBRARIES.sub("", text)[:400]) for name, text in texts.items()}
+    return {name: make_printable(" ".join(LIBRARIES.sub("", x).split())[:400]) for name, x in texts.items()}
 
 
 def _tell(told: dict[str, str]) -> str:

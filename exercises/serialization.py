@@ -22,6 +22,7 @@ MAX_AXES = 64  # of an array
 MAX_BITS = 4_096  # of one whole number
 OUR_FILES = ("serialization.py", "watch.py", "sandbox_worker.py")  # whose frames are left out of a traceback
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
+LONGEST_TEXT = 6 * MAX_TEXT  # when it is encoded, with lone surrogates spelt out
 
 
 # --- plain data ---------------------------------------------------------------------------------------------
@@ -126,6 +127,8 @@ def decode(data: Any, budget: Budget | None = None) -> Any:
     """
     budget = budget or Budget(ValueError)
     if type(data) is int and data.bit_length() > MAX_BITS:
+        raise ValueError("data: not made by encode")
+    if isinstance(data, str) and len(data) > LONGEST_TEXT:
         raise ValueError("data: not made by encode")
     if data is None or isinstance(data, (bool, int, float, str)):
         return data

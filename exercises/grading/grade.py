@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -203,7 +204,8 @@ class Grader:
         module = self.checks[submission.set_name]
         marks = [self._mark(file, submission, question) for question in module.QUESTIONS]
         other = submission.version and submission.version != module.VERSION
-        note = f"Written for version {submission.version}, graded with {module.VERSION}." if other else ""
+        version = submission.version if re.fullmatch("[0-9a-f]{1,12}", submission.version) else "unknown"
+        note = f"Written for version {version}, graded with {module.VERSION}." if other else ""
         return GradedSubmission(file.name, marks, note)
 
     def _mark_unreadable(self, file: SubmissionFile, message: str) -> list[Mark]:

@@ -227,8 +227,8 @@ def forbid_calls() -> bool:
         if number >= 0:  # this processor has it
             array = (Comparison * len(compared))(*compared)
             library.seccomp_rule_add_array(rules, ctypes.c_uint32(action), number, len(compared), array)
-    ioctl = library.seccomp_syscall_resolve_name(b"ioctl")
-    return library.seccomp_load(rules) == 0 and _forbid_what_is_not_listed(ioctl)
+    numbers = {x: library.seccomp_syscall_resolve_name(x.encode()) for x in ("ioctl", "seccomp", "prctl")}
+    return library.seccomp_load(rules) == 0 and _forbid_what_is_not_listed(**numbers)
 
 
 class _Instruction(ctypes.Structure):
@@ -248,11 +248,15 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("first", ctypes.POINTER(_Instruction)))
 
 
-def _forbid_what_is_not_listed(ioctl: int) -> bool:
+def _forbid_what_is_not_listed(ioctl: int, seccomp: int, prctl: int) -> bool:
     """Let calls from ``FIRST_NEW_CALL`` on be unknown, and refuse all of ioctl but ``ALLOWED_IOCTL``.
+
+    Further filters are refused too: they take memory of the kernel that no process is charged for.
 
     Args:
         ioctl: the number of this call.
+        seccomp: the number of this call.
+        prctl: the number of this call.
 
     Returns:
         Whether that is so now. It takes a filter of our own: one of libseccomp's cannot say "none of these".
@@ -261,14 +265,18 @@ def _forbid_what_is_not_listed(ioctl: int) -> bool:
 
     commands = [TCGETS2, *(getattr(termios, name) for name in ALLOWED_IOCTL)]
     n = len(commands)
-    low_half = 24 + 4 * (sys.byteorder == "big")  # where the 32 bits of the command are
+    option, command = (at + 4 * (sys.byteorder == "big") for at in (16, 24))  # where their 32 bits are
     words = [
         (0x20, 0, 0, 0),  # load the number of the call
         (0x35, 0, 1, FIRST_NEW_CALL),  # if it is smaller, pass over the next
         (0x06, 0, 0, UNKNOWN),
+        (0x15, n + 5, 0, seccomp),  # if it is this, refuse it
+        (0x15, 0, 2, prctl),  # if it is another, pass over the next two
+        (0x20, 0, 0, option),
+        (0x15, n + 2, n + 3, PR_SET_SECCOMP),  # if it is this, refuse it; else go to the last
         (0x15, 0, n + 2, ioctl),  # if it is another, go to the last
-        (0x20, 0, 0, low_half),
-        *((0x15, n - i, 0, command) for i, command in enumerate(commands)),  # if it is this, go to the last
+        (0x20, 0, 0, command),
+        *((0x15, n - i, 0, allowed) for i, allowed in enumerate(commands)),  # if it is this, go to the last
         (0x06, 0, 0, REFUSE),
         (0x06, 0, 0, ALLOW),
     ]

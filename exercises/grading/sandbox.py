@@ -137,15 +137,14 @@ class Sandbox:
             return [_make_stopped(self._explain(end))] * len(calls)
         try:
             found = json.loads(reports[0])["outcomes"]
+            if not isinstance(found, list) or len(found) != len(calls):  # before time is spent on it
+                raise ValueError("outcomes: expected one for each call")
             if self.own_code:
                 kept = dict(map(json.loads, reports[1].splitlines()))
                 found = [merge_outcomes(told, kept.get(number)) for number, told in enumerate(found)]
-            outcomes = [decode_outcome(one) for one in found]
+            return [decode_outcome(one) for one in found]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
-            outcomes = []
-        if len(outcomes) != len(calls):
             return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)
-        return outcomes
 
     def read(self, notebook: BinaryIO, names: Names, default_set: str = "") -> Submission:
         """Read a notebook, see ``reading.read_notebook``; nothing in it is run.

@@ -20,6 +20,7 @@ SIGNATURES = "signatures.json"
 PAGES = "pages.json"
 NAMES = "names.json"
 PAGE = re.compile(r"[\w-][\w.-]*\.html")  # what a page may be called
+DEVICES = re.compile("con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)  # no file on Windows is called that
 RECORDS = (PAGES, NAMES)  # what later runs take from earlier ones
 TABLES = ("marks.csv", "marks.json", "totals.csv", *RECORDS)
 
@@ -32,6 +33,7 @@ body { font: 1rem/1.55 system-ui, sans-serif; color: var(--ink); background: var
   margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin: 0 0 .3rem }
 section { border-top: 1px solid var(--line); padding: 1rem 0 }
+.points { font-size: 1.2rem; font-weight: 600 }
 .facts { color: var(--faint); margin: 0 } .message { white-space: pre-wrap; margin: .5rem 0 0 }
 .right { color: var(--right); font-weight: 600 } .wrong { color: var(--wrong); font-weight: 600 }
 """
@@ -195,7 +197,8 @@ def name_pages(names: Sequence[str], given: Mapping[str, str] | None = None) -> 
 def _make_safe(name: str) -> str:
     """Return a name that a file may have everywhere; file systems count bytes."""
     safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
-    return safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
+    safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
+    return f"_{safe}" if re.fullmatch(DEVICES, safe.partition(".")[0].strip("_")) else safe
 
 
 def _fold(name: str) -> str:
@@ -211,7 +214,7 @@ def render_page(graded: GradedSubmission, notice: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Feedback: {escape(graded.name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(graded.name)}: {points} of {most} points</h1>\n{note}"
+        f'<h1>{escape(graded.name)}</h1>\n<p class="points">{points} of {most} points</p>\n{note}'
         f"{''.join(map(_render_section, graded.marks))}</main>\n</body>\n</html>\n"
     )
 

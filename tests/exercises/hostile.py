@@ -95,7 +95,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "def merge(a, b):\n    return b",
         "got",
     ),
-    "changes_its_inputs": ("def merge(a, b):\n    a[2].zero_()\n    return a", "got"),
+    "changes_its_inputs": ("def merge(a, b):\n    a[2].zero_()\n    return a", "argument 1 changed"),
     "traces": (
         "import sys\nsys.settrace(lambda *a: None)\nsys.modules['numpy'] = None\n"
         "def merge(a, b):\n    return b",

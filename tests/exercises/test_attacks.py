@@ -141,6 +141,8 @@ def merge(a, b):
         "fcntl.fcntl(3, 37, bytes(32))",  # a lock of the open file
         "fcntl.flock(0, fcntl.LOCK_SH)",
         "errno('syscall', 444, None, 0, 1)",  # rules of landlock, which take the kernel's memory
+        "errno('syscall', 317, 1, 0, None)",  # seccomp: so do filters
+        "errno('prctl', 22 | 1 << 32, 2, None, 0, 0)",
     ],
 )
 def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
@@ -576,8 +578,9 @@ def test_a_cell_costs_its_author_and_nobody_s_time(source, tmp_path):
         {"tuple": [{"array": ["float64", [10**9], ""]}]},
         {"array": ["float64", [10**4298] * 3_000, ""]},
         {"array": ["float64", [1] * 100_000, ""]},
+        "(" * 9_000_000,
     ],
-    ids=["collisions", "a million numbers", "many lists", "a large array", "huge axes", "many axes"],
+    ids=["collisions", "a million numbers", "many lists", "a large array", "huge axes", "many axes", "text"],
 )
 def test_a_forged_report_is_refused_at_once(value):
     begin = time.monotonic()
@@ -603,6 +606,22 @@ def test_a_report_in_any_shape_is_no_fault_of_the_grader(boxes, report, question
     right, message = judge(boxes, question, source)
     assert not right
     assert "interfered with the report" in message or "raised" in message, message
+
+
+@pytest.mark.parametrize("question", [MERGE, ONLINE], ids=["other", "own code"])
+def test_a_report_of_many_texts_costs_no_time(boxes, question):
+    name = next(iter(question.reference))
+    one = {"error": "OSError", **dict.fromkeys(("text", "line", "missing"), "/" * 1_000)}
+    source = f"""import json, os
+def {name}(*_):
+    data = json.dumps({{"outcomes": [{one!r}] * 2_300}}).encode()
+    while data:
+        data = data[os.write(3, data):]
+    os._exit(0)"""
+    begin = time.monotonic()
+    _, message = judge(boxes, question, source)
+    assert "interfered with the report" in message, message
+    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("error", ["Stopped", "You have full marks.", "Anything", ["x"], None])

@@ -11,10 +11,11 @@ from tests.exercises.notebooks import hand_in, notebook
 
 
 def test_pages_have_safe_names_no_two_alike():
-    names = ["a/b.ipynb", "a_b.ipynb", "A_B.ipynb", "../../etc/passwd", "ü\n<b>.ipynb", "." * 300]
+    names = ["a/b.ipynb", "a_b.ipynb", "A_B.ipynb", "../../etc/passwd", "ü\n<b>.ipynb", "." * 300, "NUL.x"]
     found = list(tables.name_pages(names).values())
     assert len({name.lower() for name in found}) == len(names)
     assert not any("/" in name or name.startswith(".") or len(name) > 100 for name in found)
+    assert not any(name.lower().startswith("nul.") for name in found)
 
 
 def test_texts_that_cannot_be_written_are_made_writable(tmp_path):
