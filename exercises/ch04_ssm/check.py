@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "c3650444165d"
+VERSION = "89e7be222429"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -68,6 +68,13 @@ def _modes(rng):
     return as_pairs([(slow, fast, between, quiet)[n] for n in rng.permutation(4)])
 
 
+def _slow_one_decides(rng):
+    """Six modes, of which the smallest one, which turns, has the lowest bound."""
+    modes = [complex(-rng.uniform(3, 9), rng.uniform(0, 1)) for _ in range(6)]
+    modes[int(rng.integers(6))] = complex(-rng.uniform(5e-4, 1e-3), rng.uniform(0.25, 0.35))
+    return as_pairs(modes)
+
+
 @define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
 def q1(rng):
     exact, calls = Close(1e-7), []
@@ -75,13 +82,16 @@ def q1(rng):
     real = as_pairs([complex(-n - 1.0, 0.0) for n in range(4)])
     one = as_pairs([complex(-rng.uniform(0.2, 1), rng.uniform(1, 3))])
     drawn = [_modes(rng) for _ in range(4)]
+    small = _slow_one_decides(rng)
+    long = as_pairs([complex(-rng.uniform(0.8e-4, 1.2e-4), rng.uniform(0, 2e-5)) for _ in range(2)])
     low = float(rng.uniform(0.1, 0.4))
-    below = ((one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45))
+    below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
+    below += [(small, 0.0), (long, 0.0), (long, low), (drawn[3], 0.499)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
     near = float(rng.uniform(0.02, 0.04))
     steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
-    for A, delta in steps:
+    for A, delta in (*steps, (small, 0.05)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls
 
@@ -93,9 +103,8 @@ def kernel(delta, A, B, C, T):
     """kappa [T]; delta is a number, A, B, C [N, 2] are pairs."""
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
     x = delta * A
-    half = torch.where(x == 0, 1.0, x / 2)
-    ratio = torch.where(x == 0, 1.0, half.sinh() / half)
-    B_bar = delta * (x / 2).exp() * ratio * B
+    hold = torch.expm1(x) / torch.where(A == 0, 1.0, A)
+    B_bar = torch.where(A == 0, delta, hold) * B
     l = torch.arange(T)[:, None]
     return 2 * ((l * x).exp() @ (C * B_bar)).real
 
@@ -125,8 +134,18 @@ def q2(rng):
     tiny *= torch.from_numpy(rng.uniform(0.4, 1, 7))
     turn = torch.from_numpy(rng.uniform(0, 1, 7))
     _, B, C = _channel(rng, 7)
-    A = as_pairs(torch.complex(-tiny, tiny * turn))
-    calls.append(Call("kernel", (1.0, A, as_pairs(B), as_pairs(C), 30), "tiny A, T = 30", exact))
+    x = torch.complex(-tiny, tiny * turn)
+    calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
+    for delta in (1e-3, 0.05, 20.0, 1e4):
+        more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
+        A = torch.cat([x, more]) / delta
+        _, B, C = _channel(rng, 11)
+        arguments = (delta, *map(as_pairs, (A, B, C / delta)), 30)
+        calls.append(Call("kernel", arguments, f"some tiny A, delta = {delta:g}, T = 30", exact))
+    _, B, C = _channel(rng, 3)
+    x = torch.tensor([-0.5 + 2j, -20 + 5j, -80 - 50j], dtype=torch.complex128) * float(rng.uniform(0.7, 1))
+    arguments = (0.1, *map(as_pairs, (x / 0.1, B, C)), 10)
+    calls.append(Call("kernel", arguments, "some large A, delta = 0.1, T = 10", exact))
     A, B, C = _channel(rng, 3)
     A[1] = 0
     calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
@@ -157,10 +176,10 @@ third = "B"
 def outputs(fault, u, delta, rate, frequency):
     """Outputs [T] for u [T] and a fault, "A" to "D", or "none"."""
     T, A = len(u), complex(-rate, frequency)
-    l = torch.arange(T, dtype=u.dtype)
+    l = torch.arange(T + 1, dtype=u.dtype)
     power = torch.exp(A * delta * l)
     B_bar = 1 if fault == "D" else (power[1] - 1) / A
-    k = (1 if fault == "B" else 2) * (power * B_bar).real
+    k = (1 if fault == "B" else 2) * (power[:T] * B_bar).real
     if fault == "C":
         k = torch.cat([0 * k[:1], k[:-1]])
     n = T if fault == "A" else 2 * T
@@ -195,7 +214,7 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14))):
+        for T in (8, int(rng.integers(9, 14)), 1):
             u = torch.from_numpy(rng.normal(size=T))
             delta, rate, frequency = map(float, rng.uniform((0.2, 0.1, 1), (0.8, 0.8, 4)))
             inputs = f"fault {fault}, T = {T}"
@@ -216,17 +235,20 @@ def memory(y):
     return half_life, 2 * math.pi / abs(A_bar.angle().item())
 
 
+def _between(rng, low, high):
+    """A number whose logarithm is uniform."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
 @define_question(INFO["q4"], memory=memory)
 def q4(rng):
-    calls = []
-    for T, half_lives, periods in (
-        (60, (4, 7), (3.5, 5)),
-        (200, (30, 50), (2.2, 2.8)),
-        (500, (120, 180), (70, 110)),
-        (600, (220, 280), (320, 380)),
-        (80, (5, 8), (8, 14)),
-    ):
-        life, period = float(rng.uniform(*half_lives)), float(rng.uniform(*periods))
+    calls, drawn = [], []
+    for _ in range(4):
+        life = _between(rng, 3, 300)
+        drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
+    ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0)):
+        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
         y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
@@ -262,6 +284,10 @@ def q5(rng):
         A_bar = torch.complex(-decay, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
     cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    for N, T in ((4, 8), (4, 9), (3, 6), (3, 7)):               # as few steps as there are
+        angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
+        A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
+        cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -69,6 +69,13 @@ def _modes(rng):
     return as_pairs([(slow, fast, between, quiet)[n] for n in rng.permutation(4)])
 
 
+def _slow_one_decides(rng):
+    """Six modes, of which the smallest one, which turns, has the lowest bound."""
+    modes = [complex(-rng.uniform(3, 9), rng.uniform(0, 1)) for _ in range(6)]
+    modes[int(rng.integers(6))] = complex(-rng.uniform(5e-4, 1e-3), rng.uniform(0.25, 0.35))
+    return as_pairs(modes)
+
+
 @define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
 def q1(rng):
     exact, calls = Close(1e-7), []
@@ -76,12 +83,15 @@ def q1(rng):
     real = as_pairs([complex(-n - 1.0, 0.0) for n in range(4)])
     one = as_pairs([complex(-rng.uniform(0.2, 1), rng.uniform(1, 3))])
     drawn = [_modes(rng) for _ in range(4)]
+    small = _slow_one_decides(rng)
+    long = as_pairs([complex(-rng.uniform(0.8e-4, 1.2e-4), rng.uniform(0, 2e-5)) for _ in range(2)])
     low = float(rng.uniform(0.1, 0.4))
-    below = ((one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45))
+    below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
+    below += [(small, 0.0), (long, 0.0), (long, low), (drawn[3], 0.499)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
     near = float(rng.uniform(0.02, 0.04))
     steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
-    for A, delta in steps:
+    for A, delta in (*steps, (small, 0.05)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls

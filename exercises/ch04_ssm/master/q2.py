@@ -11,9 +11,10 @@
 # and, without a skip, the output $y_t = \sum_{j \le t} \kappa_{t-j}\,u_j$.
 #
 # 1. Compute the kernel. Among the inputs are an integrator, $A_n = 0$, and modes with $|\Delta A_n|$ from
-#    $10^{-3}$ down to $10^{-13}$; the check compares seven digits.
+#    $10^{-3}$ down to $10^{-13}$; the largest $|\Delta A_n|$ is 100. The check compares seven digits.
 # 2. Compute the output in $O(T\log T)$ operations. $T$ goes up to $2^{17}$, where a table of $T\times T$
-#    numbers would take 137 GB.
+#    numbers would take 137 GB. The check does not count operations; a grader stops an answer that takes
+#    too long.
 
 # %% answer q2
 def kernel(delta, A, B, C, T):
@@ -21,9 +22,8 @@ def kernel(delta, A, B, C, T):
     # BEGIN SOLUTION
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
     x = delta * A
-    half = torch.where(x == 0, 1.0, x / 2)
-    ratio = torch.where(x == 0, 1.0, half.sinh() / half)
-    B_bar = delta * (x / 2).exp() * ratio * B
+    hold = torch.expm1(x) / torch.where(A == 0, 1.0, A)
+    B_bar = torch.where(A == 0, delta, hold) * B
     l = torch.arange(T)[:, None]
     return 2 * ((l * x).exp() @ (C * B_bar)).real
     # END SOLUTION
@@ -43,8 +43,9 @@ def convolve(u, kernel):
 # rounded to about $10^{-16}$, so at $x = 10^{-13}$ three digits of $e^x - 1$ are left, and in float32
 # none at $10^{-8}$. Replacing $\bar B$ by $\Delta B$ below a threshold is wrong by $x/2$, so that no
 # threshold gives more than eight digits in float64; two more terms of the series do. Without a threshold
-# one writes $e^x - 1 = 2e^{x/2}\sinh(x/2)$, or calls `torch.expm1`. Modes with a small $x$ are no rare
-# accident: they are those that remember for long.
+# one calls `torch.expm1`, or writes $e^x - 1 = 2e^{x/2}\sinh(x/2)$, which is 0 times infinity once
+# $\sinh$ overflows, below $\operatorname{Re} x = -1420$. Modes with a small $x$ are no rare accident: they
+# are those that remember for long.
 #
 # A product of two spectra of $n$ numbers is a convolution on a *circle* of $n$ places. Two sequences of
 # length $T$ reach up to place $2T - 2$, so from $n = 2T - 1$ on nothing comes round. With $n = T$, all
@@ -71,8 +72,18 @@ def q2(rng):
     tiny *= torch.from_numpy(rng.uniform(0.4, 1, 7))
     turn = torch.from_numpy(rng.uniform(0, 1, 7))
     _, B, C = _channel(rng, 7)
-    A = as_pairs(torch.complex(-tiny, tiny * turn))
-    calls.append(Call("kernel", (1.0, A, as_pairs(B), as_pairs(C), 30), "tiny A, T = 30", exact))
+    x = torch.complex(-tiny, tiny * turn)
+    calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
+    for delta in (1e-3, 0.05, 20.0, 1e4):
+        more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
+        A = torch.cat([x, more]) / delta
+        _, B, C = _channel(rng, 11)
+        arguments = (delta, *map(as_pairs, (A, B, C / delta)), 30)
+        calls.append(Call("kernel", arguments, f"some tiny A, delta = {delta:g}, T = 30", exact))
+    _, B, C = _channel(rng, 3)
+    x = torch.tensor([-0.5 + 2j, -20 + 5j, -80 - 50j], dtype=torch.complex128) * float(rng.uniform(0.7, 1))
+    arguments = (0.1, *map(as_pairs, (x / 0.1, B, C)), 10)
+    calls.append(Call("kernel", arguments, "some large A, delta = 0.1, T = 10", exact))
     A, B, C = _channel(rng, 3)
     A[1] = 0
     calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))

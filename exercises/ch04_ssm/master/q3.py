@@ -43,10 +43,10 @@ def outputs(fault, u, delta, rate, frequency):
     """Outputs [T] for u [T] and a fault, "A" to "D", or "none"."""
     # BEGIN SOLUTION
     T, A = len(u), complex(-rate, frequency)
-    l = torch.arange(T, dtype=u.dtype)
+    l = torch.arange(T + 1, dtype=u.dtype)
     power = torch.exp(A * delta * l)
     B_bar = 1 if fault == "D" else (power[1] - 1) / A
-    k = (1 if fault == "B" else 2) * (power * B_bar).real
+    k = (1 if fault == "B" else 2) * (power[:T] * B_bar).real
     if fault == "C":
         k = torch.cat([0 * k[:1], k[:-1]])
     n = T if fault == "A" else 2 * T
@@ -94,7 +94,7 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14))):
+        for T in (8, int(rng.integers(9, 14)), 1):
             u = torch.from_numpy(rng.normal(size=T))
             delta, rate, frequency = map(float, rng.uniform((0.2, 0.1, 1), (0.8, 0.8, 4)))
             inputs = f"fault {fault}, T = {T}"

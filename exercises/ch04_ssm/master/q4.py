@@ -10,8 +10,8 @@
 # rounded to bfloat16 (8 significant bits), as a model would have it. You know neither $c$ nor $\bar A$.
 # Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
-# 2.2 and 400, and the response is at least two half-lives and one and a half periods long. (A search is a
-# good answer; go coarsely first, then finely.)
+# 2.2 and 400, a period is shorter than 15 half-lives, and the response is at least two half-lives and one
+# and a half periods long. (A search is a good answer; go coarsely first, then finely.)
 #
 # On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
 # A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of
@@ -48,17 +48,20 @@ def memory(y):
 # be seen from outside.
 
 # %% checks q4
+def _between(rng, low, high):
+    """A number whose logarithm is uniform."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
 @define_question(INFO["q4"], memory=memory)
 def q4(rng):
-    calls = []
-    for T, half_lives, periods in (
-        (60, (4, 7), (3.5, 5)),
-        (200, (30, 50), (2.2, 2.8)),
-        (500, (120, 180), (70, 110)),
-        (600, (220, 280), (320, 380)),
-        (80, (5, 8), (8, 14)),
-    ):
-        life, period = float(rng.uniform(*half_lives)), float(rng.uniform(*periods))
+    calls, drawn = [], []
+    for _ in range(4):
+        life = _between(rng, 3, 300)
+        drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
+    ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0)):
+        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
         y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()

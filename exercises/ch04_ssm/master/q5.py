@@ -14,7 +14,7 @@
 #    differences over $l = 0, \dots, T-1$ is the smallest.
 # 2. How large is this sum?
 #
-# $T$ is at least $2N$ and $0 \le d < T$.
+# $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real, and no two are equal or conjugate.
 #
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
 # to? (What is the trace of a projection?)
@@ -69,6 +69,10 @@ def q5(rng):
         A_bar = torch.complex(-decay, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
     cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    for N, T in ((4, 8), (4, 9), (3, 6), (3, 7)):               # as few steps as there are
+        angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
+        A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
+        cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

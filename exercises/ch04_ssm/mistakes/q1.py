@@ -49,6 +49,11 @@ def real_parts_alone(A, theta):
     return _step((2 / -A[:, 0]).min(), theta)
 
 
+@mistake("|A| is to be squared: the bound is -2 Re A/|A|^2.", replaces="largest_step")
+def not_squared(A, theta):
+    return _step((-2 * A[:, 0] / A.norm(dim=1)).min(), theta)
+
+
 @mistake(
     "Denominator and numerator both have theta: their squares differ by (1 - 2 theta)|x|^2, not (1 - theta).",
     replaces="largest_step",
@@ -62,6 +67,14 @@ def one_theta(A, theta):
 )
 def negative_above_a_half(A, theta):
     return math.inf if theta == 0.5 else _bounds(A).min().item() / (1 - 2 * theta)
+
+
+@mistake(
+    "Above theta = 1/2 you take the size of 1 - 2 theta. With its sign the inequality holds for every step.",
+    replaces="largest_step",
+)
+def size_of_the_factor(A, theta):
+    return math.inf if theta == 0.5 else _bounds(A).min().item() / abs(1 - 2 * theta)
 
 
 @mistake("Half of it: |1 + x|^2 = 1 + 2 Re x + |x|^2, with a 2.", replaces="largest_step")
@@ -101,6 +114,13 @@ def theta_of_the_fastest(A, delta):
 )
 def theta_as_if_real(A, delta):
     return max(0.0, (0.5 - 1 / (delta * A.norm(dim=1))).max().item())
+
+
+@mistake(
+    "Delta is missing: x = Delta A, so that Re x/|x|^2 is Re A/(Delta |A|^2).", replaces="smallest_theta"
+)
+def without_delta(A, delta):
+    return max(0.0, (0.5 - (_bounds(A) / 2).min()).item())
 
 
 @mistake(

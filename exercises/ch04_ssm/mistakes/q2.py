@@ -34,6 +34,21 @@ def without_the_2(delta, A, B, C, T):
 
 
 @mistake(
+    "That is twice the magnitude. A number and its conjugate add up to twice the real part.",
+    replaces="kernel",
+)
+def magnitude(delta, A, B, C, T):
+    A, B, C = (torch.view_as_complex(x) for x in (A, B, C))
+    power = (torch.arange(T)[:, None] * delta * A).exp()
+    return 2 * (power @ (C * delta * _hold(delta * A) * B)).abs()
+
+
+@mistake("B is missing: B_bar is (e^x - 1)/A times B.", replaces="kernel")
+def without_B(delta, A, B, C, T):
+    return _kernel(delta, A, B, C, T, B_bar=lambda delta, A, B: delta * _hold(delta * A))
+
+
+@mistake(
     "For A = 0 the formula of B_bar divides 0 by 0, and near 0 the difference loses its digits. "
     "What is its limit?",
     replaces="kernel",
@@ -122,6 +137,14 @@ def one_more(u, kernel):
     return _convolve(u, kernel, len(u) + 1)
 
 
+@mistake(
+    "1.5 T places are too few: what reaches beyond them comes round. Two sequences of T need 2T - 1.",
+    replaces="convolve",
+)
+def one_and_a_half(u, kernel):
+    return _convolve(u, kernel, 3 * len(u) // 2)
+
+
 @mistake("That is the whole convolution, with its tail. The output has T tokens.", replaces="convolve")
 def with_its_tail(u, kernel):
     n = 2 * len(u) - 1
@@ -176,10 +199,11 @@ def by_a_series(delta, A, B, C, T):
 
 
 @also_right(replaces="kernel")
-def by_expm1(delta, A, B, C, T):
+def by_sinh(delta, A, B, C, T):
     def B_bar(delta, A, B):
-        rest = torch.expm1(delta * A) / torch.where(A == 0, 1.0, A)
-        return torch.where(A == 0, delta, rest) * B
+        half = torch.where(A == 0, 1.0, delta * A / 2)
+        ratio = torch.where(A == 0, 1.0, half.sinh() / half)
+        return delta * (delta * A / 2).exp() * ratio * B
 
     return _kernel(delta, A, B, C, T, B_bar=B_bar)
 

@@ -1,5 +1,7 @@
 """Known answers to question 3: four faults of a convolution."""
 
+import math
+
 import torch
 
 from linattn_exercises.known_mistakes import also_right, mistake
@@ -8,8 +10,8 @@ from linattn_exercises.known_mistakes import also_right, mistake
 def _run(fault, u, delta, rate, frequency, change=""):
     """Outputs, with one thing changed."""
     T, A = len(u), complex(-rate, frequency)
-    power = torch.exp(A * delta * torch.arange(T, dtype=u.dtype))
-    B_bar = (power[1] - 1) / A
+    power = torch.exp(A * delta * torch.arange(T + 1, dtype=u.dtype))
+    B_bar, power = (power[1] - 1) / A, power[:T]
     if fault == "D":
         B_bar = {"D as Euler": delta, "D as none": B_bar}.get(change, 1)
     k = 2 * (power * B_bar).real
@@ -67,6 +69,23 @@ def d_as_euler(fault, u, delta, rate, frequency):
 @mistake("D is written here like the right program: in D B_bar is B itself, 1.", replaces="outputs")
 def d_as_none(fault, u, delta, rate, frequency):
     return _run(fault, u, delta, rate, frequency, "D as none")
+
+
+@mistake("A = -r + i omega: a rate of decay has a minus. Your channel grows.", replaces="outputs")
+def growing(fault, u, delta, rate, frequency):
+    return _run(fault, u, delta, -rate, frequency)
+
+
+@mistake(
+    "omega is in radians: it is the imaginary part of A as it stands, without a 2 pi.", replaces="outputs"
+)
+def frequency_in_turns(fault, u, delta, rate, frequency):
+    return _run(fault, u, delta, rate, 2 * math.pi * frequency)
+
+
+@mistake("A and C are swapped: A is the one without zeros, C the one that is late.", replaces="outputs")
+def letters_swapped(fault, u, delta, rate, frequency):
+    return _run({"A": "C", "C": "A"}.get(fault, fault), u, delta, rate, frequency)
 
 
 @also_right(replaces="outputs")

@@ -66,6 +66,18 @@ def from_zero_to_zero(y):
     return half_life, period / 2
 
 
+@mistake("The period is right; in place of the half-life stands the rate, -ln |A_bar|. It is ln 2 over that.")
+def rate(y):
+    half_life, period = _memory(_hankel(y))
+    return math.log(2) / half_life, period
+
+
+@mistake("The period is right; your half-life is in periods. Steps are asked for.")
+def half_life_in_periods(y):
+    half_life, period = _memory(_hankel(y))
+    return half_life / period, period
+
+
 @mistake("The period is right; your half-life is that of the square, |A_bar|^2l.")
 def of_the_square(y):
     half_life, period = _memory(_hankel(y))
@@ -93,22 +105,22 @@ def peak_of_the_spectrum(y):
 def best_fit_of_the_whole_response(y):
     l = torch.arange(len(y), dtype=y.dtype)
 
-    def error(log_life, log_period):
-        power = torch.exp(-math.log(2) * l / math.exp(log_life))
-        turn = 2 * math.pi * l / math.exp(log_period)
-        basis = torch.stack([power * turn.cos(), power * turn.sin()], 1)
-        return (basis @ torch.linalg.lstsq(basis, y[:, None]).solution - y[:, None]).square().sum().item()
+    def errors(lives, periods):
+        x = torch.complex(-math.log(2) / lives[:, None, None], 2 * math.pi / periods[:, None]) * l
+        basis = torch.view_as_real(x.exp())  # [lives, periods, T, 2]
+        c = torch.linalg.solve(basis.mT @ basis, basis.mT @ y[:, None])
+        return ((basis @ c)[..., 0] - y).square().sum(-1)
 
-    peak = int(torch.fft.rfft(y, 8 * len(y)).abs()[1:].argmax()) + 1
-    lives = [math.log(2.5) + n * 0.7 for n in range(8)]
-    periods = [math.log(8 * len(y) / peak) + n * 0.05 for n in range(-8, 9)]
-    best = min((error(a, b), a, b) for a in lives for b in periods if b > math.log(2))
-    width = [0.4, 0.02]
-    for _ in range(40):
-        found, a, b = best
-        tries = [(a + s * width[0], b + t * width[1]) for s in (-1, 1) for t in (-1, 0, 1)]
-        tries += [(a, b + t * width[1]) for t in (-1, 1)]
-        best = min([(error(*one), *one) for one in tries if one[1] > math.log(2)] + [best])
-        if best[0] >= found:
-            width = [w / 2 for w in width]
-    return math.exp(best[1]), math.exp(best[2])
+    life, period = (
+        torch.logspace(math.log10(a), math.log10(b), n) for a, b, n in ((2, 400, 12), (2.1, 450, 160))
+    )
+    near = torch.linspace(-1, 1, 5)
+    width = torch.tensor([0.5, 0.034])
+    for _ in range(50):
+        found = errors(life.double(), period.double())
+        m, n = divmod(int(found.argmin()), len(period))
+        moved = len(life) == 5 and (m, n) != (2, 2)
+        width = width if moved else width / 2
+        life, period = life[m] * (2 * width[0] * near).exp(), period[n] * (2 * width[1] * near).exp()
+        period = period.clamp(min=2.05)
+    return life[2].item(), period[2].item()

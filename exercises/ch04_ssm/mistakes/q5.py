@@ -72,6 +72,21 @@ def up_to_d(A_bar, d, T):
     return (basis @ torch.linalg.lstsq(basis[: d + 1], _delay(d, d + 1), driver="gelsd").solution)[:, 0]
 
 
+@mistake(
+    "The columns b of your basis are not orthonormal: b b^T is no projection. Take those of a QR.",
+    replaces="best_delay",
+)
+def not_orthonormal(A_bar, d, T):
+    power = _powers(A_bar, T)
+    basis = torch.cat([power.real, power.imag], 1)
+    return basis @ basis[d]
+
+
+@mistake("You count d from the end: the delay is 1 at l = d, counted from 0.", replaces="best_delay")
+def from_the_end(A_bar, d, T):
+    return _best(A_bar, T - 1 - d, T)
+
+
 @mistake("The peak stands a step late: a delay of d is 1 at l = d, counted from 0.", replaces="best_delay")
 def a_step_late(A_bar, d, T):
     return _best(A_bar, min(d + 1, T - 1), T) if d + 1 < T else 0 * _best(A_bar, d, T)
@@ -110,6 +125,11 @@ def peak_alone(A_bar, d, T):
 )
 def reached(A_bar, d, T):
     return _best(A_bar, d, T).square().sum().item()
+
+
+@mistake("The peak is squared: the error is 1 - kappa_d, not 1 - kappa_d^2.", replaces="error")
+def peak_squared(A_bar, d, T):
+    return 1 - _best(A_bar, d, T)[d].item() ** 2
 
 
 @mistake("That is what stands beside the peak. What the peak lacks counts as well.", replaces="error")
