@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "197bf56cd87d"
+VERSION = "69d576b36047"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -55,10 +55,11 @@ def largest_state(a, low, high, hold):
 def q1(rng):
     exact = Close(1e-9)
     calls = []
-    for keep, a in ((0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
+    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (0.01, 1e-3)]
+    for keep, a in (*shares, (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
     drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))
-    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), drawn):
+    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), drawn):
         for hold in ("exact", "euler"):
             inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'
             calls.append(Call("largest_state", (a, low, high, hold), inputs, exact))
@@ -148,6 +149,7 @@ def q2(rng):
     zeros = torch.zeros(3, dtype=torch.float64)
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
+    lowered = number(-20_000.0), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
     for one, two, inputs in (
@@ -160,6 +162,8 @@ def q2(rng):
         (_stretch(rng, 4), nothing, "4 tokens, then none"),
         (_stretch(rng, 4, -3000.0), hidden, "scores near -3000, then a hidden token"),
         (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
+        (_stretch(rng, 4, -1e6), hidden, "scores near -1,000,000, then a hidden token"),
+        (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
         (hidden, hidden, "two hidden tokens"),
         (nothing, nothing, "no tokens, twice"),
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
@@ -176,16 +180,20 @@ def q2(rng):
         (hidden, "a hidden token"),
     ):
         calls.append(Call("read", (element,), inputs, tight))
-    for T, at, gate, inputs in (
-        (7, 1.0, 0.0, "7 tokens without gates"),
-        (13, 2.0, -0.5, "13 tokens"),
-        (1, 1.0, -0.5, "one token"),
-        (24, 800.0, -1.0, "24 tokens, scores some hundreds apart"),
-        (11, 1.0, -0.5, "11 tokens, the first and two more hidden, one gate closed"),
+    nobody: list[int] = []
+    for T, at, gate, hide, close, inputs in (  # hide, close: whose score, whose gate is -inf
+        (7, 1.0, 0.0, nobody, nobody, "7 tokens without gates"),
+        (13, 2.0, -0.5, nobody, nobody, "13 tokens"),
+        (1, 1.0, -0.5, nobody, nobody, "one token"),
+        (24, 800.0, -1.0, nobody, nobody, "24 tokens, scores some hundreds apart"),
+        (11, 1.0, -0.5, [0, 4, 5], [7], "11 tokens, the first and two more hidden, one gate closed"),
+        (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
+        (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
+        (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
+        (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
     ):
-        x, v, g = at * draw(T), draw(T, 3), gate * torch.from_numpy(rng.uniform(size=T))
-        if "hidden" in inputs:
-            x[[0, 4, 5]], g[7] = -math.inf, -math.inf
+        x, v, g = at * draw(T), draw(T, 1 + T % 3), gate * torch.from_numpy(rng.uniform(size=T))
+        x[hide], g[close] = -math.inf, -math.inf
         calls.append(Call("prefixes", (x, v, g), inputs, tight))
     return calls
 
@@ -198,7 +206,7 @@ def state_size(M):
     least = 1e-4 * M.abs().max()
     blocks = [M[t:, :t] for t in range(1, len(M))]
     sizes = [(torch.linalg.svdvals(x) > least).sum().item() for x in blocks]
-    return max(sizes)
+    return max(sizes, default=0)
 
 
 def least_error(M, n):
@@ -241,7 +249,7 @@ def _measure(rng, make, size):
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
-    M = float(rng.uniform(0.5, 20)) * M
+    M = 10 ** float(rng.uniform(0, 4)) * M
     error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
@@ -266,6 +274,9 @@ def q3(rng):
             M[12:, 12:] = _gated(rng, 12, second)
         return M
 
+    def briefly(size):  # 8 tokens in the middle, between closed gates, hand on more than the others
+        return torch.block_diag(_gated(rng, 8, 2), _gated(rng, 8, size), _gated(rng, 14, 2))
+
     def window():
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
 
@@ -279,6 +290,7 @@ def q3(rng):
         (lambda: softmax(16), 8, "16 tokens of softmax attention"),
         (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
+        (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
         (window, 4, "20 tokens of a convolution over 5"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
@@ -287,7 +299,7 @@ def q3(rng):
         M = _measure(rng, make, size)
         calls.append(Call("state_size", (M,), inputs, Close(1e-9)))
         errors += [(M, n, f"{inputs}; n = {n}") for n in {max(size - 2, 0), size // 2} if n < size]
-    errors.append((M, 12, "9 tokens, n = 12"))
+    errors += [(M, 12, "9 tokens, n = 12"), (calls[0].arguments[0], 0, f"{tables[0][2]}; n = 0")]
     return calls + [Call("least_error", (M, n), inputs) for M, n, inputs in errors]
 
 
@@ -312,20 +324,24 @@ def chunk(q, k, v, beta, log_decay, S):
 @define_question(INFO["q4"], chunk=chunk)
 def q4(rng):
     calls = []
-    for C, K, V, strength, most in (
-        (6, 4, 3, 0.5, 1.0),
-        (1, 3, 2, 0.5, 1.0),
-        (9, 3, 5, 0.0, 1.0),
-        (16, 8, 4, 0.1, 2.0),
-        (64, 16, 5, 1.0, 1.0),
-        (70, 8, 6, 30.0, 2.0),
+    for C, K, V, strength, least, most, longest in (
+        (6, 4, 3, 0.5, 0.1, 1.0, 1.0),
+        (1, 3, 2, 0.5, 0.1, 1.0, 1.0),
+        (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
+        (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
+        (12, 4, 3, 0.3, 0.1, 1.0, 1.4),
+        (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
+        (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
+        (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         k = k / k.norm(dim=1, keepdim=True)
+        if longest > 1:
+            k = k * torch.from_numpy(rng.uniform(0.4, longest, size=(C, 1)))
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
-        beta = torch.from_numpy(rng.uniform(0.1, most, size=C))
+        beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
-        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, "
+        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
     return calls

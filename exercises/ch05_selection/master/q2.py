@@ -140,6 +140,7 @@ def q2(rng):
     zeros = torch.zeros(3, dtype=torch.float64)
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
+    lowered = number(-20_000.0), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
     for one, two, inputs in (
@@ -152,6 +153,8 @@ def q2(rng):
         (_stretch(rng, 4), nothing, "4 tokens, then none"),
         (_stretch(rng, 4, -3000.0), hidden, "scores near -3000, then a hidden token"),
         (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
+        (_stretch(rng, 4, -1e6), hidden, "scores near -1,000,000, then a hidden token"),
+        (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
         (hidden, hidden, "two hidden tokens"),
         (nothing, nothing, "no tokens, twice"),
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
@@ -168,15 +171,19 @@ def q2(rng):
         (hidden, "a hidden token"),
     ):
         calls.append(Call("read", (element,), inputs, tight))
-    for T, at, gate, inputs in (
-        (7, 1.0, 0.0, "7 tokens without gates"),
-        (13, 2.0, -0.5, "13 tokens"),
-        (1, 1.0, -0.5, "one token"),
-        (24, 800.0, -1.0, "24 tokens, scores some hundreds apart"),
-        (11, 1.0, -0.5, "11 tokens, the first and two more hidden, one gate closed"),
+    nobody: list[int] = []
+    for T, at, gate, hide, close, inputs in (  # hide, close: whose score, whose gate is -inf
+        (7, 1.0, 0.0, nobody, nobody, "7 tokens without gates"),
+        (13, 2.0, -0.5, nobody, nobody, "13 tokens"),
+        (1, 1.0, -0.5, nobody, nobody, "one token"),
+        (24, 800.0, -1.0, nobody, nobody, "24 tokens, scores some hundreds apart"),
+        (11, 1.0, -0.5, [0, 4, 5], [7], "11 tokens, the first and two more hidden, one gate closed"),
+        (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
+        (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
+        (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
+        (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
     ):
-        x, v, g = at * draw(T), draw(T, 3), gate * torch.from_numpy(rng.uniform(size=T))
-        if "hidden" in inputs:
-            x[[0, 4, 5]], g[7] = -math.inf, -math.inf
+        x, v, g = at * draw(T), draw(T, 1 + T % 3), gate * torch.from_numpy(rng.uniform(size=T))
+        x[hide], g[close] = -math.inf, -math.inf
         calls.append(Call("prefixes", (x, v, g), inputs, tight))
     return calls

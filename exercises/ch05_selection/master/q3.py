@@ -35,7 +35,7 @@ def state_size(M):
     least = 1e-4 * M.abs().max()
     blocks = [M[t:, :t] for t in range(1, len(M))]
     sizes = [(torch.linalg.svdvals(x) > least).sum().item() for x in blocks]
-    return max(sizes)
+    return max(sizes, default=0)
     # END SOLUTION
 
 
@@ -105,7 +105,7 @@ def _measure(rng, make, size):
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
-    M = float(rng.uniform(0.5, 20)) * M
+    M = 10 ** float(rng.uniform(0, 4)) * M
     error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
@@ -130,6 +130,9 @@ def q3(rng):
             M[12:, 12:] = _gated(rng, 12, second)
         return M
 
+    def briefly(size):  # 8 tokens in the middle, between closed gates, hand on more than the others
+        return torch.block_diag(_gated(rng, 8, 2), _gated(rng, 8, size), _gated(rng, 14, 2))
+
     def window():
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
 
@@ -143,6 +146,7 @@ def q3(rng):
         (lambda: softmax(16), 8, "16 tokens of softmax attention"),
         (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
+        (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
         (window, 4, "20 tokens of a convolution over 5"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
@@ -151,5 +155,5 @@ def q3(rng):
         M = _measure(rng, make, size)
         calls.append(Call("state_size", (M,), inputs, Close(1e-9)))
         errors += [(M, n, f"{inputs}; n = {n}") for n in {max(size - 2, 0), size // 2} if n < size]
-    errors.append((M, 12, "9 tokens, n = 12"))
+    errors += [(M, 12, "9 tokens, n = 12"), (calls[0].arguments[0], 0, f"{tables[0][2]}; n = 0")]
     return calls + [Call("least_error", (M, n), inputs) for M, n, inputs in errors]

@@ -8,10 +8,10 @@
 # o_t = q_t S_t,
 # $$
 #
-# with a number $\alpha_t = e^{g_t}$ for each token. Derive its chunk form and write it for one chunk of
-# $C$ tokens, which starts from the state $S$: one triangular system and matrix products. A loop over
-# tokens gives the numbers too, and they are all that the check can see, so you can compare with one; it
-# is not what is asked for.
+# with numbers $\alpha_t = e^{g_t}$ and $\beta_t > 0$ for each token; keys need not have length 1. Derive its
+# chunk form and write it for one chunk of $C$ tokens, which starts from the state $S$: one triangular
+# system and matrix products. A loop over tokens gives the numbers too, as does the package, and they are
+# all that the check can see, so you can compare with either; it is not what is asked for.
 #
 # Log decays $g_t$ go down to $-30$ a token, and $C$ to 64 and more. So take exponentials of sums
 # $g_{j+1} + \dots + g_i$ with $0 \le j \le i$ only, which are never positive: $e^{-\Lambda_j}$ alone, with
@@ -64,20 +64,24 @@ def chunk(q, k, v, beta, log_decay, S):
 @define_question(INFO["q4"], chunk=chunk)
 def q4(rng):
     calls = []
-    for C, K, V, strength, most in (
-        (6, 4, 3, 0.5, 1.0),
-        (1, 3, 2, 0.5, 1.0),
-        (9, 3, 5, 0.0, 1.0),
-        (16, 8, 4, 0.1, 2.0),
-        (64, 16, 5, 1.0, 1.0),
-        (70, 8, 6, 30.0, 2.0),
+    for C, K, V, strength, least, most, longest in (
+        (6, 4, 3, 0.5, 0.1, 1.0, 1.0),
+        (1, 3, 2, 0.5, 0.1, 1.0, 1.0),
+        (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
+        (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
+        (12, 4, 3, 0.3, 0.1, 1.0, 1.4),
+        (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
+        (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
+        (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         k = k / k.norm(dim=1, keepdim=True)
+        if longest > 1:
+            k = k * torch.from_numpy(rng.uniform(0.4, longest, size=(C, 1)))
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
-        beta = torch.from_numpy(rng.uniform(0.1, most, size=C))
+        beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
-        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, "
+        inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
     return calls

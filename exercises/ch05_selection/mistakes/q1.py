@@ -92,17 +92,36 @@ def without_a_bound(a, low, high, hold):
     return 1 / a if hold == "exact" else math.inf
 
 
+@mistake(
+    "The largest step leads to high / (1 - exp(-a high)): the share that is kept has the rate a in it.",
+    replaces="largest_state",
+)
+def share_without_the_rate(a, low, high, hold):
+    return 1 / a if hold == "exact" else high / (1 - math.exp(-high))
+
+
+@mistake(
+    "A token has one step, with which it writes and keeps: under the hold too.", replaces="largest_state"
+)
+def ends_mixed(a, low, high, hold):
+    write = high if hold == "euler" else (1 - math.exp(-a * high)) / a
+    return write / (1 - math.exp(-a * low))
+
+
 @also_right(replaces="step_for")
 def by_bisection(keep, a):
-    low, high = 0.0, 1e3
+    low, high = 0.0, 1e6
     for _ in range(200):
         step = (low + high) / 2
         low, high = (step, high) if math.exp(-a * step) > keep else (low, step)
     return low
 
 
-@also_right(replaces="largest_state")
-def by_running_it(a, low, high, hold):
+@mistake(
+    "That is where the state is after some thousand tokens. With small steps it has not arrived: solve for where it ends.",
+    replaces="largest_state",
+)
+def after_some_tokens(a, low, high, hold):
     steps = [low + (high - low) * n / 20 for n in range(21)]
     S = 0.0
     for _ in range(3000):  # the best of many steps, token after token

@@ -13,11 +13,14 @@ def _join(first, then, change=""):
         m2 = m2 + g1
     elif change != "no fading":
         m1 = m1 + g2
-    m = torch.maximum(m1, m2)
+    m = torch.maximum(first[1] if change == "early" else m1, m2)
+    if change == "sum":
+        m = torch.logaddexp(m1, m2)
     at = {"first": m1, "smaller": torch.minimum(m1, m2)}.get(change, m)
     if change not in ("first", "smaller", "bare"):
         at = at.nan_to_num(neginf=0.0)
     a, b = (m1 - at).exp(), (m2 - at).exp()
+    a = a * g2.exp() if change == "twice" else a
     d = d1 + d2 if change == "d" else a * d1 + b * d2
     u = u1 + u2 if change == "u" else a * u1 + b * u2
     return g2 if change == "last gate" else g1 + g2, at if change == "first" else m, d, u
@@ -94,6 +97,27 @@ def unseen_keeps_its_weight(first, then):
     m = torch.maximum(m1 + g2, m2)
     a, b = (m1 + g2 - m).nan_to_num(nan=0.0).exp(), (m2 - m).nan_to_num(nan=0.0).exp()
     return g1 + g2, m, a * d1 + b * d2, a * u1 + b * u2
+
+
+@mistake(
+    "The first stretch fades twice: in m, and once more in d and u. Its weights are relative to m.",
+    replaces="compose",
+)
+def fades_twice(first, then):
+    return _join(first, then, "twice")
+
+
+@mistake(
+    "That m is the larger score before the gates of the second stretch. Lower m1 by g2 first, then compare.",
+    replaces="compose",
+)
+def maximum_before_fading(first, then):
+    return _join(first, then, "early")
+
+
+@mistake("m is the larger of the two, not the logarithm of their sum.", replaces="compose")
+def sum_for_the_maximum(first, then):
+    return _join(first, then, "sum")
 
 
 @mistake(
@@ -190,6 +214,13 @@ def without_gates(x, v, g):
 )
 def own_gate_too(x, v, g):
     return _outputs(_faded(x, g) + g, v)
+
+
+@mistake("Where a row has nothing to be seen this is 0/0. Its output is 0.", replaces="prefixes")
+def empty_rows(x, v, g):
+    o = _outputs(_faded(x, g), v)
+    unseen = torch.stack([_faded(x, g)[t].max() == -torch.inf for t in range(len(x))])
+    return o.masked_fill(unseen[:, None], torch.nan)
 
 
 @mistake("Without a maximum that is subtracted, scores of some hundreds overflow.", replaces="prefixes")

@@ -71,6 +71,34 @@ def smallest_place(M):
     return min(_rank(x, M) for x in _blocks(M))
 
 
+@mistake(
+    "Above the diagonal M is 0. Rows are outputs and columns inputs: the later rows, the earlier columns."
+)
+def later_inputs(M):
+    return max(_rank(M[:t, t:], M) for t in range(1, len(M)))
+
+
+@mistake("That is what the first t tokens do to each other. What do they do to the later ones?")
+def among_the_first(M):
+    return max(_rank(M[:t, :t], M) for t in range(1, len(M)))
+
+
+@mistake(
+    "One too late: n numbers meet the first n singular values, the next one is missed.",
+    replaces="least_error",
+)
+def one_too_late(M, n):
+    return max((_values(x)[n + 1].item() for x in _blocks(M) if len(_values(x)) > n + 1), default=0.0)
+
+
+@mistake(
+    "The sum of what remains is the error of no single input. For one it is the largest that remains.",
+    replaces="least_error",
+)
+def sum_of_the_rest(M, n):
+    return max(_values(x)[n:].sum().item() for x in _blocks(M))
+
+
 @mistake("One too early: with n numbers the first n singular values can be met.", replaces="least_error")
 def one_too_early(M, n):
     return max((_values(x)[max(n - 1, 0)].item() for x in _blocks(M) if len(_values(x)) >= n), default=0.0)

@@ -17,17 +17,20 @@ def _solve(q, k, v, beta, log_decay, S, change=""):
     table = table * beta if change == "columns" else table if change == "no strength" else b * table
     table = table.tril(0 if change == "diagonal twice" else -1)
     eye = torch.eye(len(k), dtype=k.dtype)
-    recalled = {"undecayed": one, "before": earlier.exp()}.get(change, start) * (k @ S)
+    late = earlier.exp()  # from the chunk's start to the token before
+    recalled = {"undecayed": one, "before": late, "late": late}.get(change, start) * (k @ S)
+    recalled = recalled / b if change == "strength of v" else -recalled if change == "plus" else recalled
     right = v - (0 if change == "old state kept" else recalled)
     right = right if change == "right without strength" else b * right
     u = torch.linalg.solve_triangular(eye - table if change == "sign" else eye + table, right, upper=False)
     if change == "no system":
         u = right
     scores = (one if change == "outputs undecayed" else decay) * (q @ k.T)
-    read = one if change == "state read undecayed" else start
+    read = {"state read undecayed": one, "late": late, "state unread": 0 * one}.get(change, start)
     o = read * (q @ S) + scores.tril(-1 if change == "own write unread" else 0) @ u
-    left = one if change == "keys undecayed" else end
-    return o, (1.0 if change == "state undecayed" else start[-1]) * S + (left * k).T @ u
+    left = {"keys undecayed": one, "own decay": end * log_decay.exp()[:, None]}.get(change, end)
+    whole = {"state undecayed": one[-1], "last decay": log_decay[-1].exp()}.get(change, start[-1])
+    return o, whole * S + (left * k).T @ u
 
 
 @mistake(
@@ -153,6 +156,38 @@ def decay_comes_last(q, k, v, beta, log_decay, S):
         S = log_decay[t].exp() * (S + beta[t] * torch.outer(k[t], v[t] - k[t] @ S))
         o.append(q[t] @ S)
     return torch.stack(o), S
+
+
+@mistake(
+    "From a write to the chunk's end stand the decays of the tokens after it, without its own: Lambda_C - Lambda_j."
+)
+def own_decay_too(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "own decay")
+
+
+@mistake("Token i meets the chunk's first state after its own decay too: e^(Lambda_i), not e^(Lambda_(i-1)).")
+def starts_without_its_own_decay(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "late")
+
+
+@mistake("The strength multiplies v alone on your right side: it belongs to what is recalled as well.")
+def strength_of_v_alone(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "strength of v")
+
+
+@mistake("The sign: what the first state recalls is taken away from v, not added.")
+def recalled_is_added(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "plus")
+
+
+@mistake("Outputs are right. The first state goes through all decays of the chunk, not the last alone.")
+def last_decay_alone(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "last decay")
+
+
+@mistake("The state is right. Outputs lack what queries read of the chunk's first state.")
+def first_state_unread(q, k, v, beta, log_decay, S):
+    return _solve(q, k, v, beta, log_decay, S, "state unread")
 
 
 @mistake("The outputs are divided by the root of K. Here o = q S, without a scale.")

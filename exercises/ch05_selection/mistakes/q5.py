@@ -19,12 +19,15 @@ def _run(fault, beta, log_decay, change=""):
             S = alpha * S + u
         elif fault == "B":
             S = alpha * S
-            S = S + b * (1 + S) if change != "B all" else S - b * (1 - S)
+            S = S + {"B all": -1, "B strength": -1}.get(change, 1) * b * (
+                1 + {"B all": -1}.get(change, 1) * S
+            )
         elif fault == "C":
             if change == "C erases after":
                 S = alpha * (S + b) - b * alpha * alpha * S
             else:
                 S = S + b - b * S if change == "C as none" else alpha * (S + b - b * S)
+                S = S + (1 - alpha) * b if change == "C write undecayed" else S
             o.append(S)
             if change == "C as none":
                 S = alpha * S
@@ -63,6 +66,16 @@ def a_without_decay(fault, beta, log_decay):
 )
 def b_changes_the_value(fault, beta, log_decay):
     return _run(fault, beta, log_decay, "B all")
+
+
+@mistake("In B only the system's lower part changes its sign, not the strengths.", replaces="outputs")
+def b_with_negative_strength(fault, beta, log_decay):
+    return _run(fault, beta, log_decay, "B strength")
+
+
+@mistake("In C the write decays as well: the decay comes after both.", replaces="outputs")
+def c_with_the_write_undecayed(fault, beta, log_decay):
+    return _run(fault, beta, log_decay, "C write undecayed")
 
 
 @mistake(
