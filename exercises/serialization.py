@@ -228,8 +228,8 @@ def refuse_changes(given: Sequence[Any], arguments: Sequence[Any]) -> None:
         given: the arguments of a call after it.
         arguments: the same, encoded before it.
     """
-    for number, (after, before) in enumerate(zip(given, arguments, strict=True), 1):
-        if encode(after) != before:
+    for number, (after, before) in enumerate(zip(map(encode, given), arguments, strict=True), 1):
+        if after is not before and after != before:  # a NaN is itself, and equals nothing
             raise TypeError(f"returned with its argument {number} changed, expected inputs as they were")
 
 

@@ -60,7 +60,7 @@ def boxes():
 
 @pytest.fixture(scope="module")
 def patient_boxes():
-    """The same, with time for a right answer that loops over tokens, on a slow machine too."""
+    """The same, with time for an answer that loops over tokens, on a slow machine too."""
     limits = Limits(cpu=12, wall=60)
     with start(False, limits=limits) as other, start(True, limits=limits) as own:
         yield {False: other, True: own}

@@ -11,6 +11,7 @@ from linattn_exercises.calls import Call, run_call
 from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
+from linattn_exercises.serialization import call_answer
 from linattn_exercises.watch import COUNTS, WatchedTensor
 from tests.exercises.notebooks import QUESTIONS, name_of
 
@@ -383,6 +384,10 @@ def test_a_factor_that_is_no_factor_is_not_told():
         found = Within(factor).find_difference(3.0, 2.0)
         assert found is not None
         assert found.expected == says
+
+
+def test_an_input_that_is_no_number_is_not_taken_for_a_changed_one():
+    assert call_answer({"f": math.isnan}, "f", [math.nan]) == {"value": True}
 
 
 def test_an_exception_has_one_line_and_no_paths():
