@@ -10,6 +10,7 @@ from linattn_benchmarks.benchmark import Benchmark
 BENCHMARKS = {  # imported when they are asked for: some need Triton or the study
     "attention_cost": "linattn_benchmarks.ops:ATTENTION_COST",
     "bracket_cost": "linattn_benchmarks.ops:BRACKET_COST",
+    "recurrence_cost": "linattn_benchmarks.recurrences:RECURRENCE_COST",
     "decode_cost": "linattn_benchmarks.models:DECODE_COST",
     "speed": "linattn_benchmarks.models:SPEED",
     "language_models": "linattn_benchmarks.training:LANGUAGE_MODELS",
