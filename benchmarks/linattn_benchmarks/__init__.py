@@ -12,7 +12,8 @@ module             table                what is measured
 =================  ===================  =====================================================================
 ops                attention_cost       time and memory of every form of attention, against the length
 ops                bracket_cost         (Q K^T) V against Q (K^T V)
-recurrencesX          a token at a time: time, and bytes of state
+recurrences        recurrence_cost      time and memory of loops, convolutions, scans and chunks
+models             decode_cost          a token at a time: time, and bytes of state
 models             speed                training and generation of the study's architectures
 training           language_models      small language models of equal size
 training           late_mask            what a mask after the softmax does
