@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "1c3b6409dbb9"
+VERSION = "4d2e20c16d41"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -68,7 +68,7 @@ def q1(rng):
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
-    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), *fixed)
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     return calls
@@ -102,6 +102,7 @@ def q2(rng):
         (150, 8, 4, float(rng.uniform(15, 40))),
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
+        *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
         (60, 4, 4, 2.5),
         (60, 4, 4, 3.5),
         (120, 5, 5, float(rng.uniform(8, 15))),
@@ -177,17 +178,21 @@ def q3(rng):
 import itertools
 def shortest_half_life(logits, layer):
     """In tokens; logits is a list of L numbers, layer from 0."""
-    top = max(logits)
-    share = [math.exp(x - top) for x in logits]
-    bound = sum(share[1 : layer + 1]) / sum(share)
-    return math.log(2) / -math.log(bound) if layer else 0.0
+    if layer == 0:
+        return 0.0
+    x = torch.tensor(logits, dtype=torch.float64)
+    kept = x[1 : layer + 1].logsumexp(0)
+    rest = torch.cat([x[:1], x[layer + 1 :]]).logsumexp(0)
+    # the bound is the sigmoid of kept - rest
+    return math.log(2) / torch.logaddexp(rest - kept, 0 * kept).item()
 
 
 def logits_for(half_lives):
     """L numbers of mean 0; half_lives[0] is 0, the others rise."""
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    share = [1 - bounds[-1], *steps]
+    left = -math.expm1(-math.log(2) / half_lives[-1])
+    share = [left, *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]
@@ -262,9 +267,9 @@ def outputs(fault, log_decay, chunk):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, chunk in ((8, 4), (int(rng.integers(9, 14)), 3)):
-            log_decay = -torch.from_numpy(rng.exponential(size=T))
-            inputs = f"fault {fault}, T = {T}, chunks of {chunk}"
+        for T, chunk, least in ((8, 4, -2.0), (int(rng.integers(9, 14)), 3, -4.0), (60, 7, -30.0)):
+            log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls
 

@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "89e7be222429"
+VERSION = "6c839f69fccc"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -86,7 +86,7 @@ def q1(rng):
     long = as_pairs([complex(-rng.uniform(0.8e-4, 1.2e-4), rng.uniform(0, 2e-5)) for _ in range(2)])
     low = float(rng.uniform(0.1, 0.4))
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
-    below += [(small, 0.0), (long, 0.0), (long, low), (drawn[3], 0.499)]
+    below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
     near = float(rng.uniform(0.02, 0.04))
@@ -130,16 +130,19 @@ def q2(rng):
         delta = float(rng.uniform(0.3, 0.9))
         arguments = (delta, *map(as_pairs, _channel(rng, N)), T)
         calls.append(Call("kernel", arguments, f"{N} modes, T = {T}", exact))
-    tiny = 10.0 ** torch.tensor([-3, -5, -7, -9, -11, -13, -13], dtype=torch.float64)
-    tiny *= torch.from_numpy(rng.uniform(0.4, 1, 7))
-    turn = torch.from_numpy(rng.uniform(0, 1, 7))
-    _, B, C = _channel(rng, 7)
+    tiny = 10.0 ** torch.tensor([-3, -4, -5, -6, -7, -9, -11, -13, -13], dtype=torch.float64)
+    tiny *= torch.from_numpy(rng.uniform(0.4, 1, 9))
+    turn = torch.from_numpy(rng.uniform(0, 1, 9))
+    _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
+    for exponent in (-4, -6):  # alone, so that no larger one hides its error
+        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * 10.0**exponent, 1, rng.uniform(1, 2)))
+        calls.append(Call("kernel", (1.0, *one, 8), f"one A near -1e{exponent}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
         more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
         A = torch.cat([x, more]) / delta
-        _, B, C = _channel(rng, 11)
+        _, B, C = _channel(rng, 13)
         arguments = (delta, *map(as_pairs, (A, B, C / delta)), 30)
         calls.append(Call("kernel", arguments, f"some tiny A, delta = {delta:g}, T = 30", exact))
     _, B, C = _channel(rng, 3)
@@ -214,9 +217,10 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14)), 1):
+        for T in (8, int(rng.integers(9, 14)), 1, 2000):
             u = torch.from_numpy(rng.normal(size=T))
-            delta, rate, frequency = map(float, rng.uniform((0.2, 0.1, 1), (0.8, 0.8, 4)))
+            least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
+            delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
             inputs = f"fault {fault}, T = {T}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls
@@ -247,11 +251,13 @@ def q4(rng):
         life = _between(rng, 3, 300)
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
+    ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0)):
         T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
-        y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        loud = 10 ** rng.uniform(-3, 2)
+        y = (loud * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls
@@ -288,6 +294,8 @@ def q5(rng):
         angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
         A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
+    near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
+    cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

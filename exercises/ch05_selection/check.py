@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "69d576b36047"
+VERSION = "576512e7cd07"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -48,7 +48,7 @@ def largest_state(a, low, high, hold):
     """The supremum of |S_t|: any inputs, any steps in [low, high]."""
     if hold == "exact":
         return 1 / a
-    return high / (1 - math.exp(-a * high))
+    return high / -math.expm1(-a * high)
 
 
 @define_question(INFO["q1"], step_for=step_for, largest_state=largest_state)
@@ -280,6 +280,14 @@ def q3(rng):
     def window():
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
 
+    def faint(T):  # one steady channel, and a second whose part is hardly above what counts
+        near = 1 + 0.1 * torch.from_numpy(rng.uniform(-1, 1, size=(4, T)))
+        near[2:, ::2] *= -1
+        strong, weak = torch.outer(near[0], near[1]), 1e-4 * torch.outer(near[2], near[3])
+        second = max(torch.linalg.svdvals((strong + weak)[t:, :t])[1].item() for t in range(2, T - 1))
+        part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
+        return (strong + part * weak).tril()
+
     K = int(rng.integers(3, 7))
     tables = (
         (lambda: _gated(rng, 24, 3), 3, "24 tokens of linear attention, K = 3"),
@@ -292,6 +300,10 @@ def q3(rng):
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
         (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
         (window, 4, "20 tokens of a convolution over 5"),
+        (lambda: faint(24), 2, "24 tokens of two channels, one of them faint"),
+        (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
+        (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
+        (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
     calls, errors = [], []
@@ -333,8 +345,11 @@ def q4(rng):
         (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
+        (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
+        if C == 80:
+            k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse needs all its terms
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:
             k = k * torch.from_numpy(rng.uniform(0.4, longest, size=(C, 1)))
@@ -403,10 +418,11 @@ def outputs(fault, beta, log_decay):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, most in ((6, 1.0), (int(rng.integers(9, 14)), 2.0)):
+        for T, most, least in ((6, 1.0, -2.0), (int(rng.integers(9, 14)), 2.0, -4.0), (60, 1.0, -30.0)):
             beta = torch.from_numpy(rng.uniform(0.1, most, size=T))
-            log_decay = -torch.from_numpy(rng.exponential(size=T))
-            inputs = f"fault {fault}, T = {T}, strengths up to {most:g}"
+            beta[1::3] = 1.0
+            log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
     return calls
 

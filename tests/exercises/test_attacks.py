@@ -317,6 +317,22 @@ def test_who_waits_for_its_own_processes_has_no_more_time(monkeypatch):
         one.wait()
 
 
+def test_children_that_end_have_had_their_time(monkeypatch):
+    """Each burns a twentieth of a second and ends; together they keep the one that waits from its core."""
+    burn = "    if not os.fork():\n        while time.process_time() < 0.05: pass\n        os._exit(0)\n"
+    burner = start_on_one_core(f"while True:\n{burn}    os.wait()")
+    waiting = start_on_one_core("while True: pass")
+    monkeypatch.setattr(processes, "list_descendants", lambda: [burner.pid, waiting.pid])
+    begin = time.monotonic()
+    try:
+        assert processes.wait_for_child(waiting.pid, 2, 10**10)[0] == "wall"
+        assert time.monotonic() - begin < 3.4
+    finally:
+        for one in (burner, waiting):
+            one.kill()
+            one.wait()
+
+
 def test_who_has_no_core_for_too_long_is_graded_again(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "measure_wait", lambda seconds: seconds)
     job = {"cells": [["import time\ntime.sleep(60)", True]], "calls": [], "limits": asdict(LIMITS)}

@@ -56,7 +56,7 @@ def q1(rng):
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
-    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), *fixed)
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     return calls

@@ -49,6 +49,7 @@ def q2(rng):
         (150, 8, 4, float(rng.uniform(15, 40))),
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
+        *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
         (60, 4, 4, 2.5),
         (60, 4, 4, 3.5),
         (120, 5, 5, float(rng.uniform(8, 15))),

@@ -20,10 +20,13 @@ import itertools
 def shortest_half_life(logits, layer):
     """In tokens; logits is a list of L numbers, layer from 0."""
     # BEGIN SOLUTION
-    top = max(logits)
-    share = [math.exp(x - top) for x in logits]
-    bound = sum(share[1 : layer + 1]) / sum(share)
-    return math.log(2) / -math.log(bound) if layer else 0.0
+    if layer == 0:
+        return 0.0
+    x = torch.tensor(logits, dtype=torch.float64)
+    kept = x[1 : layer + 1].logsumexp(0)
+    rest = torch.cat([x[:1], x[layer + 1 :]]).logsumexp(0)
+    # the bound is the sigmoid of kept - rest
+    return math.log(2) / torch.logaddexp(rest - kept, 0 * kept).item()
     # END SOLUTION
 
 
@@ -32,7 +35,8 @@ def logits_for(half_lives):
     # BEGIN SOLUTION
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    share = [1 - bounds[-1], *steps]
+    left = -math.expm1(-math.log(2) / half_lives[-1])
+    share = [left, *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]

@@ -91,8 +91,8 @@ def outputs(fault, log_decay, chunk):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, chunk in ((8, 4), (int(rng.integers(9, 14)), 3)):
-            log_decay = -torch.from_numpy(rng.exponential(size=T))
-            inputs = f"fault {fault}, T = {T}, chunks of {chunk}"
+        for T, chunk, least in ((8, 4, -2.0), (int(rng.integers(9, 14)), 3, -4.0), (60, 7, -30.0)):
+            log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls

@@ -161,6 +161,19 @@ def one_decay_for_all(fault, log_decay, chunk):
     return _run(fault, log_decay[:1].expand(len(log_decay)), chunk)
 
 
+@mistake(
+    "Where the decays are strong, exponents above the diagonal overflow, and infinity times the mask's 0 is NaN. Mask "
+    "before the exponential, or go token by token.",
+    replaces="outputs",
+)
+def masked_after_the_exponential(fault, log_decay, chunk):
+    if fault in "BC":
+        return _run(fault, log_decay, chunk)
+    lam = (2 if fault == "D" else 1) * log_decay.cumsum(0)
+    start = lam - log_decay if fault == "A" else lam
+    return ((lam[:, None] - start).exp() * torch.ones(len(lam), len(lam)).tril()).sum(1)
+
+
 @also_right(replaces="outputs")
 def by_tables(fault, log_decay, chunk):
     g = log_decay * (2 if fault == "D" else 1)

@@ -87,7 +87,7 @@ def q1(rng):
     long = as_pairs([complex(-rng.uniform(0.8e-4, 1.2e-4), rng.uniform(0, 2e-5)) for _ in range(2)])
     low = float(rng.uniform(0.1, 0.4))
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
-    below += [(small, 0.0), (long, 0.0), (long, low), (drawn[3], 0.499)]
+    below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
     near = float(rng.uniform(0.02, 0.04))

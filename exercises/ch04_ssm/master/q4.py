@@ -11,7 +11,8 @@
 # Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
 # 2.2 and 400, a period is shorter than 15 half-lives, and the response is at least two half-lives and one
-# and a half periods long. (A search is a good answer; go coarsely first, then finely.)
+# and a half periods long, but no longer than 1,000. (A search is a good answer; go coarsely first, then
+# finely.) How loud it is, you do not know either.
 #
 # On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
 # A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of
@@ -60,11 +61,13 @@ def q4(rng):
         life = _between(rng, 3, 300)
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
+    ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0)):
         T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
-        y = (rng.uniform(0.5, 2) * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        loud = 10 ** rng.uniform(-3, 2)
+        y = (loud * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls

@@ -88,6 +88,21 @@ def letters_swapped(fault, u, delta, rate, frequency):
     return _run({"A": "C", "C": "A"}.get(fault, fault), u, delta, rate, frequency)
 
 
+@mistake(
+    "Divided by the powers of A_bar, which in a long sequence become too small for any number. Sum what differs in age, "
+    "or go token by token.",
+    replaces="outputs",
+)
+def divided_by_powers(fault, u, delta, rate, frequency):
+    if fault in "AC":
+        return _run(fault, u, delta, rate, frequency)
+    A = torch.complex(torch.tensor(-rate, dtype=u.dtype), torch.tensor(frequency, dtype=u.dtype))
+    power = (A * delta * torch.arange(len(u))).exp()
+    B_bar = 1.0 if fault == "D" else ((A * delta).exp() - 1) / A
+    y = (B_bar * power * (u / power).cumsum(0)).real
+    return y if fault == "B" else 2 * y
+
+
 @also_right(replaces="outputs")
 def token_by_token(fault, u, delta, rate, frequency):
     A = torch.tensor(complex(-rate, frequency), dtype=torch.complex128)

@@ -144,6 +144,16 @@ def error_of_real_C(A_bar, d, T):
     return (k - _delay(d, T)[:, 0]).square().sum().item()
 
 
+@mistake(
+    "The formula is right and the numbers are not: X^T X squares the spread of X, and half of the digits are gone. Solve "
+    "the least squares problem itself, by QR or `torch.linalg.lstsq`.",
+    replaces="best_delay",
+)
+def normal_equations(A_bar, d, T):
+    X = torch.cat([_powers(A_bar, T).real, _powers(A_bar, T).imag], 1)
+    return X @ torch.linalg.solve(X.T @ X, X[d])
+
+
 @also_right(replaces="best_delay")
 def by_least_squares(A_bar, d, T):
     power = _powers(A_bar, T)
@@ -155,8 +165,8 @@ def by_least_squares(A_bar, d, T):
 def with_conjugates(A_bar, d, T):
     power = _powers(A_bar, T)
     both = torch.cat([power, power.conj()], 1)  # complex C for each: the best are conjugates
-    gram = both.mH @ both
-    return (both @ torch.linalg.solve(gram, both[d].conj())).real
+    C = torch.linalg.lstsq(both, _delay(d, T, both.dtype)).solution
+    return (both @ C)[:, 0].real
 
 
 @also_right(replaces="error")

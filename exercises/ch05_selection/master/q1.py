@@ -33,7 +33,7 @@ def largest_state(a, low, high, hold):
     # BEGIN SOLUTION
     if hold == "exact":
         return 1 / a
-    return high / (1 - math.exp(-a * high))
+    return high / -math.expm1(-a * high)
     # END SOLUTION
 
 # %% [markdown] solution q1

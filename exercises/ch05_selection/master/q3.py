@@ -136,6 +136,14 @@ def q3(rng):
     def window():
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
 
+    def faint(T):  # one steady channel, and a second whose part is hardly above what counts
+        near = 1 + 0.1 * torch.from_numpy(rng.uniform(-1, 1, size=(4, T)))
+        near[2:, ::2] *= -1
+        strong, weak = torch.outer(near[0], near[1]), 1e-4 * torch.outer(near[2], near[3])
+        second = max(torch.linalg.svdvals((strong + weak)[t:, :t])[1].item() for t in range(2, T - 1))
+        part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
+        return (strong + part * weak).tril()
+
     K = int(rng.integers(3, 7))
     tables = (
         (lambda: _gated(rng, 24, 3), 3, "24 tokens of linear attention, K = 3"),
@@ -148,6 +156,10 @@ def q3(rng):
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
         (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
         (window, 4, "20 tokens of a convolution over 5"),
+        (lambda: faint(24), 2, "24 tokens of two channels, one of them faint"),
+        (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
+        (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
+        (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
     calls, errors = [], []

@@ -147,6 +147,32 @@ def error_with_the_diagonal(M, n):
     return max((_values(x)[n].item() for x in _blocks(M, columns=1) if len(_values(x)) > n), default=0.0)
 
 
+@mistake("The largest entry is meant by magnitude: a table may have no entry above 0.")
+def largest_with_its_sign(M):
+    return max(int((_values(x) > 1e-4 * M.max()).sum()) for x in _blocks(M))
+
+
+@mistake("Compared with the diagonal alone, which is 0 where tokens do not reach their own outputs.")
+def relative_to_the_diagonal(M):
+    return max(int((_values(x) > 1e-4 * M.diag().abs().max()).sum()) for x in _blocks(M))
+
+
+@mistake(
+    "A place is left out: the last token alone can lie to the right of it, which matters where there are two."
+)
+def last_place_left_out(M):
+    return max((_rank(M[t:, :t], M) for t in range(1, len(M) - 1)), default=0)
+
+
+@mistake(
+    "Relative to the largest singular value of its block a faint channel beside a strong one is not counted. The largest "
+    "entry of M is what errors are measured by."
+)
+def faint_beside_strong(M):
+    least = 1e-5 * M.abs().max().item()
+    return max(int(torch.linalg.matrix_rank(x, atol=least, rtol=1e-3)) for x in _blocks(M))
+
+
 @also_right()
 def by_elimination(M):
     most = 0

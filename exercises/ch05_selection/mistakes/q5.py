@@ -106,6 +106,20 @@ def d_the_other_sign(fault, beta, log_decay):
     return _run(fault, beta, log_decay, "D sign")
 
 
+@mistake(
+    "Divided by the product of all factors so far: a strength of 1 makes it 0, and strong decays make it too small for "
+    "any number. Go token by token, or multiply only the factors between two tokens.",
+    replaces="outputs",
+)
+def divided_by_products(fault, beta, log_decay):
+    if fault == "A":
+        return _run(fault, beta, log_decay)
+    alpha = log_decay.exp()
+    factor = {"B": (1 + beta) * alpha, "D": alpha - beta}.get(fault, (1 - beta) * alpha)
+    write, p = alpha * beta if fault == "C" else beta, factor.cumprod(0)
+    return p * (write / p).cumsum(0)
+
+
 @also_right(replaces="outputs")
 def by_factors(fault, beta, log_decay):
     alpha, T = log_decay.exp(), len(beta)
