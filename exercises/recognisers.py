@@ -540,10 +540,13 @@ def _measure_spread(values: np.ndarray) -> float:
 
 
 def _list_varied(cases: Sequence[NumberCase]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the positive numbers among the arguments that are not the same in all calls, by name."""
+    """Yield the finite positive numbers among the arguments that are not the same in all calls, by name."""
     for name in cases[0].arguments:
         values = [case.arguments.get(name) for case in cases]
-        if all(isinstance(one, (int, float)) and one > 0 for one in values) and len(set(values)) > 1:
+        if (
+            all(isinstance(one, (int, float)) and 0 < one < math.inf for one in values)
+            and len(set(values)) > 1
+        ):
             yield name, np.array(values, dtype=float)
 
 

@@ -59,6 +59,7 @@ class ModelConfig:
         norm_eps: epsilon of every norm; default 1e-6.
         activation: of the gated MLP: "silu" (SwiGLU, the default) or "none" (SGLU).
         tie_embeddings: whether the output layer is the transposed embedding; default True.
+        logit_cap: c > 0 turns logits x into c tanh(x / c), as in xLSTM 7B; default 0, no cap.
         backend: where the ops come from: "reference" (this package, the default) or "triton"
             (``linattn_kernels``).
 
@@ -91,12 +92,14 @@ class ModelConfig:
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
     tie_embeddings: bool = True
+    logit_cap: float = 0.0
     backend: Literal["reference", "triton"] = "reference"
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "d_model", "n_layers", "n_heads", "vocab_size")
         check_at_least(self, 0, "d_ff", "softmax_every")
         check_positive(self, "norm_eps")
+        check_not_negative(self, "logit_cap")
         fits = self.d_model % self.n_heads == 0
         require(fits, "d_model", str(self.d_model), f"a multiple of n_heads = {self.n_heads}")
         check_choices(self)
@@ -156,10 +159,17 @@ def check_at_least(config: object, least: int, *names: str) -> None:
 
 def check_positive(config: object, *names: str) -> None:
     """Raise a ``ValueError`` if one of the fields ``names`` is not a finite number above 0."""
+    check_not_negative(config, *names)
+    for name in names:
+        require(getattr(config, name) > 0, name, repr(getattr(config, name)), "a finite number above 0")
+
+
+def check_not_negative(config: object, *names: str) -> None:
+    """Raise a ``ValueError`` if one of the fields ``names`` is not a finite number, 0 or above."""
     for name in names:
         value = getattr(config, name)
         number = isinstance(value, Real) and not isinstance(value, bool)
-        require(number and 0 < value < math.inf, name, repr(value), "a finite number above 0")
+        require(number and 0 <= value < math.inf, name, repr(value), "a finite number, 0 or above")
 
 
 # Table 7 of arXiv 2406.16690: layers, width, heads, hidden width of the gated MLP. The 1B row is printed with

@@ -18,7 +18,7 @@ from torch.nn.functional import relu, silu
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_class
 from linattn_ref.mixers.base import Mixer, State, number_tokens
-from linattn_ref.mixers.parts import find_weight_matrices, shift_tokens
+from linattn_ref.mixers.parts import cap_softly, find_weight_matrices, shift_tokens
 from linattn_ref.ops.shapes import Float, Int, Tensor
 from linattn_ref.ops.validation import require
 
@@ -162,7 +162,7 @@ class LanguageModel(nn.Module):
 
         x = embedding(tokens)
         x = block_l(x), l = 0..L-1
-        logits = W_head norm(x)
+        logits = W_head norm(x)    within config.logit_cap, if that is above 0
 
     One call for all uses: a full pass, the prefill of a prompt, and single steps give the same logits. The
     state is ``(front, layers)``: the number of tokens so far (with the state of the ``front`` module, if
@@ -230,7 +230,8 @@ class LanguageModel(nn.Module):
             x, layer = block(x, layer)
             new_layers.append(layer)
         read = start + tokens.shape[1]
-        return self.head(self.norm(x)), (read if memory is None else (read, memory), tuple(new_layers))
+        logits = cap_softly(self.head(self.norm(x)), self.config.logit_cap)
+        return logits, (read if memory is None else (read, memory), tuple(new_layers))
 
 
 def check_tokens(tokens: Tensor) -> None:

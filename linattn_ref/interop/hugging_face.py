@@ -48,7 +48,7 @@ class Architecture(NamedTuple):
 
 
 def from_transformers(model_or_folder: Any, *, dtype: torch.dtype | None = None) -> LanguageModel:
-    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2, LLaMA, RWKV-4.
+    """Load a model of ``transformers`` with its weights: Mamba, Mamba-2, LLaMA, RWKV-4, xLSTM.
 
     ``model(tokens)[0]`` are then the logits of the given model, up to rounding. (RWKV-4 in evaluation halves
     x after every ``rescale_every`` layers, so that the epsilon of its norms weighs more there; ours are the
@@ -223,6 +223,16 @@ def _configure_rwkv(theirs: Any) -> ModelConfig:
     return ModelConfig("rwkv4", n_heads=1, mlp="channel_mix", norm="layer", **sizes)
 
 
+def _configure_xlstm(theirs: Any) -> ModelConfig:
+    """Return the configuration of an xLSTM, all blocks of which are mLSTM."""
+    names = {"key_factor": "qk_dim_factor", "gate_cap": "gate_soft_cap", "denominator_eps": "eps"}
+    options = _read_fields(theirs, **names) | {"head_norm": "layer"}
+    sizes = _read_fields(theirs, norm_eps="norm_eps", n_heads="num_heads", **SIZES)
+    unit, width = theirs.ffn_round_up_to_multiple_of, theirs.hidden_size * theirs.ffn_proj_factor
+    sizes |= {"d_ff": int((width + unit - 1) // unit * unit), "logit_cap": theirs.output_logit_soft_cap}
+    return ModelConfig("mlstm", options=options, **sizes)
+
+
 def _prepare_rwkv(theirs: Tensors, live: Any) -> Tensors:
     """Work the norm of the embeddings into them, and undo what was divided by powers of 2.
 
@@ -276,11 +286,17 @@ RWKV_TIME = {"time_mix_receptance time_mix_key time_mix_value": "shift", "time_d
 RWKV_TIME |= {"time_first": "u", "receptance": "r", "key": "k", "value": "v", "output": "out"}
 RWKV_CHANNEL = {"time_mix_key time_mix_receptance": "shift", "key": "k", "receptance": "r", "value": "out"}
 
+XLSTM = {"backbone.embeddings": "embedding", "backbone.out_norm": "norm", "lm_head": "head"}
+XLSTM_LAYER = {"norm_mlstm": "mixer_norm", "norm_ffn": "mlp_norm"}
+XLSTM_LAYER |= {"ffn.proj_up_gate": "mlp.gate", "ffn.proj_up": "mlp.up", "ffn.proj_down": "mlp.out"}
+XLSTM_MIXER = {"q k v ogate_preact": "qkvg", "fgate_preact.weight igate_preact.weight": "gates.weight"}
+XLSTM_MIXER |= {"fgate_preact.bias igate_preact.bias": "gates.bias"}
+XLSTM_MIXER |= {"multihead_norm": "norm", "out_proj": "out"}
+
 # What else transformers has of our mixers, and what keeps a whole model of it from being one of ours.
 LACKING = {
     "minimax": "experts, and no lightning attention with silu on v, a gain and a gate of full rank",
     "qwen3_next": "experts, no heads of v that share keys under the delta rule, no gated softmax attention",
-    "xlstm": "soft caps of gates and logits, no keys half as wide as values, no LayerNorm of a head",
     "kimi_linear": "experts, and no attention to latent keys",
 }
 
@@ -308,5 +324,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         | _name_layers("rwkv.blocks.*.feed_forward.", "blocks.*.mlp.", RWKV_CHANNEL),
         RWKV_ONLY,
         _prepare_rwkv,
+    ),
+    "xlstm": Architecture(
+        _configure_xlstm,
+        XLSTM
+        | _name_layers("backbone.blocks.*.", "blocks.*.", XLSTM_LAYER)
+        | _name_layers("backbone.blocks.*.mlstm_layer.", "blocks.*.mixer.", XLSTM_MIXER),
+        {"use_bias": (False,), "v_dim_factor": (1.0,), "weight_mode": ("single",)},
     ),
 }

@@ -18,7 +18,7 @@ from linattn_ref.mixers.kda import KDAMixer
 from linattn_ref.mixers.linear import LinearMixer, LinearOptions
 from linattn_ref.mixers.mamba import MambaMixer, MambaOptions
 from linattn_ref.mixers.mamba2 import Mamba2Mixer, Mamba2Options
-from linattn_ref.mixers.mlstm import MLSTMMixer
+from linattn_ref.mixers.mlstm import MLSTMMixer, MLSTMOptions
 from linattn_ref.mixers.parts import find_spared_parameters, find_weight_matrices
 from linattn_ref.mixers.retnet import GatedRetNetMixer, RetNetMixer, RetNetOptions
 from linattn_ref.mixers.rwkv import RWKV4Mixer, RWKV6Mixer
@@ -91,6 +91,7 @@ __all__ = [
     "LinearMixer",
     "LinearOptions",
     "MLSTMMixer",
+    "MLSTMOptions",
     "Mamba2Mixer",
     "Mamba2Options",
     "MambaMixer",

@@ -1,18 +1,47 @@
 """Define mLSTM: its input gate is an exponential, so numbers are carried relative to a running maximum."""
 
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import exp, nn, sigmoid
 from torch.nn.functional import logsigmoid
 
-from linattn_ref.config import ModelConfig
+from linattn_ref.config import ModelConfig, Options, check_not_negative, check_positive
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import StateEquation, bounded, columns, dot, outer
-from linattn_ref.mixers.parts import HeadNorm, upcast, with_ones
+from linattn_ref.mixers.parts import HeadLayerNorm, HeadNorm, cap_softly, upcast, with_ones
 from linattn_ref.ops.shapes import Float, Tensor
+from linattn_ref.ops.validation import require
 
 LONGEST = 2**31  # tokens that a compiled model takes at most: see ``running_maximum``
+
+
+@dataclass(frozen=True)
+class MLSTMOptions(Options):
+    """Choose what the released xLSTM 7B has and its papers do not, or do otherwise.
+
+    Args:
+        key_factor: width of a key as a share of that of a value; default 1; 0.5 in xLSTM 7B.
+        gate_cap: c > 0 turns f and i into c tanh(f / c) and c tanh(i / c); default 0, no cap; 15 in xLSTM 7B.
+        head_norm: "rms", RMSNorm with one gain for all heads (default), or "layer", LayerNorm with a gain for
+            each, as in xLSTM 7B.
+        denominator_eps: is added to the denominator of ``e^-m_t S_t``; default 0; 1e-6 in xLSTM 7B.
+
+    Raises:
+        ValueError: for a number below 0, or keys without an entry.
+    """
+
+    key_factor: float = 1.0
+    gate_cap: float = 0.0
+    head_norm: Literal["rms", "layer"] = "rms"
+    denominator_eps: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "key_factor")
+        check_not_negative(self, "gate_cap", "denominator_eps")
 
 
 class MLSTMMixer(Mixer):
@@ -27,20 +56,19 @@ class MLSTMMixer(Mixer):
     scores or by 1. The factor ``e^i`` overflows, so that, as in the paper, what is carried is ``e^-m_t S_t``
     with ``m_t = max(m_{t-1} + log sigmoid(f_t), i_t)``, which changes no output; see ``running_maximum``.
     RMSNorm per head and a sigmoid gate behind it, no convolution and no up-projection, as in xLSTM 7B; the
-    first paper gates before any norm. Simplified against the released 7B model: keys as wide as values, where
-    it has half, one gain for all heads, RMSNorm where its code has LayerNorm, and no soft caps of gates and
-    logits.
+    first paper gates before any norm. What else the released 7B model has is chosen by ``MLSTMOptions``.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state ``(S, m)``, S [B, H, K, V
     + 1] and m [B, H] in float32, and None.
 
     Args:
-        config: sizes of the model; no options.
+        config: sizes of the model, and ``MLSTMOptions``.
         layer: number of its block, from 0; without influence.
         shared: not used.
 
     Raises:
-        ValueError: when called, for a state of another batch.
+        ValueError: for a key width that is no whole number from 1 on; when called, for a state of another
+            batch.
 
     Source:
         arXiv 2405.04517, equations 19-27; xLSTM 7B, arXiv 2503.13427, equation 6.
@@ -60,21 +88,33 @@ class MLSTMMixer(Mixer):
         where=lambda mixer, z: columns(z, "f i"),
     )
 
+    options_class = MLSTMOptions
+
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        D, H = config.d_model, config.n_heads
-        self.qkvg = nn.Linear(D, 4 * D, bias=False)
+        D, H, options = config.d_model, config.n_heads, config.options
+        K = options.key_factor * config.head_dim
+        require(
+            K >= 1 and int(K) == K,
+            "key_factor",
+            repr(options.key_factor),
+            "one that gives keys 1, 2, ... entries",
+        )
+        self.parts = [H * int(K)] * 2 + [D] * 2  # widths of q, k, v and the output gate
+        self.qkvg = nn.Linear(D, sum(self.parts), bias=False)
         self.gates = nn.Linear(D, 2 * H)
         nn.init.zeros_(self.gates.bias)
         with torch.no_grad():
             self.gates.bias[:H] = torch.linspace(3, 6, H)  # as in the released code: forget little at first
-        self.norm = HeadNorm(config.head_dim, config.norm_eps)
+        norm = HeadNorm if options.head_norm == "rms" else partial(HeadLayerNorm, H)
+        self.norm = norm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
     def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
-        q, k, v, gate = self.qkvg(x).chunk(4, -1)
+        q, k, v, gate = self.qkvg(x).split(self.parts, -1)
         q, k, v = (split_heads(z, self.config.n_heads) for z in (q, k, v))
-        f, i = (upcast(z) for z in self.gates(x).chunk(2, -1))  # [B, T, H], before sigmoid and exp
+        gates = cap_softly(upcast(self.gates(x)), self.config.options.gate_cap)
+        f, i = gates.chunk(2, -1)  # [B, T, H], before sigmoid and exp
         return {"q": q, "k": k, "v": v, "f": f, "i": i, "gate": torch.sigmoid(gate)}, None
 
     def mix(self, z: Projections, S: Any) -> tuple[Tensor, Any]:
@@ -90,15 +130,15 @@ class MLSTMMixer(Mixer):
         o, S = op(upcast(z["q"]), k, upcast(with_ones(z["v"])), log_decay, scale=1.0, initial_state=S)
         # o = value / max(|norm|, e^-m), both sides times e^min(m, 0), since e^-m may overflow
         small, large = m.clamp(max=0).exp()[..., None], (-m.clamp(min=0)).exp()[..., None]
-        value, norm = small * o[..., :-1], small * o[..., -1:]
-        return (value / torch.maximum(norm.abs(), large)).to(z["v"].dtype), (S, m[:, -1])
+        value, norm = small * o[..., :-1], torch.maximum(small * o[..., -1:].abs(), large)
+        return (value / (norm + small * self.config.options.denominator_eps)).to(z["v"].dtype), (S, m[:, -1])
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)) * z["gate"])
 
     @classmethod
     def widths(cls, config: ModelConfig) -> tuple[int, int]:
-        return config.head_dim, config.head_dim + 1
+        return int(config.options.key_factor * config.head_dim), config.head_dim + 1
 
     @classmethod
     def past_numel(cls, config: ModelConfig) -> int:

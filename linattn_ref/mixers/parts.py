@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import layer_norm, silu
 
 from linattn_ref.ops.shapes import Float, Tensor
 
@@ -153,6 +153,25 @@ class HeadNorm(nn.Module):
         return self.norm(o.to(self.norm.weight.dtype))  # under autocast, o is half and the gain is not
 
 
+class HeadLayerNorm(nn.Module):
+    """Normalise every head by itself with LayerNorm; every channel of every head has its own learned gain.
+
+    Args:
+        n_heads: H.
+        width: V, of a head.
+        eps: epsilon of the norm.
+    """
+
+    def __init__(self, n_heads: int, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_heads * width))
+        self.eps = eps
+
+    def forward(self, o: Float[Tensor, "B T H V"]) -> Float[Tensor, "B T H V"]:
+        o = layer_norm(o.to(self.weight.dtype), o.shape[-1:], eps=self.eps)
+        return o * self.weight.view(o.shape[-2:])
+
+
 def simple_rms(o: Float[Tensor, "B T D"], eps: float) -> Float[Tensor, "B T D"]:
     """Return SRMSNorm of o: RMSNorm without a gain (arXiv 2405.17381, eq. 14)."""
     return torch.nn.functional.rms_norm(o, o.shape[-1:], eps=eps)
@@ -170,6 +189,11 @@ def make_step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:
     """
     step = torch.logspace(math.log10(low), math.log10(top), n)
     return step + torch.log(-torch.expm1(-step))
+
+
+def cap_softly(x: Tensor, cap: float) -> Tensor:
+    """Return cap tanh(x / cap), which stays within +-cap; x itself for a cap of 0."""
+    return cap * torch.tanh(x / cap) if cap else x
 
 
 def with_ones(v: Float[Tensor, "B T H V"]) -> Tensor:

@@ -240,6 +240,7 @@ MACHINE_PATH = re.compile(r"(?:^|[\s='\"(:,])(?:~?/[A-Za-z]\w*|[A-Za-z]:\\)")
 KEYS = {"columns", "command", "seed", "source_hash", "commit", "device", "versions", "date", "n_rows"}
 
 
+@pytest.mark.check
 def test_the_index_and_the_files_name_the_same_results() -> None:
     assert results.names() == sorted(path.stem for path in FOLDER.glob("*.csv"))
     assert list(json.loads((FOLDER / "index.json").read_text("utf-8"))) == results.names()

@@ -34,6 +34,9 @@ LLAMA3: dict[str, Any] = {"rope_type": "llama3", "rope_theta": 100.0, "original_
 LLAMA3 |= {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 GROUPED = {"num_key_value_heads": 2, "head_dim": 12, "rope_parameters": LLAMA3}
 RWKV = {"hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48, "vocab_size": VOCABULARY}
+XLSTM: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 2, "num_heads": 4}
+XLSTM |= {"ffn_round_up_to_multiple_of": 24, "gate_soft_cap": 2.0, "output_logit_soft_cap": 3.0}
+XLSTM |= {"vocab_size": VOCABULARY, "eps": 0.01, "norm_eps": 0.01}
 
 # name -> type of the model, its sizes and options
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -44,6 +47,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", LLAMA | {"tie_word_embeddings": True, "rope_theta": 500.0}),
     "llama, grouped": ("llama", LLAMA | GROUPED),
     "rwkv": ("rwkv", RWKV),
+    "xlstm": ("xlstm", XLSTM),
+    "xlstm, keys as wide as values": ("xlstm", XLSTM | {"qk_dim_factor": 1.0}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -59,7 +64,8 @@ def build(case: str) -> Any:
         for name, x in model.named_parameters():
             noise = torch.randn(x.shape, generator=generator)
             matrix = x.ndim > 1 and not name.endswith("A_log") and "time_mix" not in name
-            x.copy_(noise * x.shape[-1] ** -0.5 if matrix else x + 0.3 * noise)
+            start = 0 if "igate" in name else x  # at -10 no token would be written
+            x.copy_(noise * x.shape[-1] ** -0.5 if matrix else start + 0.3 * noise)
     return model
 
 
@@ -115,7 +121,7 @@ def have_equal_weights(one: LanguageModel, other: LanguageModel) -> bool:
     return all(torch.equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped", "rwkv"])
+@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped", "rwkv", "xlstm"])
 @pytest.mark.parametrize("size", ["1GB", "8KB"])
 def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> None:
     theirs = build(case)

@@ -7,12 +7,9 @@ from torch.nn.functional import normalize, silu
 from transformers import MiniMaxConfig
 from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_recurrent_gated_delta_rule
-from transformers.models.xlstm.modeling_xlstm import mlstm_recurrent_sequence_native
 
 from linattn_ref import ops
-from linattn_ref.mixers import mixer_class
 from linattn_ref.mixers.tnl import annealing, slopes
-from linattn_ref.model import ModelConfig
 from tests.support.closeness import assert_close
 
 B, T, H, K, V = 2, 70, 2, 8, 12
@@ -42,13 +39,3 @@ def test_minimax_has_lightning_attention_with_the_slopes_of_tnl():
             o = ops.chunk_linear_attention(q, k, v, -theirs.slope_rate.flatten(), scale=1.0).output
             ours = theirs.out_proj(theirs.output_gate(x).sigmoid() * theirs.norm(o.flatten(2)))
             assert_close("output", ours, theirs(x, (x, x), None)[0], 1e-5)
-
-
-def test_xlstm_has_the_matrix_memory_of_mlstm():
-    q, k = torch.randn(2, B, T, H, K)
-    v, f, i = torch.randn(B, T, H, V), 3 * torch.randn(B, T, H), 3 * torch.randn(B, T, H)
-    mixer = mixer_class("mlstm")(ModelConfig("mlstm", d_model=H * K, n_heads=H), layer=0)
-    ours, _ = mixer.mix({"q": q, "k": k, "v": v, "f": f, "i": i}, None)
-    q, k, v, i, f = (x.transpose(1, 2) for x in (q, k, v, i, f))
-    theirs = mlstm_recurrent_sequence_native(q, k, v, i, f, eps=0.0)
-    assert_close("output", ours, theirs.transpose(1, 2), 1e-5)
