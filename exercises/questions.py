@@ -5,6 +5,7 @@ and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
 import hashlib
 import inspect
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +20,7 @@ from linattn_exercises.recognisers import Case, recognise
 
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
+SECONDS = 5  # of processor time that a grader gives an answer, if not told otherwise
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 WrongValues = Mapping[str, Mapping[Any, str]]  # by the name of a value: each wrong one, and what to say to it
@@ -131,8 +133,13 @@ class Question:
         """
         if len(answers) != len(self.reference):
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
+        self.prepare(str(seed))  # not to be counted
+        begin = time.process_time()
         verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
-        print(f"Exercise {self.info.number}: {'right. ' if verdict.right else ''}{verdict.message}")
+        seconds = time.process_time() - begin
+        late = f" But it took {seconds:.0f} s of processor time, and a grader stops after {SECONDS}."
+        right, message = ("right. " if verdict.right else ""), verdict.message
+        print(f"Exercise {self.info.number}: {right}{message}{late if seconds > SECONDS else ''}")
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
         """Return the verdict on functions and values of this process.

@@ -368,7 +368,8 @@ def _find_small_error(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any
     if error > 1e-3:
         return ""
     return (
-        f"No entry is off by more than {error:.1g} of the largest: is something computed in a narrower dtype?"
+        f"No entry is off by more than {error:.1g} of the largest: is something computed in a narrower "
+        "dtype, or a search or a series stopped early?"
     )
 
 
@@ -377,7 +378,8 @@ def _describe_few_digits(error: float) -> str:
     digits = min(7, round(-math.log10(error)))
     return (
         f"It agrees to {digits} digits, about as many as float32 has. Is some step done in float32, as in "
-        "`torch.arange(n).exp()` or `torch.tensor(0.1)`, or is a small number added?"
+        "`torch.arange(n).exp()` or `torch.tensor(0.1)`, a search or a series stopped early, or a small "
+        "number added?"
     )
 
 

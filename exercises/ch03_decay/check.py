@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4d2e20c16d41"
+VERSION = "a7b9370cbb06"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -164,9 +164,11 @@ def q3(rng):
         if part == 64:  # long parts that forget all, in some channels
             log_decay[:, ::2] = -strength
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
-        n, size = -(-C // part), max(C * C, C * K, part * part * K)
+        n = -(-C // part)
+        whole = n * part  # tokens, of which the last may be padding
+        size = max(whole * whole, whole * K, part * part * K)
         most = {"entries": size, "integers": size, "truths": 8 * size}
-        most |= {"operations": 40 * n + 6 * C + 40, "work": C * C * K + 10 * C * part * K}
+        most |= {"operations": 40 * n + 6 * C + 40, "work": whole * whole * K + 10 * whole * part * K}
         bounds = most if C >= 60 else {}
         calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
     return calls

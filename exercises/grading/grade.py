@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import linattn_exercises
 from linattn_exercises.grading.processes import count_cores, list_cores
@@ -28,6 +28,7 @@ from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
+NO_NAME = {"NameError", "Missing"}  # errors of an attempt that another cell may mend
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
 SEED_DRAWN_ANEW = "A new seed is drawn: answers that ran without bubblewrap may know the one of before"
@@ -226,12 +227,13 @@ class Grader:
         return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
 
     def _judge_submission(self, submission: Submission, question: Question) -> tuple[bool, str]:
-        """Return whether one of two attempts is right, and the message of the first that finds the answer.
+        """Return whether one of three attempts is right, and the message of the first that finds the answer.
 
         The first runs the cells of the question and those before the first question. The second runs all
-        cells; or, if the first took too long, only imports, definitions and assignments of its cells."""
+        cells up to the question's last; or, if the first took too long, only imports, definitions and
+        assignments of its cells. The third runs all cells, if a name is missing in the others."""
         id = question.info.id
-        cells, every = submission.select_cells(id), submission.select_cells(id, include_others=True)
+        cells = submission.select_cells(id)
         with self._lock:  # draws inputs and expected values, the first time
             calls = question.prepare(self.seed).calls
         if not any(own for _, own in cells):
@@ -245,16 +247,28 @@ class Grader:
         errors = {one.get("error") for one in outcomes}
         if verdict.right:
             return True, verdict.message
-        if verdict.mistake or errors == {"NotImplementedError"}:
+        if errors == {"NotImplementedError"}:
             return False, verdict.message
-        stopped = "Stopped" in errors
-        again = sandbox.run(cells, calls, definitions_only=True) if stopped else sandbox.run(every, calls)
-        second = question.judge(again, self.seed)
-        # Where a name was missing, the second attempt tells more, unless it was stopped.
-        lacked_a_name = errors & {"NameError", "Missing"}
-        finished = "Stopped" not in {one.get("error") for one in again}
-        shown = second if second.right or (lacked_a_name and finished) else verdict
-        return shown.right, shown.message
+        if "Stopped" in errors:
+            again = question.judge(sandbox.run(cells, calls, definitions_only=True), self.seed)
+            return (True, again.message) if again.right else (False, verdict.message)
+        tried = [cells]
+        kinds: tuple[Literal["earlier", "all"], ...] = ("earlier", "all")
+        for others in kinds:
+            more = submission.select_cells(id, others)
+            if more in tried:
+                continue
+            tried.append(more)
+            outcomes = sandbox.run(more, calls)
+            again = question.judge(outcomes, self.seed)
+            if again.right:
+                return True, again.message
+            lacked_a_name, errors = errors & NO_NAME, {one.get("error") for one in outcomes}
+            if lacked_a_name and "Stopped" not in errors:
+                verdict = again  # which tells more than that a name is missing
+            if not errors & NO_NAME:
+                break
+        return False, verdict.message
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""

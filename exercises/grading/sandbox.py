@@ -25,6 +25,7 @@ from linattn_exercises.grading.isolation import (
 from linattn_exercises.grading.processes import MAX_FILES, PATIENCE
 from linattn_exercises.grading.reading import Names, UnreadableNotebook
 from linattn_exercises.grading.submissions import Submission, decode_submission
+from linattn_exercises.questions import SECONDS
 from linattn_exercises.serialization import encode
 from linattn_exercises.watch import merge_outcomes
 
@@ -38,7 +39,7 @@ class IsolationUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limit what one attempt at a question may use. An answer that is not right gets a second attempt.
+    """Limit what one attempt at a question may use. An answer that is not right gets another attempt or two.
 
     Args:
         cpu: seconds of processor time of each process; default 5.
@@ -48,7 +49,7 @@ class Limits:
         processes: how many it may start; default 16.
     """
 
-    cpu: int = 5
+    cpu: int = SECONDS
     wall: int = 15
     memory: int = 1_000_000_000
     file: int = 10_000_000
@@ -197,7 +198,7 @@ class Sandbox:
         """Return in words how a job ended that was not done; the ends are those of ``_run_job``."""
         limits = self.limits
         reasons = {
-            "cpu": f"Stopped after {limits.cpu} seconds of processor time: a loop without end?",
+            "cpu": f"Stopped after {limits.cpu} seconds of processor time: too slow, or a loop without end.",
             "wall": f"Stopped after {limits.wall} seconds: it waits for something, or loops without end.",
             "died": "The process that ran the answer ended before it reported; it was ended from inside, or "
             f"ran out of its {limits.memory // 10**6:,} MB of memory.",

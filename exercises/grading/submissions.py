@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.serialization import make_printable
@@ -283,15 +283,22 @@ class Submission:
     version: str
     cells: list[CodeCell]
 
-    def select_cells(self, question: str, include_others: bool = False) -> list[tuple[str, bool]]:
+    def select_cells(
+        self, question: str, others: Literal["none", "earlier", "all"] = "none"
+    ) -> list[tuple[str, bool]]:
         """Return the cells to run for a question, in order, each with whether it belongs to the question.
 
         Args:
             question: the id of the question.
-            include_others: also run the cells of other questions.
+            others: which cells of other questions to run, too: "none" (default), those that stand before
+                the last cell of this one ("earlier"), or "all".
         """
+        last = max((n for n, cell in enumerate(self.cells) if cell.belongs_to(question)), default=-1)
+        end = {"none": 0, "earlier": last + 1, "all": len(self.cells)}[others]
         wanted = [
-            cell for cell in self.cells if include_others or cell.is_shared or cell.belongs_to(question)
+            cell
+            for n, cell in enumerate(self.cells)
+            if n < end or cell.is_shared or cell.belongs_to(question)
         ]
         return [(cell.source, cell.belongs_to(question)) for cell in wanted]
 

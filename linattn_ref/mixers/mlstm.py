@@ -94,12 +94,8 @@ class MLSTMMixer(Mixer):
         super().__init__(config, layer)
         D, H, options = config.d_model, config.n_heads, config.options
         K = options.key_factor * config.head_dim
-        require(
-            K >= 1 and int(K) == K,
-            "key_factor",
-            repr(options.key_factor),
-            "one that gives keys 1, 2, ... entries",
-        )
+        whole = K >= 1 and int(K) == K
+        require(whole, "key_factor", repr(options.key_factor), "one that gives keys 1, 2, ... entries")
         self.parts = [H * int(K)] * 2 + [D] * 2  # widths of q, k, v and the output gate
         self.qkvg = nn.Linear(D, sum(self.parts), bias=False)
         self.gates = nn.Linear(D, 2 * H)

@@ -30,6 +30,7 @@ TableRow = Mapping[str, Any]
 OWN_FIELDS = {  # of Trial: a column where some trial differs from the main grid
     "seq_len": "bytes in a row, in training",
     "schedule": "of the learning rate after the warm-up; linear: a line down to 0 at the last step",
+    "window": "tokens that softmax attention looks back; 0: all",
     "weight_decay": "decoupled, on weight matrices only",
 }
 READINGS = {  # columns where trials are asked for them at each evaluation

@@ -12,6 +12,7 @@ from linattn_ref.training.distributed import World
 from linattn_ref.training.tasks import IGNORED
 from linattn_study.corpora import StudyCorpus, parse_recall_length
 from linattn_study.trial import Trial
+from linattn_study.window import limit_window
 
 BETAS, GRAD_CLIP = (0.9, 0.95), 1.0
 COMPILED_FLOPS = 2e15  # of a trial: half a minute of compiling makes a step 1.2 to 1.8 times as fast
@@ -134,6 +135,8 @@ class Loop(DeviceTrainer):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(trial.seed)
             model = LanguageModel(trial.build_model_config(backend))
+        if trial.window:
+            limit_window(model, trial.window)
         self.config = model.config
         super().__init__(
             model,

@@ -6,6 +6,8 @@ from typing import Any
 
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, SHAPES, SIZES, Trial
 
+Overrides = tuple[tuple[str, Any], ...]
+
 CORPORA = ("novels", "code")
 
 
@@ -157,6 +159,34 @@ def scaling_states() -> Sequence[Trial]:
     ]
 
 
+# Models of two layers whose accuracy is drawn against bytes of state: 8, 32 and 128 KiB, and whole caches.
+WIDTHS_AND_HEADS: tuple[tuple[str, Overrides], ...] = (
+    ("1.6M", ()),
+    ("1.6M", (("n_heads", 16),)),
+    ("0.1M", ()),
+    ("0.1M", (("n_heads", 4),)),
+)
+WINDOWS = (0, 128, 32, 8)  # tokens of 512 that attention looks back, at a width of 64
+RECALL_RATES = (4e-4, 1.6e-3, 8e-4, 2e-4, 3.2e-3, 1e-4)
+
+
+def scaling_recall_state() -> Sequence[Trial]:
+    """Train multi-query recall with two layers, at six rates: heads of 64 and 16, and attention with windows.
+
+    The rate is chosen by the loss on the validation sequences; what is reported is the probes' accuracy.
+    """
+    models: list[tuple[str, str, Overrides, int]] = [("llama", "1.6M", (), 0)]
+    models += [("llama", "0.1M", (("n_heads", 4),), window) for window in WINDOWS]
+    models += [(arch, size, heads, 0) for size, heads in WIDTHS_AND_HEADS for arch in ARCHITECTURES[1:]]
+    options: dict[str, Any] = {"tokens": 2**28, "batch_size": 32, "n_evaluations": 16}
+    return [
+        _make_recall_trial(arch, size, lr, seed=seed, overrides=overrides, window=window, **options)
+        for seed in (0, 1)
+        for lr in RECALL_RATES
+        for arch, size, overrides, window in models
+    ]
+
+
 def _make_recall_trial(arch: str, size: str, lr: float, **options: Any) -> Trial:
     """Return a trial of multi-query recall with 512 tokens."""
     return Trial("recall-512", arch, size, lr, seq_len=512, warmup_tokens=4_000_000, **options)
@@ -286,6 +316,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_heads": scaling_heads,
     "scaling_recall": scaling_recall,
     "scaling_states": scaling_states,
+    "scaling_recall_state": scaling_recall_state,
     "scaling_shape": scaling_shape,
     "scaling_length": scaling_length,
     "scaling_decay": scaling_decay,

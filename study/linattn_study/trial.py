@@ -24,7 +24,7 @@ TWO_LAYERS = {"0.03M": (2, 32), "0.1M": (2, 64), "0.4M": (2, 128), "1.6M": (2, 2
 SHAPES = {"6M-3x384": (3, 384), "6M-12x192": (12, 192), "6M-27x128": (27, 128)}  # of as many parameters
 OPTION_NAMES = {"tnl_decay": "decay"}  # recorded when options were fields of ModelConfig -> name today
 SCHEDULES = ("constant", "linear")
-LATER_FIELDS = ("schedule", "second_reading")  # of Trial: recorded where they are not the default
+LATER_FIELDS = ("schedule", "second_reading", "window")  # of Trial: recorded where they are not the default
 RECORDED_NAMES = {"overrides": "changes"}  # name of a field of Trial -> the one that is recorded
 SIZES = TWO_LAYERS | MAIN_SIZES | SHAPES
 
@@ -54,6 +54,8 @@ class Trial:
             a run of its length.
         second_reading: whether each evaluation also asks for text that is read twice, see
             ``probes.measure_second_reading``; default False.
+        window: tokens that softmax attention looks back, itself among them; default 0, all. Closed forms of
+            FLOPs do not know it.
 
     Raises:
         ValueError: an unknown name, or a number out of range.
@@ -82,6 +84,7 @@ class Trial:
     overrides: tuple[tuple[str, Any], ...] = ()
     schedule: str = "constant"
     second_reading: bool = False
+    window: int = 0
 
     def __post_init__(self) -> None:
         require(self.arch in ARCHITECTURES, "arch", repr(self.arch), f"one of {ARCHITECTURES}")
@@ -93,6 +96,9 @@ class Trial:
         fits = kind != "recall" or length == str(self.seq_len)
         require(fits, "seq_len", repr(self.seq_len), f"{length}, as {self.corpus} has it")
         require(not (self.second_reading and kind == "recall"), "corpus", self.corpus, "a text to read twice")
+        require(self.window >= 0, "window", repr(self.window), "0 or above")
+        softmax = self.window == 0 or PAPER_ARCHITECTURES[self.arch] == "softmax"
+        require(softmax, "window", repr(self.window), f"0, since {self.arch} has no softmax attention")
         require(self.schedule in SCHEDULES, "schedule", repr(self.schedule), f"one of {SCHEDULES}")
         enough = self.tokens >= self.tokens_per_step
         require(enough, "tokens", repr(self.tokens), f"a batch of {self.tokens_per_step:,} at least")

@@ -61,6 +61,22 @@ def test_helpers_may_stand_anywhere(grader, tmp_path):
     assert sum(points(one).values()) == TOTAL, messages(one)
 
 
+def test_what_a_reader_saw_is_what_counts(grader, tmp_path):
+    """Cells before may import and set; a name may be used for something else later on."""
+    content = notebook("ch01_softmax")
+    answer_cell(content, "q1")["source"] += "\nimport math as maths\ntorch.set_default_dtype(torch.float64)"
+    again = "\ndef merge(x):\n    return maths.fsum([x])\n\n\nbefore = cache_bytes\n\n\n"
+    again += "def cache_bytes(*given):\n    return merge(before(*given))"
+    answer_cell(content, "q3")["source"] += again
+    merge = "def merge(a, b):\n    m = torch.tensor([a[0], b[0]]).max()\n"
+    merge += "    if m == -math.inf:\n        return a\n"
+    merge += "    f, g = (torch.tensor([a[0], b[0]]) - m).exp().tolist()\n"
+    merge += "    return m.item(), f * a[1] + g * b[1], f * a[2] + g * b[2]"
+    answer_cell(content, "q5")["source"] = merge
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+
+
 def test_magics_and_failing_cells_do_no_harm(grader, tmp_path):
     content = notebook("ch01_softmax")
     for source in ("%matplotlib inline\n1 / 0", "!ls", "%%bash\nls", "display(3)\nundefined"):

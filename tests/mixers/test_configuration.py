@@ -35,6 +35,10 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "head_dim": (4, {}),
     "conv_bias": (True, {}),
     "n_groups": (2, {}),
+    "key_factor": (0.5, {}),
+    "gate_cap": (0.5, {}),
+    "head_norm": ("layer", {}),
+    "denominator_eps": (0.5, {}),
 }
 OPTIONS = [(name, field.name) for name, mixer in MIXERS.items() for field in fields(mixer.options_class)]
 

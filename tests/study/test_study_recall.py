@@ -1,5 +1,6 @@
 """Multi-query recall as a study: what is asked, in which order, and who answers right."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,32 @@ def test_a_trial_of_recall_is_trained(tmp_path: Path) -> None:
 def test_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="seq_len: got 1024, expected 512, as recall-512 has it"):
         Trial("recall-512", "tnl", "0.1M", 1e-3)
+
+
+def test_a_window_hides_what_is_older_and_nothing_else(tmp_path: Path) -> None:
+    trial = dataclasses.replace(TRIAL, arch="llama", window=5)
+    corpus = corpora.load("recall-256", tmp_path)
+    model = loop.Loop(trial, corpus, torch.device("cpu"), "reference").model.eval()
+    tokens = torch.randint(256, (1, 40), generator=torch.Generator().manual_seed(0))
+    changed = tokens.clone()
+    changed[0, 10] = (changed[0, 10] + 1) % 256
+    with torch.no_grad():
+        differs = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-6
+    # two layers, each of which looks back 4 tokens
+    assert differs.nonzero().flatten().tolist() == list(range(10, 19))
+
+
+def test_a_window_as_long_as_the_sequence_is_none(tmp_path: Path) -> None:
+    corpus, tokens = corpora.load("recall-256", tmp_path), torch.arange(T)[None]
+    trial = dataclasses.replace(TRIAL, arch="llama")
+    logits = [
+        loop.Loop(one, corpus, torch.device("cpu"), "reference").model(tokens)[0]
+        for one in (trial, dataclasses.replace(trial, window=T))
+    ]
+    torch.testing.assert_close(*logits, rtol=0, atol=1e-5)
+
+
+def test_a_window_needs_softmax_attention() -> None:
+    with pytest.raises(ValueError, match="window: got 5, expected 0, since hgrn2 has no softmax attention"):
+        dataclasses.replace(TRIAL, window=5)
+    assert "window" not in TRIAL.to_record()

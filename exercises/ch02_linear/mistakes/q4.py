@@ -137,6 +137,14 @@ def entries_of_the_state(K, H):
     return H * K * K + 1
 
 
+@mistake(
+    "The pair that is read makes no noise for itself, in all heads together: it counts once, not once for each.",
+    replaces="predicted_pairs",
+)
+def heads_times_one_head(K, H, accuracy):
+    return H * (1 + K / NormalDist().inv_cdf(accuracy) ** 2)
+
+
 @also_right(replaces="predicted_pairs")
 def noise_of_all_pairs(K, H, accuracy):
     return H * K / NormalDist().inv_cdf(accuracy) ** 2  # one pair less, as good as the approximation is

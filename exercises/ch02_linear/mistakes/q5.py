@@ -94,6 +94,20 @@ def cache_of_features(K, V, order, state_bytes, cache_bytes):
     return width * (V + 1) * state_bytes // ((width + V) * cache_bytes) + 1
 
 
+@mistake(
+    "Values are V wide and keys K: a token takes K + V, which is neither 2K nor 2V.", replaces="break_even"
+)
+def keys_twice(K, V, order, state_bytes, cache_bytes):
+    return math.comb(K + order, order) * (V + 1) * state_bytes // (2 * K * cache_bytes) + 1
+
+
+@mistake(
+    "Keys are K wide and values V: a token takes K + V, which is neither 2K nor 2V.", replaces="break_even"
+)
+def values_twice(K, V, order, state_bytes, cache_bytes):
+    return math.comb(K + order, order) * (V + 1) * state_bytes // (2 * V * cache_bytes) + 1
+
+
 @also_right(replaces="feature_width")
 def counted_by_order(K, order):
     total, term = 1, 1

@@ -74,9 +74,9 @@ def q2(rng):
     _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
-    for exponent in (-4, -6):  # alone, so that no larger one hides its error
-        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * 10.0**exponent, 1, rng.uniform(1, 2)))
-        calls.append(Call("kernel", (1.0, *one, 8), f"one A near -1e{exponent}, T = 8", exact))
+    for size in (1e-4, 1e-6, 4e-2, 1.5e-2, 5e-3):  # alone, so that no larger one hides its error
+        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * size, 1, rng.uniform(1, 2)))
+        calls.append(Call("kernel", (1.0, *one, 8), f"one A near {-size:g}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
         more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
         A = torch.cat([x, more]) / delta

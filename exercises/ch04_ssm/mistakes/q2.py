@@ -175,6 +175,20 @@ def the_tail(u, kernel):
     return torch.fft.irfft(torch.fft.rfft(u, n) * torch.fft.rfft(kernel, n), n)[-len(u) :]
 
 
+@mistake(
+    "A series for small steps is cut short, or used too far from 0: at |Delta A| = 0.005 two terms are right "
+    "to five digits only.",
+    replaces="kernel",
+)
+def two_terms_for_small_steps(delta, A, B, C, T):
+    def B_bar(delta, A, B):
+        x = delta * A
+        exact = ((delta * A).exp() - 1) / torch.where(A == 0, 1.0, A)
+        return torch.where(x.abs() < 1e-2, delta * (1 + x / 2), exact) * B
+
+    return _kernel(delta, A, B, C, T, B_bar=B_bar)
+
+
 @also_right(replaces="kernel")
 def by_expm1_of_parts(delta, A, B, C, T):
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))

@@ -165,8 +165,8 @@ def last_place_left_out(M):
 
 
 @mistake(
-    "Relative to the largest singular value of its block a faint channel beside a strong one is not counted. The largest "
-    "entry of M is what errors are measured by."
+    "Relative to the largest singular value, of a block or of M, a faint channel beside a strong one is not counted: a "
+    "norm grows with the number of tokens. The largest entry of M is what errors are measured by."
 )
 def faint_beside_strong(M):
     least = 1e-5 * M.abs().max().item()
@@ -180,7 +180,7 @@ def by_elimination(M):
         block, size = M[t:, :t].clone() / M.abs().max(), 0
         while block.numel():
             lengths = block.norm(dim=1)
-            if lengths.max() < 2e-5 * len(M):  # what is left are errors
+            if lengths.max() < 1e-5 * len(M):  # what is left are errors
                 break
             row = block[lengths.argmax()] / lengths.max()
             block, size = block - torch.outer(block @ row, row), size + 1
