@@ -137,9 +137,10 @@ class Question:
         begin = time.process_time()
         verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
         seconds = time.process_time() - begin
-        late = f" But it took {seconds:.0f} s of processor time, and a grader stops after {SECONDS}."
-        right, message = ("right. " if verdict.right else ""), verdict.message
-        print(f"Exercise {self.info.number}: {right}{message}{late if seconds > SECONDS else ''}")
+        message = ("right. " if verdict.right else "") + verdict.message
+        if verdict.right and seconds > SECONDS:  # of a wrong answer, known mistakes were run as well
+            message += f" But it took {seconds:.0f} s of processor time, and a grader stops after {SECONDS}."
+        print(f"Exercise {self.info.number}: {message}")
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
         """Return the verdict on functions and values of this process.

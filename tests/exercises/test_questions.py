@@ -67,6 +67,17 @@ def test_the_check_prints_and_returns_nothing(capsys):
     assert capsys.readouterr().out.startswith(f"Exercise {question.info.number}: right.")
 
 
+def test_the_check_tells_a_right_answer_that_is_too_slow_for_a_grader(capsys, monkeypatch):
+    question, late = QUESTIONS[-1], "s of processor time, and a grader stops after"
+    question(*question.reference.values())
+    assert late not in capsys.readouterr().out
+    monkeypatch.setattr("linattn_exercises.questions.SECONDS", 0)
+    question(*question.reference.values())
+    assert late in capsys.readouterr().out
+    question(*[None for _ in question.reference])
+    assert late not in capsys.readouterr().out
+
+
 def test_the_check_says_what_it_wants():
     question = next(one for one in QUESTIONS if name_of(one) == "ch02_linear-q5")
     with pytest.raises(TypeError, match=r"answers: got 1, expected feature_width, break_even"):

@@ -70,6 +70,15 @@ def test_an_option_that_a_mixer_does_not_know_is_refused_with_those_that_it_know
             assert all(repr(other) in str(error.value) for other in known)
 
 
+def test_caps_below_zero_and_keys_without_whole_entries_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"logit_cap: got -1\.0, expected a finite number, 0 or above"):
+        ModelConfig("mlstm", **BASE, logit_cap=-1.0)
+    with pytest.raises(ValueError, match=r"gate_cap: got -1\.0, expected a finite number, 0 or above"):
+        ModelConfig("mlstm", options={"gate_cap": -1.0})
+    with pytest.raises(ValueError, match=r"key_factor: got 0\.3, expected one that gives keys 1, 2"):
+        LanguageModel(ModelConfig("mlstm", **BASE, options={"key_factor": 0.3}))
+
+
 def test_options_of_another_mixer_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"options: got TNLOptions.* expected SoftmaxOptions, a mapping or None"
