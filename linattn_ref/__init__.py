@@ -11,7 +11,7 @@ of gate G, write W and read. Import from the modules; the package itself exports
     backend   where a model takes its ops from: this package or the Triton kernels
     training  the trainer, checkpoints, corpora and tasks
     costs     parameters, FLOPs and bytes of state
-    interop   arguments, states and weights of other libraries
+    interop   weights of other libraries: released models, layers of FLA
     cli       the command ``linattn``
 
 "The study" or "the scaling study" is that of arXiv 2406.16690, Scaling Laws for Linear Complexity Language

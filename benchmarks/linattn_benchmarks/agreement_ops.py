@@ -15,14 +15,14 @@ from torch.nn.functional import logsigmoid, normalize
 
 from linattn_benchmarks.benchmark import Benchmark, Rows, Size, Task, choose_device
 from linattn_benchmarks.compare import Tensors, dtype_name, max_error, run_with_gradients
-from linattn_ref import ops
-from linattn_ref.interop.fla_functions import (
+from linattn_benchmarks.translation.fla import (
     FLA_FUNCTIONS,
     from_fla,
     from_fla_result,
     import_fla_function,
     to_fla,
 )
+from linattn_ref import ops
 
 SIZES = {  # B, T, H, K, V
     Size.FULL: (2, 500, 4, 64, 64),

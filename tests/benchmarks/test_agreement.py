@@ -12,9 +12,10 @@ from torch import Tensor
 from linattn_benchmarks import __main__ as command
 from linattn_benchmarks import agreement_layers, agreement_ops
 from linattn_benchmarks.benchmark import Rows, Size
+from linattn_benchmarks.translation import FLA_FUNCTIONS
 from linattn_book import results
 from linattn_ref import ops
-from linattn_ref.interop import FLA_FUNCTIONS, FLA_LAYERS, fla_layers
+from linattn_ref.interop import FLA_LAYERS, fla_layers
 from tests.interop.fla_definitions import STATES, StandIn
 
 # --- functions ----------------------------------------------------------------------------------------------

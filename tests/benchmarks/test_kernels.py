@@ -20,9 +20,9 @@ from linattn_benchmarks.kernels import candidates, correctness, costs, report, r
 from linattn_benchmarks.kernels.candidates import Candidate
 from linattn_benchmarks.kernels.settings import Inputs, KernelSetting
 from linattn_benchmarks.registry import BENCHMARKS
+from linattn_benchmarks.translation import FLA_FUNCTIONS
 from linattn_book import results
 from linattn_ref import ops
-from linattn_ref.interop import FLA_FUNCTIONS
 
 ROOT = Path(linattn_ref.__file__).parents[1]
 CPU = torch.device("cpu")

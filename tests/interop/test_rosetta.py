@@ -12,14 +12,15 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from linattn_ref import interop, ops
-from linattn_ref.interop import (
+from linattn_benchmarks import translation
+from linattn_benchmarks.translation import (
     FLA_FUNCTIONS,
     from_fla,
     from_fla_result,
     swap_time_and_heads,
     to_fla,
 )
+from linattn_ref import ops
 from tests.ops.ladder_cases import Case, Tensors, normal
 from tests.ops.ladder_heads import delta_inputs, linear_inputs, rwkv6_inputs
 from tests.support.closeness import assert_close
@@ -58,8 +59,10 @@ def test_there_and_back_is_the_identity(function: str, dims: int) -> None:
 
 def test_layouts_there_and_back() -> None:
     state = torch.randn(2, 3, 5, 4)
-    assert torch.equal(interop.from_fla_normalised_state(interop.to_fla_normalised_state(state)), state)
-    for turn in (interop.transpose_state, swap_time_and_heads):
+    assert torch.equal(
+        translation.from_fla_normalised_state(translation.to_fla_normalised_state(state)), state
+    )
+    for turn in (translation.transpose_state, swap_time_and_heads):
         assert torch.equal(turn(turn(state)), state)
 
 
@@ -77,10 +80,10 @@ REFUSED = [
     (lambda: from_fla("chunk_simple_gla", **QKV, g=x, g_gamma=x), "log_decay: got g and g_gamma"),
     (lambda: from_fla("chunk_kda", **QKV, g=x, beta=x, safe_gate=True), "safe_gate: got an argument"),
     (lambda: from_fla_result((x, None)), "final_state: got None"),
-    (lambda: interop.to_ssd(**QKV, log_decay=x), "log_decay: got a decay per channel"),
-    (lambda: interop.from_ssd(x, x[..., 0], x[:, :, :2], x[:, :, :2]), "B, C: got shapes"),
-    (lambda: interop.to_selective_scan({"u": x, "initial_state": x}), "groups: got"),
-    (lambda: interop.from_selective_scan(x[0], x[0], x[0, 0], x[0, 0], x[0, 0]), "B: got shape"),
+    (lambda: translation.to_ssd(**QKV, log_decay=x), "log_decay: got a decay per channel"),
+    (lambda: translation.from_ssd(x, x[..., 0], x[:, :, :2], x[:, :, :2]), "B, C: got shapes"),
+    (lambda: translation.to_selective_scan({"u": x, "initial_state": x}), "groups: got"),
+    (lambda: translation.from_selective_scan(x[0], x[0], x[0, 0], x[0, 0], x[0, 0]), "B: got shape"),
 ]
 
 
@@ -185,9 +188,9 @@ def test_normalised_attention_and_its_state_are_flas(generator: Generator) -> No
     q, k, start = q.exp(), k.exp(), torch.rand(2, 3, 5, 6, generator=generator, dtype=torch.float64)
     want = ops.normalised(ops.chunk_linear_attention, q, k, v, eps=0, initial_state=start)
     form, x = naive("linear_attn/naive", "naive_recurrent_linear_attn"), (q.float(), k.float(), v.float())
-    o, state = form(*x, None, interop.to_fla_normalised_state(start.float()), True, normalize=True)
+    o, state = form(*x, None, translation.to_fla_normalised_state(start.float()), True, normalize=True)
     assert_close("output", o, want.output, 5e-6)
-    assert_close("state", interop.from_fla_normalised_state(state), want.state, 5e-6)
+    assert_close("state", translation.from_fla_normalised_state(state), want.state, 5e-6)
 
 
 def definition_in_fla(function: str) -> ast.FunctionDef:
@@ -253,14 +256,14 @@ def test_selective_scan_is_mambas_and_back(G: int, generator: Generator) -> None
     y, state = scan_by_definition(u, delta, A, B, C, D, bias)
     if G == 1:
         B, C = B[:, 0], C[:, 0]  # Mamba takes (B, N, L) too
-    got = interop.mamba_selective_scan(u, delta, A, B, C, D, z=z, delta_bias=bias, delta_softplus=True)
+    got = translation.mamba_selective_scan(u, delta, A, B, C, D, z=z, delta_bias=bias, delta_softplus=True)
     assert_close("y", got[0], y * z / (1 + torch.exp(-z)), 1e-12)
     assert_close("last state", got[1], state, 1e-12)
     for skip in ({}, {"D": D}):
         theirs = {"u": u, "delta": delta.exp(), "A": A, "B": B, "C": C, **skip}
-        ours = interop.from_selective_scan(**theirs)
+        ours = translation.from_selective_scan(**theirs)
         assert [x["u"].shape for x in ours] == [(2, 9, 6 // G)] * G
-        assert_same(interop.to_selective_scan(*ours), theirs)
+        assert_same(translation.to_selective_scan(*ours), theirs)
 
 
 @pytest.mark.parametrize("dims", [0, 1, 3])
@@ -268,13 +271,13 @@ def test_ssd_is_linear_attention_and_back(dims: int) -> None:
     case = Case("ssd", T=9, H=4, decay=DECAYS[dims], start=True)
     ours: dict[str, Any] = linear_inputs(case, case.generator("inputs"))
     for scale in (None, 1.0):
-        theirs = interop.to_ssd(**ours, scale=scale)
+        theirs = translation.to_ssd(**ours, scale=scale)
         want = ops.chunk_linear_attention(**ours, scale=scale)
         got = from_fla_result(ssd_by_definition(**theirs), state_v_first=True)
         assert_close("output", got.output, want.output, 1e-12)
         assert_close("state", got.state, want.state, 1e-12)
-        assert_same(interop.to_ssd(**interop.from_ssd(**theirs)), theirs)
-    assert_same(interop.from_ssd(**theirs), {**ours, "log_decay": theirs["A"], "scale": 1.0})
+        assert_same(translation.to_ssd(**translation.from_ssd(**theirs)), theirs)
+    assert_same(translation.from_ssd(**theirs), {**ours, "log_decay": theirs["A"], "scale": 1.0})
     grouped = {name: theirs[name][:, :, :2] for name in "BC"}  # two groups of two neighbouring heads
     repeated = {name: x[:, :, [0, 0, 1, 1]] for name, x in grouped.items()}
-    assert_same(interop.from_ssd(**theirs | grouped), interop.from_ssd(**theirs | repeated))
+    assert_same(translation.from_ssd(**theirs | grouped), translation.from_ssd(**theirs | repeated))

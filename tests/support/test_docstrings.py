@@ -1,5 +1,7 @@
 """Help stands at the function: what is public in the reference says how it is called; its examples are true.
 
+So does the translation of arguments for other libraries.
+
 The other rooms have tests of their help of their own.
 """
 
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import linattn_benchmarks.translation
 import linattn_ref.costs
 import linattn_ref.interop
 import linattn_ref.mixers
@@ -39,6 +42,7 @@ MODULES = (
     linattn_ref.training,
     linattn_ref.costs,
     linattn_ref.interop,
+    linattn_benchmarks.translation,
 )
 
 

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from linattn_benchmarks.kernels.settings import Inputs, KernelSetting
-from linattn_ref.interop.fla_functions import FLA_FUNCTIONS, import_fla_function
+from linattn_benchmarks.translation.fla import FLA_FUNCTIONS, import_fla_function
 
 Result = tuple[Tensor, Any]  # output, and the state or None
 

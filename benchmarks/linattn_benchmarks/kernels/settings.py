@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from linattn_benchmarks.benchmark import Size
-from linattn_ref.interop.fla_functions import from_fla
+from linattn_benchmarks.translation.fla import from_fla
 from linattn_ref.ops import KVCache
 
 Inputs = dict[str, Any]  # q, k, v, and where the setting has them log_decay, state, do

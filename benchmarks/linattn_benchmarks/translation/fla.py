@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from linattn_ref.interop.layouts import transpose_state
+from linattn_benchmarks.translation.layouts import transpose_state
 from linattn_ref.ops import LinearResult
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import choose_compute_dtype, require

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.functional import silu, softplus
 
-from linattn_ref.interop.layouts import transpose_state
+from linattn_benchmarks.translation.layouts import transpose_state
 from linattn_ref.ops import associative_selective_scan
 from linattn_ref.ops.shapes import Float, Tensor
 from linattn_ref.ops.validation import (
