@@ -24,7 +24,7 @@ class Options:
     Example:
         >>> from linattn_ref.mixers import TNLOptions
         >>> TNLOptions(decay="printed")
-        TNLOptions(decay='printed')
+        TNLOptions(decay='printed', form='tnl', head_dim=0)
     """
 
     def __post_init__(self) -> None:
@@ -47,17 +47,25 @@ class ModelConfig:
         vocab_size: number of tokens in the vocabulary; default 256, one for each byte.
         options: the options of the mixer: an object of the mixer's ``options_class``, a mapping of names to
             values, or None for the defaults. It is always an object of that class once the config is made.
-        softmax_every: n > 0 makes a hybrid: blocks number n, 2 n, ... have softmax attention (with its
-            default options, so with rotary positions) instead of ``mixer``; default 0, none has.
+        softmax_every: n > 0 makes a hybrid: blocks number n, 2 n, ... have softmax attention instead of
+            ``mixer``; default 0, none has.
+        softmax_options: the options of softmax attention in a hybrid, as ``options`` are given; default None,
+            the defaults, so with rotary positions. Only a hybrid has them.
         sinusoidal: whether sinusoids of the position are added to the embeddings; default None: as the
             mixer was published (linear attention without rotation: yes; all others: no).
         d_ff: hidden width of the MLP; default 0, which means 8 D / 3, rounded up to a multiple of 32.
         mlp: what follows the mixer in a block: "gated", the gated MLP (default), "channel_mix", which also
             sees the token before, as in RWKV-4, or "none", as in Mamba's published models.
+        n_experts: E > 0 puts E gated MLPs in the place of one, of which a router chooses
+            ``experts_per_token`` for every token; default 0, one MLP for all.
+        experts_per_token: how many; default 1. Only with experts.
+        shared_ff: hidden width of one more expert, which every token has; default 0, there is none.
         norm: before mixers and MLPs, and after the last block: "rms", RMSNorm (default), or "layer",
             LayerNorm.
         norm_eps: epsilon of every norm; default 1e-6.
         activation: of the gated MLP: "silu" (SwiGLU, the default) or "none" (SGLU).
+        residual: r > 0 adds what a mixer or an MLP gives to r times its *normed* input, as MiniMax does;
+            default 0, to the input itself.
         tie_embeddings: whether the output layer is the transposed embedding; default True.
         logit_cap: c > 0 turns logits x into c tanh(x / c), as in xLSTM 7B; default 0, no cap.
         backend: where the ops come from: "reference" (this package, the default) or "triton"
@@ -70,7 +78,7 @@ class ModelConfig:
     Example:
         >>> config = ModelConfig("tnl", d_model=64, options={"decay": "printed"})
         >>> config.options, config.head_dim
-        (TNLOptions(decay='printed'), 16)
+        (TNLOptions(decay='printed', form='tnl', head_dim=0), 16)
         >>> ModelConfig("gla", options={"decay": "printed"})
         Traceback (most recent call last):
             ...
@@ -85,25 +93,49 @@ class ModelConfig:
     # once the config is made, an object of the mixer's options class, which is known only at run time
     options: Any = None
     softmax_every: int = 0
+    softmax_options: Any = None
     sinusoidal: bool | None = None
     d_ff: int = 0
     mlp: Literal["gated", "channel_mix", "none"] = "gated"
+    n_experts: int = 0
+    experts_per_token: int = 1
+    shared_ff: int = 0
     norm: Literal["rms", "layer"] = "rms"
     norm_eps: float = 1e-6
     activation: Literal["silu", "none"] = "silu"
+    residual: float = 0.0
     tie_embeddings: bool = True
     logit_cap: float = 0.0
     backend: Literal["reference", "triton"] = "reference"
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "d_model", "n_layers", "n_heads", "vocab_size")
-        check_at_least(self, 0, "d_ff", "softmax_every")
+        check_at_least(self, 0, "d_ff", "softmax_every", "n_experts", "shared_ff")
         check_positive(self, "norm_eps")
-        check_not_negative(self, "logit_cap")
+        check_not_negative(self, "logit_cap", "residual")
         fits = self.d_model % self.n_heads == 0
         require(fits, "d_model", str(self.d_model), f"a multiple of n_heads = {self.n_heads}")
         check_choices(self)
+        self._check_experts()
         object.__setattr__(self, "options", _make_options_object(self.mixer, self.options))
+        if self.softmax_every:
+            object.__setattr__(self, "softmax_options", _make_options_object("softmax", self.softmax_options))
+        else:
+            none = self.softmax_options is None
+            require(none, "softmax_options", repr(self.softmax_options), "None where softmax_every is 0")
+
+    def _check_experts(self) -> None:
+        """Raise a ``ValueError`` for a number of experts that cannot be."""
+        E, k = self.n_experts, self.experts_per_token
+        require(
+            E != 1 and (E == 0 or self.mlp == "gated"),
+            "n_experts",
+            f"{E} with mlp={self.mlp!r}",
+            "0, or at least 2 with mlp='gated'",
+        )
+        check_at_least(self, 1, "experts_per_token")
+        require(k <= max(E, 1), "experts_per_token", str(k), f"1 to {max(E, 1)}")
+        require(E > 0 or self.shared_ff == 0, "shared_ff", str(self.shared_ff), "0 without experts")
 
     @property
     def head_dim(self) -> int:
@@ -119,7 +151,8 @@ class ModelConfig:
     def of_layer(self, layer: int) -> "ModelConfig":
         """Return the configuration of block ``layer`` (0..L-1); in a hybrid some have softmax attention."""
         if self.softmax_every and (layer + 1) % self.softmax_every == 0:
-            return replace(self, mixer="softmax", options=None, softmax_every=0)
+            own = {"options": self.softmax_options, "softmax_options": None}
+            return replace(self, mixer="softmax", softmax_every=0, **own)
         return self
 
 

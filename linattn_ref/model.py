@@ -1,6 +1,7 @@
 """Define a decoder-only language model, whose token mixer is chosen by name, and sample from it.
 
-``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``, or RWKV-4's ``ChannelMix``.
+``LanguageModel`` is a stack of ``Block``, each a mixer and a ``GatedMLP``, ``Experts``, or RWKV-4's
+``ChannelMix``.
 ``generate`` continues prompts, ``prefill`` and ``step`` read a batch of different lengths, ``decoding`` makes
 single steps fast. ``ModelConfig``, ``paper_config`` and ``PAPER_SIZES`` belong to ``config`` and can be
 imported from here as well.
@@ -9,16 +10,17 @@ imported from here as well.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import relu, silu
+from torch.nn.functional import linear, relu, silu
 
 from linattn_ref.config import PAPER_SIZES, ModelConfig, paper_config
 from linattn_ref.mixers import mixer_class
 from linattn_ref.mixers.base import Mixer, State, number_tokens
-from linattn_ref.mixers.parts import cap_softly, find_weight_matrices, shift_tokens
+from linattn_ref.mixers.parts import cap_softly, find_weight_matrices, shift_tokens, upcast
 from linattn_ref.ops.shapes import Float, Int, Tensor
 from linattn_ref.ops.validation import require
 
@@ -26,6 +28,7 @@ __all__ = [
     "PAPER_SIZES",
     "Block",
     "ChannelMix",
+    "Experts",
     "GatedMLP",
     "LanguageModel",
     "ModelConfig",
@@ -71,6 +74,55 @@ class GatedMLP(nn.Module):
         return self.out(gate * self.up(x))
 
 
+class Experts(nn.Module):
+    """Transform every token by the few of E gated MLPs that a router chooses, the largest p_e.
+
+        p = softmax(x W_r)
+        y = sum over the chosen e of (p_e / sum of the chosen p) W_out,e (silu(W_gate,e x) * W_up,e x)
+        y = y + sigmoid(x w) shared(x)    with config.shared_ff > 0
+
+    An expert computes its own tokens alone, one expert after the other: right, and slow. Nothing balances the
+    load of the experts, which training needs.
+
+    Args:
+        config: the configuration of the model; ``d_model``, ``ff_width``, ``n_experts``,
+            ``experts_per_token`` and ``shared_ff`` are read.
+
+    Source:
+        arXiv 1701.06538, section 2; weights of the chosen as in Mixtral, arXiv 2401.04088, section 2.1; the
+        shared expert as in Qwen3-Next's code.
+
+    Example:
+        >>> config = ModelConfig(d_model=32, n_experts=4, experts_per_token=2)
+        >>> Experts(config)(torch.randn(1, 5, 32)).shape
+        torch.Size([1, 5, 32])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        E, D, width = config.n_experts, config.d_model, config.ff_width
+        self.n_chosen = config.experts_per_token
+        self.router = nn.Linear(D, E, bias=False)
+        self.into = nn.Parameter(torch.randn(E, 2 * width, D) * D**-0.5)  # W_gate above W_up
+        self.out = nn.Parameter(torch.randn(E, D, width) * width**-0.5)
+        self.shared = GatedMLP(replace(config, d_ff=config.shared_ff)) if config.shared_ff else None
+        self.shared_gate = nn.Linear(D, 1, bias=False) if config.shared_ff else None
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return y [B, T, D]."""
+        p = torch.softmax(upcast(self.router(x)), -1)  # [B, T, E]
+        top, chosen = p.topk(self.n_chosen)
+        weight = torch.zeros_like(p).scatter(-1, chosen, top / top.sum(-1, keepdim=True))
+        y = torch.zeros_like(x)
+        for e in range(len(self.into)):
+            own = weight[..., e] > 0  # the tokens that chose it
+            gate, up = linear(x[own], self.into[e]).chunk(2, -1)
+            y[own] += (weight[..., e, None][own] * linear(silu(gate) * up, self.out[e])).to(y.dtype)
+        if self.shared is None or self.shared_gate is None:
+            return y
+        return y + torch.sigmoid(self.shared_gate(x)) * self.shared(x)
+
+
 class ChannelMix(nn.Module):
     """Transform every token, with the one before it, by RWKV-4's channel mixing.
 
@@ -114,6 +166,7 @@ class Block(nn.Module):
         x = x + mixer(norm(x))
         x = x + mlp(norm(x))    if config.mlp is not "none"
 
+    With ``config.residual`` r > 0 both are ``x = r norm(x) + f(norm(x))``.
     The state is that of the mixer; with a ``ChannelMix`` a pair of it and the last token.
 
     Args:
@@ -132,10 +185,12 @@ class Block(nn.Module):
         self.mixer_norm = make_norm(config)
         own = config.of_layer(layer)
         self.mixer = mixer_class(own.mixer)(own, layer, shared)
-        self.mlp: GatedMLP | ChannelMix | None = None
+        self.residual = config.residual
+        self.mlp: GatedMLP | Experts | ChannelMix | None = None
         if config.mlp != "none":
             self.mlp_norm = make_norm(config)
-            self.mlp = GatedMLP(config) if config.mlp == "gated" else ChannelMix(config)
+            gated = Experts if config.n_experts else GatedMLP
+            self.mlp = gated(config) if config.mlp == "gated" else ChannelMix(config)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
@@ -144,12 +199,20 @@ class Block(nn.Module):
         past = None
         if isinstance(self.mlp, ChannelMix):
             state, past = state or (None, None)
-        y, state = self.mixer(self.mixer_norm(x), state)
-        x = x + y
+        normed = self.mixer_norm(x)
+        y, state = self.mixer(normed, state)
+        x = self.add(x, normed, y)
+        if self.mlp is None:
+            return x, state
+        normed = self.mlp_norm(x)
         if isinstance(self.mlp, ChannelMix):
-            y, past = self.mlp(self.mlp_norm(x), past)
-            return x + y, (state, past)
-        return (x if self.mlp is None else x + self.mlp(self.mlp_norm(x))), state
+            y, past = self.mlp(normed, past)
+            return self.add(x, normed, y), (state, past)
+        return self.add(x, normed, self.mlp(normed)), state
+
+    def add(self, x: Tensor, normed: Tensor, y: Tensor) -> Tensor:
+        """Return the residual of x, or of what was made of it, and y."""
+        return x + y if self.residual == 0 else self.residual * normed + y
 
 
 def make_norm(config: ModelConfig) -> nn.RMSNorm | nn.LayerNorm:
@@ -169,8 +232,8 @@ class LanguageModel(nn.Module):
     the mixer has one), and one tuple per layer. ``front`` changes the embeddings before the first layer (only
     cosFormer2 has one), ``shared`` holds parameters of all layers together (only HGRN2); else they are None.
 
-    Initialisation: every matrix and the embedding N(0, 0.02^2); the two matrices that write into the residual
-    stream of each block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; vectors and what
+    Initialisation: every matrix and the embedding N(0, 0.02^2); those that write into the residual stream
+    of a block are divided by sqrt(2 n_layers) (GPT-2's rule); RMSNorm gains 1; vectors and what
     ``mixers.find_spared_parameters`` names start with the values that the mixer gave them.
 
     Shapes: tokens int64 or int32 [B, T], T >= 1; logits [B, T, vocab_size] in the dtype of the weights.
@@ -210,7 +273,8 @@ class LanguageModel(nn.Module):
     def initialise(self) -> None:
         """Draw all matrices anew, as the docstring of the class says; nothing else is changed."""
         for name, matrix in find_weight_matrices(self).items():
-            writes = name.endswith(("mixer.out.weight", "mlp.out.weight"))  # into the residual stream
+            # into the residual stream; those of experts have no ".weight"
+            writes = name.removesuffix(".weight").endswith(("mixer.out", "mlp.out", "mlp.shared.out"))
             nn.init.normal_(matrix, std=0.02 / math.sqrt(2 * self.config.n_layers) if writes else 0.02)
 
     def forward(

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from linattn_ref.model import LanguageModel
-from linattn_ref.training.device_trainer import DeviceTrainer
 from linattn_ref.training.tasks import IGNORED
 from linattn_ref.training.tasks.recall import Recall
+from linattn_study.device_trainer import DeviceTrainer
 
 Draw = Callable[[int, torch.Generator], Recall]  # how many sequences -> inputs and targets
 VALIDATION_SEED = 406_16690  # one choice of validation sequences for all runs

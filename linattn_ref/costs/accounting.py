@@ -5,13 +5,15 @@ matrix product has two gradients of its own size. Norms, activations and softmax
 paper's closed form adds rotary positions and the product in the gated MLP, its term 5 / (18 d).
 """
 
+from itertools import product
+
 import torch
 from torch import nn
 
 from linattn_ref.config import PAPER_ARCHITECTURES, ModelConfig
 from linattn_ref.costs import paper as paper_costs
 from linattn_ref.mixers import Mixer, mixer_class
-from linattn_ref.model import LanguageModel
+from linattn_ref.model import Experts, LanguageModel
 from linattn_ref.ops.validation import require
 
 
@@ -62,8 +64,8 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
         FLOPs per token; one multiply-add is two.
 
     Raises:
-        ValueError: for a mixer that the paper's Table 1 does not have, blocks without a gated MLP, or grouped
-            heads; ``flops_exact`` counts every model.
+        ValueError: for a mixer that the paper's Table 1 does not have, blocks without a gated MLP or with
+            experts, grouped heads; ``flops_exact`` counts every model.
 
     Source:
         arXiv 2406.16690, Table 1.
@@ -80,10 +82,12 @@ def flops_per_token(config: ModelConfig, seq_len: int, embedding: bool = False) 
             "(else use flops_exact)"
         )
     require(config.mlp == "gated", "config.mlp", repr(config.mlp), "'gated' (else use flops_exact)")
+    require(config.n_experts == 0, "config.n_experts", str(config.n_experts), "0 (else use flops_exact)")
     l, d, h = config.n_layers, config.d_model, config.n_heads
-    for option, usual in (("n_kv_heads", h), ("head_dim", d // h)):
-        value = getattr(config.options, option, usual) or usual
-        require(value == usual, f"config.options.{option}", str(value), f"{usual} (else use flops_exact)")
+    usual = {"n_kv_heads": h, "head_dim": d // h, "gated": False, "form": "tnl"}
+    for own, (name, value) in product(_list_layers(config), usual.items()):
+        came = getattr(own.options, name, value) or value
+        require(came == value, f"config.options.{name}", repr(came), f"{value!r} (else use flops_exact)")
     n_softmax = sum(own is not config for own in _list_layers(config))
 
     def of(mixer: str, n_layers: int) -> float:
@@ -122,6 +126,9 @@ def flops_exact(config: ModelConfig, seq_len: int) -> int:
         raise ValueError(f"seq_len: got {seq_len}, expected at least 1")
     model, T = _on_meta(config), seq_len
     projections = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
+    for layer in model.modules():
+        if isinstance(layer, Experts):  # a token meets the chosen ones alone
+            projections += config.experts_per_token * (layer.into[0].numel() + layer.out[0].numel())
     mixing = sum(mixer_class(own.mixer).mixing_flops(own, T) for own in _list_layers(config))
     mixing += mixer_class(config.mixer).front_flops(config, T)
     return 3 * (2 * T * projections + mixing)

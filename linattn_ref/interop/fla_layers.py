@@ -158,6 +158,12 @@ def _convert_delta_net(config: ModelConfig) -> Options:
     )
 
 
+def _list_usual_heads(config: ModelConfig) -> dict[str, tuple[Any, ...]]:
+    """Return the options of Gated DeltaNet for which it has H heads of width D / H."""
+    heads, width = (0, config.n_heads), (0, config.head_dim)
+    return dict(n_value_heads=heads, n_key_heads=heads, key_dim=width, value_dim=width)
+
+
 def _convert_gated_retnet(ours: Parameters, config: ModelConfig) -> Parameters:
     """Return the parameters of gated retention that are no copies.
 
@@ -219,7 +225,15 @@ FLA_LAYERS: dict[str, FLALayer] = {
     "softmax": FLALayer(
         "parallax.Parallax",
         lambda c: _convert_softmax(
-            _require_options(c, rope_scaling=(None,), n_kv_heads=(0, c.n_heads), head_dim=(0, c.head_dim))
+            _require_options(
+                c,
+                rope_scaling=(None,),
+                n_kv_heads=(0, c.n_heads),
+                head_dim=(0, c.head_dim),
+                rope_width=(0, c.head_dim),
+                head_norm=(False,),
+                gated=(False,),
+            )
         ),
         _append_weight(QKV),
         "with r = 0, and in half precision alone; Attention is the same without r, but needs flash-attn",
@@ -296,7 +310,7 @@ FLA_LAYERS: dict[str, FLALayer] = {
     ),
     "gated_delta_net": FLALayer(
         "gated_deltanet.GatedDeltaNet",
-        lambda c: _convert_delta_net(c) | {"head_dim": c.head_dim},
+        lambda c: _convert_delta_net(_require_options(c, **_list_usual_heads(c))) | {"head_dim": c.head_dim},
         _append_weight({**DELTA, "a_proj": "step", "g_proj": "gate"})
         | {"dt_bias": "step_bias", "A_log": "log_A"},
         "keys and values of width D / H have to be asked for; its recurrent form has no gradient",

@@ -10,7 +10,12 @@ from linattn_ref.config import Options
 from linattn_ref.mixers.base import Mixer
 from linattn_ref.mixers.cosformer import CosformerMixer, CosformerOptions
 from linattn_ref.mixers.cosformer2 import Cosformer2Mixer, Cosformer2Options
-from linattn_ref.mixers.delta_net import DeltaNetMixer, DeltaNetOptions, GatedDeltaNetMixer
+from linattn_ref.mixers.delta_net import (
+    DeltaNetMixer,
+    DeltaNetOptions,
+    GatedDeltaNetMixer,
+    GatedDeltaNetOptions,
+)
 from linattn_ref.mixers.equation import StateEquation
 from linattn_ref.mixers.gla import GLAMixer
 from linattn_ref.mixers.hgrn2 import HGRN2Mixer
@@ -84,6 +89,7 @@ __all__ = [
     "DiagonalSSMOptions",
     "GLAMixer",
     "GatedDeltaNetMixer",
+    "GatedDeltaNetOptions",
     "GatedRetNetMixer",
     "H3Mixer",
     "HGRN2Mixer",

@@ -93,4 +93,4 @@ class KDAMixer(Mixer):
 
     @classmethod
     def mixing_flops(cls, config: ModelConfig, seq_len: int) -> int:
-        return count_delta_flops(seq_len, config.n_heads, config.head_dim, SUB_CHUNK)
+        return count_delta_flops(seq_len, config.n_heads, *cls.widths(config), SUB_CHUNK)

@@ -177,9 +177,15 @@ def simple_rms(o: Float[Tensor, "B T D"], eps: float) -> Float[Tensor, "B T D"]:
     return torch.nn.functional.rms_norm(o, o.shape[-1:], eps=eps)
 
 
-def l2_normalize(x: Tensor) -> Tensor:
-    """Return x / |x| over the last dimension, in float32 at least; 0 stays 0."""
-    return torch.nn.functional.normalize(upcast(x), dim=-1, eps=1e-6)
+def l2_normalize(x: Tensor, eps: float = 0.0) -> Tensor:
+    """Return x / |x| over the last dimension, in float32 at least; 0 stays 0.
+
+    With ``eps`` above 0 it is x / sqrt(|x|^2 + eps), as FLA and transformers have it.
+    """
+    if eps == 0:
+        return torch.nn.functional.normalize(upcast(x), dim=-1, eps=1e-6)
+    x = upcast(x)
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
 
 
 def make_step_bias(n: int, low: float = 1e-3, top: float = 0.1) -> Tensor:

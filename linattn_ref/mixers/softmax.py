@@ -10,6 +10,7 @@ from torch import nn
 
 from linattn_ref.config import ModelConfig, Options, check_at_least, check_positive
 from linattn_ref.mixers.base import Mixer, State, check_rotation, merge_heads, number_tokens, split_heads
+from linattn_ref.mixers.parts import HeadNorm
 from linattn_ref.ops.position import rotate
 from linattn_ref.ops.results import KVCache
 from linattn_ref.ops.shapes import Float, Tensor
@@ -31,6 +32,10 @@ class SoftmaxOptions(Options):
         n_kv_heads: heads of keys and values; each serves as many heads of queries (grouped-query attention);
             default 0, as many as there are heads of queries.
         head_dim: width K of a head; default 0, D / H.
+        rope_width: how many channels of a head turn, the first ones; default 0, all of them.
+        head_norm: whether queries and keys are normalised per head, with gains, before they turn; default
+            False.
+        gated: whether the output is multiplied by ``sigmoid(x W_g)`` before its projection; default False.
 
     Raises:
         ValueError: for positions that are neither, a base that is not a finite number above 0, a scaling that
@@ -42,11 +47,14 @@ class SoftmaxOptions(Options):
     rope_scaling: Scaling | None = None
     n_kv_heads: int = 0
     head_dim: int = 0
+    rope_width: int = 0
+    head_norm: bool = False
+    gated: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "rope_base")
-        check_at_least(self, 0, "n_kv_heads", "head_dim")
+        check_at_least(self, 0, "n_kv_heads", "head_dim", "rope_width")
         if self.rope_scaling is not None:
             given = tuple(self.rope_scaling)
             numbers = len(given) == 4 and all(isinstance(x, Real) and x > 0 for x in given)
@@ -62,7 +70,8 @@ class SoftmaxMixer(Mixer):
 
     Gate: none. Write: keep k and v. Read: softmax over all keys kept. State: the KV cache, ``2 T D`` numbers,
     its keys already rotated. With the option ``n_kv_heads`` several heads of queries share keys and values,
-    and the cache is that much smaller. No biases.
+    and the cache is that much smaller. With ``head_norm`` and ``gated`` it is the attention of Qwen3-Next's
+    hybrid. No biases.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state a ``KVCache`` of k and v
     [B, S, H, K] in x's dtype, with ``n_kv_heads`` for H.
@@ -73,7 +82,8 @@ class SoftmaxMixer(Mixer):
         shared: not used.
 
     Raises:
-        ValueError: for rotation of heads of odd width, or heads that cannot share ``n_kv_heads`` evenly.
+        ValueError: for rotation of an odd number of channels, or of more than there are; heads that cannot
+            share ``n_kv_heads`` evenly.
 
     Source:
         arXiv 1706.03762, equation 1; arXiv 2302.13971 (LLaMA), section 2.2; arXiv 2305.13245 (grouped heads);
@@ -94,23 +104,32 @@ class SoftmaxMixer(Mixer):
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
         H, (n_kv, K) = config.n_heads, _count_heads(config)
-        check_rotation(config, K)
+        turned = config.options.rope_width or K
+        check_rotation(config, turned)
+        require(turned <= K, "rope_width", str(turned), f"at most {K}, the width of a head")
         require(H % n_kv == 0, "n_kv_heads", str(n_kv), f"a divisor of n_heads = {H}")
         self.repeats = H // n_kv
         self.qkv = nn.Linear(config.d_model, (H + 2 * n_kv) * K, bias=False)
         self.out = nn.Linear(H * K, config.d_model, bias=False)
+        if config.options.head_norm:
+            self.q_norm, self.k_norm = HeadNorm(K, config.norm_eps), HeadNorm(K, config.norm_eps)
+        if config.options.gated:
+            self.gate = nn.Linear(config.d_model, H * K, bias=False)
 
     def forward(
         self, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> tuple[Float[Tensor, "B T D"], State]:
         """Return y [B, T, D] and the cache with the keys and values of x appended."""
-        n_kv, K = _count_heads(self.config)
+        options, (n_kv, K) = self.config.options, _count_heads(self.config)
         qkv = split_heads(self.qkv(x), self.config.n_heads + 2 * n_kv)
         q, k, v = qkv.split([self.config.n_heads, n_kv, n_kv], 2)
-        if self.config.options.positions == "rope":
+        if options.head_norm:
+            q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+        if options.positions == "rope":
             t = number_tokens(x, 0 if state is None else state[0].shape[1])
-            speed = _compute_speeds(self.config.options, K, t)
-            q, k = (rotate(z, t, speed=speed) for z in (q, k))
+            turned = options.rope_width or K
+            speed = _compute_speeds(options, turned, t)
+            q, k = (_rotate_first(z, turned, t, speed) for z in (q, k))
         v = v.contiguous()  # else the cache would keep the whole of qkv alive
         if self.repeats > 1:
             k, v = (z.repeat_interleave(self.repeats, 2) for z in (k, v))
@@ -118,7 +137,8 @@ class SoftmaxMixer(Mixer):
         o, cache = self.attend(q, k, v, state)
         if self.repeats > 1:
             cache = KVCache(*(z[:, :, :: self.repeats].contiguous() for z in cache))
-        return self.out(merge_heads(o)), cache
+        o = merge_heads(o)
+        return self.out(torch.sigmoid(self.gate(x)) * o if options.gated else o), cache
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, state: State | None) -> tuple[Tensor, KVCache]:
         """Run softmax attention on as many heads of keys as of queries: by a step, in tiles or at once."""
@@ -143,6 +163,12 @@ class SoftmaxMixer(Mixer):
 def _count_heads(config: ModelConfig) -> tuple[int, int]:
     """Return the number of heads of keys and values, and the width of all heads."""
     return config.options.n_kv_heads or config.n_heads, config.options.head_dim or config.head_dim
+
+
+def _rotate_first(z: Tensor, n: int, t: Tensor, speed: Tensor) -> Float[Tensor, "B T H K"]:
+    """Rotate the first n channels of every head; the others stay as they are."""
+    turned = rotate(z[..., :n], t, speed=speed)
+    return turned if n == z.shape[-1] else torch.cat([turned, z[..., n:]], -1)
 
 
 def _compute_speeds(options: SoftmaxOptions, K: int, t: Float[Tensor, " T"]) -> Float[Tensor, " planes"]:

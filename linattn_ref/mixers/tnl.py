@@ -9,30 +9,41 @@ import torch
 from torch import exp, nn
 from torch.nn.functional import logsigmoid, silu
 
-from linattn_ref.config import ModelConfig, Options
+from linattn_ref.config import ModelConfig, Options, check_at_least
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
 from linattn_ref.mixers.equation import Names, StateEquation, dot, outer
 from linattn_ref.mixers.parts import LowRank, simple_rms, upcast
 from linattn_ref.ops.shapes import Float, Tensor
 
-Decay = Literal["code", "printed", "none", "data"]  # see ``TNLOptions``
+Decay = Literal["code", "printed", "minimax", "none", "data"]  # see ``TNLOptions``
+MINIMAX_EPS = 1e-6  # of the norm after attention, whatever the other norms have
 
 
 @dataclass(frozen=True)
 class TNLOptions(Options):
-    """Choose the decay of TNL.
+    """Choose the decay of TNL, and what is around its attention.
 
     Args:
         decay: "code" is the released code's slopes, 2^(-8i/H) (default); "printed" is the paper's equation
             10, ``exp(-(8i/H)(1 - l/L))`` with l and i counted from 1. Which one the study trained is open.
+            "minimax" is that of MiniMax's code, for H a power of two nearly that of "code", see ``slopes``.
             Two more are not of the paper, for comparison with all else equal: "none", and "data",
             ``sigmoid(x W_a + b)`` for every token and head, which starts at the fixed ones of "code".
+        form: "tnl" (default), or "minimax", MiniMax's lightning attention: silu also on v, a gain in the
+            norm, whose epsilon is then 1e-6, and a gate of full rank.
+        head_dim: width of a head; default 0, D / H.
 
     Raises:
-        ValueError: for another decay.
+        ValueError: for another decay or form, a negative width.
     """
 
     decay: Decay = "code"
+    form: Literal["tnl", "minimax"] = "tnl"
+    head_dim: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 0, "head_dim")
 
 
 def _compute_slope_and_annealing(mixer: "TNLMixer", z: Names) -> Names:
@@ -54,8 +65,7 @@ class TNLMixer(Mixer):
     head ``h`` is multiplied by ``anneal_l = 1 - l/(L-1) + 1e-5`` in layer ``l`` of ``L``, so that the top
     layer hardly forgets. The chunk form is Lightning Attention's schedule. The option ``decay`` chooses other
     decays, see ``TNLOptions``. Simplified: no LRPE in the first layer (the scaling study's equation and FLOPs
-    have none). MiniMax's lightning attention has the same decays, but silu also on ``v``, a gain in its norm
-    and a gate of full rank.
+    have none). MiniMax's lightning attention is ``form="minimax", decay="minimax"``.
 
     Shapes: ``mixer(x [B, T, D], state=None) -> (y [B, T, D], state)``, the state S [B, H, K, V] in float32
     and None.
@@ -85,10 +95,12 @@ class TNLMixer(Mixer):
 
     def __init__(self, config: ModelConfig, layer: int, shared: nn.Module | None = None) -> None:
         super().__init__(config, layer)
-        D = config.d_model
-        self.qkv = nn.Linear(D, 3 * D, bias=False)
-        self.gate = LowRank(D, config.head_dim, D)
-        self.out = nn.Linear(D, D, bias=False)
+        D, width = config.d_model, config.n_heads * self.widths(config)[0]
+        minimax = config.options.form == "minimax"
+        self.qkv = nn.Linear(D, 3 * width, bias=False)
+        self.gate = nn.Linear(D, width, bias=False) if minimax else LowRank(D, config.head_dim, width)
+        self.norm = nn.RMSNorm(width, MINIMAX_EPS) if minimax else None
+        self.out = nn.Linear(width, D, bias=False)
         if config.options.decay == "data":
             self.decay = nn.Linear(D, config.n_heads)
             fixed = slopes(config.n_heads) * annealing(layer, config.n_layers)
@@ -97,6 +109,7 @@ class TNLMixer(Mixer):
 
     def project(self, x: Float[Tensor, "B T D"], past: None) -> tuple[Projections, None]:
         q, k, v = (split_heads(z, self.config.n_heads) for z in self.qkv(x).chunk(3, -1))
+        v = v if self.norm is None else silu(v)
         z = {"q": silu(q), "k": silu(k), "v": v, "gate": torch.sigmoid(self.gate(x))}
         return {**z, "log_decay": self.log_decay(x)}, None
 
@@ -115,25 +128,34 @@ class TNLMixer(Mixer):
         return self.linear_attention(z["q"], z["k"], z["v"], z["log_decay"], scale=1.0, state=S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
-        return self.out(simple_rms(merge_heads(o), self.config.norm_eps) * z["gate"])
+        o = merge_heads(o)
+        if self.norm is None:
+            return self.out(simple_rms(o, self.config.norm_eps) * z["gate"])
+        return self.out(self.norm(o.to(self.norm.weight.dtype)) * z["gate"])
+
+    @classmethod
+    def widths(cls, config: ModelConfig) -> tuple[int, int]:
+        return (config.options.head_dim or config.head_dim,) * 2
 
 
 def slopes(n_heads: int, decay: Decay = "code", device: torch.device | None = None) -> Tensor:
     """Return the slope of every head, float64 [H]: the decay of a first layer is exp(-slope).
 
     "code" is 2^(-8i/H), i = 1..H, for H a power of two; for others the released code takes the slopes of the
-    power below and fills up with every second one of the power above, unsorted. "printed" is 8i/H.
+    power below and fills up with every second one of the power above, unsorted. "minimax" is 2^(-8i/H) for
+    all H, "printed" 8i/H.
 
     Args:
         n_heads: H.
-        decay: "code" (default) or "printed".
+        decay: "code" (default), "printed" or "minimax".
         device: where the slopes are made; default the CPU.
 
     Returns:
         float64 [H].
 
     Source:
-        "printed": arXiv 2405.17381, equation 10; "code": the code released with it.
+        "printed": arXiv 2405.17381, equation 10; "code": the code released with it; "minimax": MiniMax in
+        transformers 5.
 
     Example:
         >>> slopes(4), slopes(4, "printed")
@@ -143,6 +165,8 @@ def slopes(n_heads: int, decay: Decay = "code", device: torch.device | None = No
     count = partial(torch.arange, dtype=torch.float64, device=device)
     if decay == "printed":
         return 8 * count(1, n_heads + 1) / n_heads
+    if decay == "minimax":
+        return 2.0 ** (-8 * count(1, n_heads + 1) / n_heads)
     below = 2 ** math.floor(math.log2(n_heads))
     between = count(1, 2 * below + 1, 2)[: n_heads - below] / (2 * below)
     return 2.0 ** (-8 * torch.cat([count(1, below + 1) / below, between]))
@@ -157,13 +181,15 @@ def annealing(layer: int, n_layers: int, decay: Decay = "code") -> float:
     Args:
         layer: l, from 0.
         n_layers: L.
-        decay: "code" (default) or "printed", which is 1 - (l + 1)/L.
+        decay: "code" (default); "printed", which is 1 - (l + 1)/L; or "minimax", whose L - 1 is larger by
+            1e-5.
 
     Returns:
         The factor.
 
     Source:
-        "printed": arXiv 2405.17381, equation 10; "code": the code released with it.
+        "printed": arXiv 2405.17381, equation 10; "code": the code released with it; "minimax": MiniMax in
+        transformers 5.
 
     Example:
         >>> [round(annealing(layer, 3), 2) for layer in range(3)]
@@ -171,4 +197,6 @@ def annealing(layer: int, n_layers: int, decay: Decay = "code") -> float:
     """
     if decay == "printed":
         return 1 - (layer + 1) / n_layers
+    if decay == "minimax":
+        return 1 - layer / (n_layers - 1 + 1e-5) + 1e-5
     return 1 - layer / max(n_layers - 1, 1) + 1e-5

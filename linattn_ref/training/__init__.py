@@ -1,14 +1,11 @@
 """Train a model: one loop, checkpoints that resume to the bit, corpora of bytes, tasks with known answers.
 
-    corpus = ByteCorpus.python_stdlib()
-    rows = train(LanguageModel(ModelConfig("linear")), corpus, TrainConfig(steps=300))
-
-``device_trainer`` is the same loop with no word to the host between reports, for many steps of small models.
+corpus = ByteCorpus.python_stdlib()
+rows = train(LanguageModel(ModelConfig("linear")), corpus, TrainConfig(steps=300))
 """
 
 from linattn_ref.training.checkpoint import TrainRow, load_model, write_rows
 from linattn_ref.training.config import TrainConfig, compute_learning_rate
-from linattn_ref.training.device_trainer import DeviceTrainer
 from linattn_ref.training.distributed import World, distributed, get_current_world, get_default_device
 from linattn_ref.training.tasks import ByteCorpus
 from linattn_ref.training.trainer import (
@@ -23,7 +20,6 @@ from linattn_ref.training.trainer import (
 __all__ = [
     "ByteCorpus",
     "CorpusBatches",
-    "DeviceTrainer",
     "TrainConfig",
     "TrainRow",
     "Trainer",

@@ -256,7 +256,7 @@ class Trainer:
         """Return the context in which the model computes: with bfloat16 matrix products, or without."""
         has_bf16 = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 0)
         dtype = self.dtype or ("bfloat16" if has_bf16 else "float32")
-        # Casts are not kept: a captured step (device_trainer) must not read one that was made outside of it.
+        # Casts are not kept: a captured step (see the study) must not read one that was made outside of it.
         return torch.autocast(
             self.device.type, torch.bfloat16, enabled=dtype == "bfloat16", cache_enabled=False
         )

@@ -5,9 +5,9 @@
 
 A *trial* is one training run, made of data alone (``trial``, ``plan``). Its *run folder* can be locked by
 one process at a time (``run_dir``). The *loop* trains it without a word to the host between evaluations
-(``loop``, ``linattn_ref.training.device_trainer``). *Workers*, one for each device, take the trials of a
-study one after the other (``work``); a *launcher* starts them (``launch``). ``collect`` makes tables of what
-they found, ``scaling`` fits laws to them, ``findings`` says what is in them.
+(``loop``, ``device_trainer``). *Workers*, one for each device, take the trials of a study one after the
+other (``work``); a *launcher* starts them (``launch``). ``collect`` makes tables of what they found,
+``scaling`` fits laws to them, ``findings`` says what is in them.
 """
 
 from linattn_study.plan import STUDIES

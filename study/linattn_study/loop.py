@@ -7,10 +7,10 @@ from torch import Tensor
 
 from linattn_ref import costs
 from linattn_ref.model import LanguageModel
-from linattn_ref.training.device_trainer import DeviceTrainer
 from linattn_ref.training.distributed import World
 from linattn_ref.training.tasks import IGNORED
 from linattn_study.corpora import StudyCorpus, parse_recall_length
+from linattn_study.device_trainer import DeviceTrainer
 from linattn_study.trial import Trial
 from linattn_study.window import limit_window
 

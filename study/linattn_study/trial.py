@@ -65,7 +65,7 @@ class Trial:
         >>> trial.key, trial.n_steps
         ('novels-tnl-2M-lr0.001-seed0-a9ec4db3', 3540)
         >>> trial.build_model_config().options
-        TNLOptions(decay='none')
+        TNLOptions(decay='none', form='tnl', head_dim=0)
     """
 
     corpus: str

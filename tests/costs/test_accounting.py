@@ -27,7 +27,14 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"feature_map": phi, "normaliser": normaliser}
         for phi, normaliser in product(FEATURE_MAPS, ("denominator", "norm"))
     ],
-    "softmax": [{}, {"n_kv_heads": 1, "head_dim": 10}],
+    "softmax": [
+        {},
+        {"n_kv_heads": 1, "head_dim": 10},
+        {"rope_width": 4, "head_norm": True, "gated": True},
+        {"n_experts": 4, "experts_per_token": 2, "shared_ff": 16},
+    ],
+    "tnl": [{}, {"form": "minimax", "decay": "minimax", "head_dim": 10}],
+    "gated_delta_net": [{}, {"n_value_heads": 4, "n_key_heads": 2, "key_dim": 6, "value_dim": 10}],
     "rwkv4": [{}, {"mlp": "channel_mix", "norm": "layer"}],
     "mamba": [{}, {"mlp": "none", "conv_bias": True}],
     "mamba2": [{}, {"n_groups": 3, "conv_bias": True}],

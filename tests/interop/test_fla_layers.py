@@ -158,6 +158,8 @@ REFUSED = [
     ("mamba", {"hold": "exact"}, "hold: got 'exact'"),
     ("delta_net", {"beta_max": 1.5}, "beta_max: got 1.5"),
     ("gated_delta_net", {"beta_max": 1.5}, "beta_max: got 1.5"),
+    ("gated_delta_net", {"value_dim": 4}, "value_dim: got 4"),
+    ("softmax", {"gated": True}, "gated: got True"),
     ("tnl", {}, "mixer: got tnl, expected FLA has its kernel"),
 ]
 

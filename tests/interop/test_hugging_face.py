@@ -1,9 +1,10 @@
 """Released architectures, as transformers builds them with random weights, give the same logits here."""
 
+import inspect
 import json
 import re
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers.models.qwen3_next import modeling_qwen3_next
 
 from linattn_ref.interop import from_transformers
-from linattn_ref.interop.hugging_face import ARCHITECTURES, LACKING
+from linattn_ref.interop.architectures import ARCHITECTURES, COMPUTED, LACKING
 from linattn_ref.model import LanguageModel, decoding
 from tests.support.closeness import assert_close
 
@@ -37,6 +39,15 @@ RWKV = {"hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48, "voc
 XLSTM: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 2, "num_heads": 4}
 XLSTM |= {"ffn_round_up_to_multiple_of": 24, "gate_soft_cap": 2.0, "output_logit_soft_cap": 3.0}
 XLSTM |= {"vocab_size": VOCABULARY, "eps": 0.01, "norm_eps": 0.01}
+HYBRID: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+HYBRID |= {"hidden_size": 32, "num_experts_per_tok": 2, "vocab_size": VOCABULARY, "rms_norm_eps": 0.01}
+MINIMAX = HYBRID | {"head_dim": 12, "intermediate_size": 48, "num_local_experts": 5, "block_size": 16}
+MINIMAX |= {name: 2.5 for name in ("linear_attn_alpha_factor", "full_attn_alpha_factor", "mlp_alpha_factor")}
+MINIMAX |= {"layer_types": ["linear_attention", "full_attention"] * 2}
+THREE = {"hidden_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1}
+QWEN3_NEXT = HYBRID | {"head_dim": 16, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40}
+QWEN3_NEXT |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6}
+QWEN3_NEXT |= {"linear_key_head_dim": 8, "linear_value_head_dim": 12}
 
 # name -> type of the model, its sizes and options
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -47,6 +58,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", LLAMA | {"tie_word_embeddings": True, "rope_theta": 500.0}),
     "llama, grouped": ("llama", LLAMA | GROUPED),
     "rwkv": ("rwkv", RWKV),
+    "minimax": ("minimax", MINIMAX),
+    "minimax, three heads": ("minimax", MINIMAX | THREE),
+    "qwen3_next": ("qwen3_next", QWEN3_NEXT),
+    "qwen3_next, a key for every value": ("qwen3_next", QWEN3_NEXT | {"linear_num_key_heads": 4}),
     "xlstm": ("xlstm", XLSTM),
     "xlstm, keys as wide as values": ("xlstm", XLSTM | {"qk_dim_factor": 1.0}),
 }
@@ -67,6 +82,13 @@ def build(case: str) -> Any:
             start = 0 if "igate" in name else x  # at -10 no token would be written
             x.copy_(noise * x.shape[-1] ** -0.5 if matrix else start + 0.3 * noise)
     return model
+
+
+@pytest.fixture(autouse=True)
+def in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Qwen3-Next run in torch: where FLA is installed, transformers takes its kernels, even on a CPU."""
+    for name in ("torch_chunk_gated_delta_rule", "causal_conv1d_fn"):
+        monkeypatch.setattr(modeling_qwen3_next, name, inspect.unwrap(getattr(modeling_qwen3_next, name)))
 
 
 def draw_tokens(length: int = 80) -> Tensor:
@@ -95,8 +117,11 @@ def test_in_float64_the_logits_agree_to_the_last_digits(case: str, monkeypatch: 
     for name in ("float32", "float"):
         monkeypatch.setattr(torch, name, torch.float64)
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
-    theirs = transformers.AutoModelForCausalLM.from_config(config).double().eval()
-    theirs.load_state_dict(weights)
+    config._experts_implementation = "eager"  # grouped products have no float64
+    with monkeypatch.context() as patch:  # fixed decays are made of whole numbers
+        patch.setattr(torch, "arange", partial(torch.arange, dtype=torch.float64))
+        theirs = transformers.AutoModelForCausalLM.from_config(config).double().eval()
+    theirs.load_state_dict({name: x for name, x in weights.items() if not name.endswith(COMPUTED)}, False)
     want = theirs(tokens).logits
     assert want.dtype == torch.float64
     assert_close("logits", from_transformers(theirs, dtype=torch.float64)(tokens)[0], want, 1e-12)
@@ -121,7 +146,9 @@ def have_equal_weights(one: LanguageModel, other: LanguageModel) -> bool:
     return all(torch.equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("case", ["mamba", "mamba2, groups", "llama, grouped", "rwkv", "xlstm"])
+@pytest.mark.parametrize(
+    "case", ["mamba", "mamba2, groups", "llama, grouped", "minimax", "qwen3_next", "rwkv", "xlstm"]
+)
 @pytest.mark.parametrize("size", ["1GB", "8KB"])
 def test_a_folder_holds_the_same_model(case: str, size: str, tmp_path: Path) -> None:
     theirs = build(case)
@@ -177,6 +204,15 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("llama", "rope_parameters", {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0}),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
     ("llama, grouped", "rope_parameters", LLAMA3 | {"attention_factor": 2.0}),
+    ("minimax", "layer_types", ["full_attention", "linear_attention"] * 2),
+    ("minimax", "mlp_beta_factor", 2),
+    ("minimax", "sliding_window", 8),
+    ("minimax", "hidden_act", "gelu"),
+    ("qwen3_next", "mlp_only_layers", [1]),
+    ("qwen3_next", "decoder_sparse_step", 2),
+    ("qwen3_next", "norm_topk_prob", False),
+    ("qwen3_next", "linear_conv_kernel_dim", 3),
+    ("qwen3_next", "attention_bias", True),
     ("rwkv", "attention_hidden_size", 64),
     ("rwkv", "layer_norm_epsilon", 1e-6),
     ("rwkv", "tie_word_embeddings", True),

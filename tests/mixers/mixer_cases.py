@@ -36,16 +36,23 @@ FORBIDDEN = [o for o in LINEAR if o not in ALLOWED]
 
 # Options to try per mixer; a mixer that is not named here is tried as it comes.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "softmax": [{"positions": "rope"}, {"positions": "none"}, {"n_kv_heads": 1}],
+    "softmax": [
+        {"positions": "rope"},
+        {"positions": "none"},
+        {"n_kv_heads": 1},
+        {"rope_width": 4, "head_norm": True, "gated": True},
+    ],
     "linear": ALLOWED,
     "cosformer": [{"max_length": 160}],
     "retnet": [{"positions": where} for where in ("rope", "none")],
     "gated_retnet": [{"positions": where} for where in ("rope", "none")],
-    "tnl": [{"decay": decay} for decay in ("code", "printed", "none", "data")],
+    "tnl": [{"decay": decay} for decay in ("code", "printed", "none", "data")]
+    + [{"decay": "minimax", "form": "minimax", "head_dim": 4}],
     "s4d": [{"init": init, "state_size": 8} for init in ("lin", "inv", "real")],
     "h3": [{"init": init, "state_size": 8} for init in ("lin", "real")],
     "mamba": [{}, {"conv_bias": True}],
     "mamba2": [{}, {"n_groups": 2, "conv_bias": True}],
+    "gated_delta_net": [{}, {"n_value_heads": 4, "n_key_heads": 2, "key_dim": 4, "value_dim": 3}],
 }
 
 

@@ -39,6 +39,15 @@ OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gate_cap": (0.5, {}),
     "head_norm": ("layer", {}),
     "denominator_eps": (0.5, {}),
+    "rope_width": (2, {}),
+    "softmax.head_norm": (True, {}),
+    "gated": (True, {}),
+    "form": ("minimax", {}),
+    "n_value_heads": (4, {}),
+    "n_key_heads": (1, {}),
+    "key_dim": (4, {}),
+    "value_dim": (4, {}),
+    "key_eps": (0.5, {}),
 }
 OPTIONS = [(name, field.name) for name, mixer in MIXERS.items() for field in fields(mixer.options_class)]
 
@@ -121,7 +130,7 @@ def test_a_new_mixer_touches_no_central_configuration(monkeypatch: pytest.Monkey
     monkeypatch.setitem(MIXERS, "odd", OddTNL)
     model = LanguageModel(ModelConfig("odd", **BASE, options={"decay": "none", "oddity": 3}))
     assert model(torch.zeros(1, 3, dtype=torch.int64))[0].shape == (1, 3, 16)
-    assert model.config.options == OddOptions("none", 3)
+    assert model.config.options == OddOptions("none", oddity=3)
 
 
 @every_mixer

@@ -1,7 +1,7 @@
 """Models some of whose blocks have softmax attention: the same laws, and costs that add up."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -49,6 +49,20 @@ def test_costs_are_those_of_the_blocks(mixer: str, cost: Callable[[ModelConfig, 
 
     outside = 2 * of("softmax", 1) - of("softmax", 2)  # of all blocks, counted twice below
     assert cost(config_of(mixer), T) == pytest.approx(of(mixer, 3) + of("softmax", 2) - outside)
+
+
+def test_softmax_blocks_have_options_of_their_own() -> None:
+    config = replace(config_of("tnl"), softmax_options={"n_kv_heads": 1})
+    model = LanguageModel(config)
+    widths = [len(model.get_parameter(f"blocks.{i}.mixer.qkv.weight")) for i in range(5)]
+    assert widths == [72, 40] * 2 + [72]
+    assert replace(config, n_layers=2) == ModelConfig(**asdict(replace(config, n_layers=2)))
+    with pytest.raises(ValueError, match=r"config\.options\.n_kv_heads: got 1, expected 3"):
+        flops_per_token(config, T)
+    with pytest.raises(ValueError, match=r"softmax_options: got .*, expected None where softmax_every is 0"):
+        ModelConfig("tnl", softmax_options={"n_kv_heads": 1})
+    with pytest.raises(ValueError, match="options: got 'decay' for the mixer 'softmax'"):
+        replace(config, softmax_options={"decay": "code"})
 
 
 def test_a_number_below_zero_is_refused() -> None:

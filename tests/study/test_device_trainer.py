@@ -10,8 +10,8 @@ from torch import Tensor
 
 from linattn_ref.training.checkpoint import identify_run, save_checkpoint
 from linattn_ref.training.config import compute_learning_rate
-from linattn_ref.training.device_trainer import EAGER_STEPS, DeviceTrainer
 from linattn_ref.training.trainer import CorpusBatches, Diverged, Trainer
+from linattn_study.device_trainer import EAGER_STEPS, DeviceTrainer
 from tests.training.tiny_training import TINY, bigram, corpus
 
 RATES = [compute_learning_rate(TINY, step) for step in range(1, TINY.steps + 1)]
