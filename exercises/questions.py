@@ -3,15 +3,18 @@
 The same ``Question`` judges in a reader's notebook (``check.q1(answer)``, inputs drawn from a public seed)
 and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
+import contextlib
 import hashlib
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
 from linattn_exercises.comparison import Close, as_numbers
@@ -21,6 +24,7 @@ from linattn_exercises.recognisers import Case, recognise
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
 SECONDS = 5  # of processor time that a grader gives an answer, if not told otherwise
+BYTES = 1_000_000_000  # that it lets an answer take, beyond what torch takes
 KINDS = ("derive", "implement", "measure", "diagnose")
 
 WrongValues = Mapping[str, Mapping[Any, str]]  # by the name of a value: each wrong one, and what to say to it
@@ -135,11 +139,21 @@ class Question:
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
         self.prepare(str(seed))  # not to be counted
         begin = time.process_time()
-        verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as a grader has it; threads that wait for a busy core count as work
+        try:
+            with PeakMemory() as memory:
+                verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
+        finally:
+            torch.set_num_threads(threads)
         seconds = time.process_time() - begin
         message = ("right. " if verdict.right else "") + verdict.message
         if verdict.right and seconds > SECONDS:  # of a wrong answer, known mistakes were run as well
             message += f" But it took {seconds:.0f} s of processor time, and a grader stops after {SECONDS}."
+        if verdict.right and memory.grown > BYTES:
+            message += (
+                f" But it took {memory.grown / 1e9:.1f} GB, and a grader stops after {BYTES / 1e9:.0f} GB."
+            )
         print(f"Exercise {self.info.number}: {message}")
 
     def check(self, answer: Mapping[str, Any], seed: str | int = PUBLIC_SEED) -> Verdict:
@@ -268,6 +282,34 @@ def _holds_many_numbers(value: Any) -> bool:
     """Return whether a result has a handful of entries."""
     parts = value if isinstance(value, tuple) else (value,)
     return sum(array.size for array in map(as_numbers, parts) if array is not None) >= 5
+
+
+class PeakMemory:
+    """Measure by how many bytes this process grows at most while the block runs: ``grown``; 0 but on Linux.
+
+    Example:
+        >>> with PeakMemory() as memory:
+        ...     x = torch.ones(10_000_000)
+        >>> memory.grown > 30_000_000 or not Path("/proc/self/clear_refs").exists()
+        True
+    """
+
+    grown = 0
+
+    def __enter__(self) -> "PeakMemory":
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        self._before = self._read("VmRSS")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.grown = max(0, self._read("VmHWM") - self._before)
+
+    def _read(self, name: str) -> int:
+        """Return a size from /proc/self/status, in bytes."""
+        with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/self/status") as file:
+            return 1024 * int(next(line for line in file if line.startswith(name)).split()[1])
+        return 0
 
 
 def define_question(

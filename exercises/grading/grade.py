@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -227,48 +228,38 @@ class Grader:
         return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
 
     def _judge_submission(self, submission: Submission, question: Question) -> tuple[bool, str]:
-        """Return whether one of three attempts is right, and the message of the first that finds the answer.
+        """Return whether one of several attempts is right, and the message of the first that tells most.
 
-        The first runs the cells of the question and those before the first question. The second runs all
-        cells up to the question's last; or, if the first took too long, only imports, definitions and
-        assignments of its cells. The third runs all cells, if a name is missing in the others."""
-        id = question.info.id
-        cells = submission.select_cells(id)
+        The attempts differ in the cells that are run, see ``_list_attempts``. One that takes too long is made
+        again with little time for each statement of the cells. No attempt begins after three times the limit
+        on the clock.
+        """
         with self._lock:  # draws inputs and expected values, the first time
             calls = question.prepare(self.seed).calls
-        if not any(own for _, own in cells):
-            return (
-                False,
-                f"No answer found: no cell defines {', '.join(f'`{n}`' for n in question.reference)}.",
-            )
+        if not any(own for _, own in submission.select_cells(question.info.id)):
+            names = ", ".join(f"`{name}`" for name in question.reference)
+            return False, f"No answer found: no cell defines {names}."
         sandbox = self._get_sandbox(question.own_code)
-        outcomes = sandbox.run(cells, calls)
-        verdict = question.judge(outcomes, self.seed)
-        errors = {one.get("error") for one in outcomes}
-        if verdict.right:
-            return True, verdict.message
-        if errors == {"NotImplementedError"}:
-            return False, verdict.message
-        if "Stopped" in errors:
-            again = question.judge(sandbox.run(cells, calls, definitions_only=True), self.seed)
-            return (True, again.message) if again.right else (False, verdict.message)
-        tried = [cells]
-        kinds: tuple[Literal["earlier", "all"], ...] = ("earlier", "all")
-        for others in kinds:
-            more = submission.select_cells(id, others)
-            if more in tried:
+        message, lacks_a_name, begin = "", True, time.monotonic()
+        for cells, only_if_lacking in _list_attempts(submission, question.info.id):
+            if only_if_lacking and not lacks_a_name:
                 continue
-            tried.append(more)
-            outcomes = sandbox.run(more, calls)
-            again = question.judge(outcomes, self.seed)
-            if again.right:
-                return True, again.message
-            lacked_a_name, errors = errors & NO_NAME, {one.get("error") for one in outcomes}
-            if lacked_a_name and "Stopped" not in errors:
-                verdict = again  # which tells more than that a name is missing
-            if not errors & NO_NAME:
+            for hurried in (False, True):
+                if message and time.monotonic() - begin > 3 * self.limits.wall:
+                    return False, message
+                outcomes = sandbox.run(cells, calls, hurried)
+                verdict = question.judge(outcomes, self.seed)
+                if verdict.right:
+                    return True, verdict.message
+                errors = {one.get("error") for one in outcomes}
+                if not message or (lacks_a_name and "Stopped" not in errors):
+                    message = verdict.message  # the later one tells more than that a name is missing
+                if "Stopped" not in errors:
+                    lacks_a_name = bool(errors & NO_NAME)
+                    break
+            if errors == {"NotImplementedError"}:
                 break
-        return False, verdict.message
+        return False, message
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""
@@ -358,6 +349,24 @@ class Grader:
             write_atomically({self.out / RUN_FILE: json.dumps({"seed": seed, "known": known}) + "\n"})
         finally:
             os.umask(mask)
+
+
+def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], bool]]:
+    """Return which cells to run in each attempt, and whether it is made only if a name is missing.
+
+    In order: the cells of the question and those before the first question, up to its check and to the end;
+    all cells up to the check, as a reader has run them, and up to the last cell of the question; all cells.
+    Those that are alike are tried once.
+    """
+    attempts: list[tuple[list[tuple[str, bool]], bool]] = []
+    kinds: tuple[Literal["none", "earlier", "all"], ...] = ("none", "earlier", "all")
+    ends: tuple[Literal["asked", "end"], ...] = ("asked", "end")
+    for others in kinds:
+        for until in ends if others != "all" else ends[1:]:
+            cells = submission.select_cells(question, others, until)
+            if all(cells != tried for tried, _ in attempts):
+                attempts.append((cells, others == "all"))
+    return attempts
 
 
 def _mark_seed(seed: str) -> str:

@@ -344,28 +344,30 @@ def measure_wait(seconds: float) -> float:
     """Return for how long our descendants have waited for a core that others had.
 
     An answer and its keeper take turns, so the two longest times are added. No more counts than the time in
-    which neither a descendant ran nor a child of theirs that has ended: processes of one answer may wait for
-    each other.
+    which neither a descendant ran nor a thread or a child of theirs that has ended: processes of one answer
+    may wait for each other.
 
     Args:
         seconds: how long they have been there.
     """
-    times = []  # of each thread: for how long it ran, for how long it waited to run, in nanoseconds
-    ended = 0.0
+    waits = []  # of each thread, in nanoseconds
+    ran = 0.0
     for pid in list_descendants():
-        ended += measure_ended_children(pid)
+        ran += measure_run(pid)
         for place in glob.glob(f"/proc/{pid}/task/*/schedstat"):
             with contextlib.suppress(OSError, ValueError), open(place) as file:
-                times.append([int(word) for word in file.read().split()[:2]])
-    waited = sum(sorted(wait for _, wait in times)[-2:]) / 1e9
-    return max(0.0, min(waited, seconds - ended - sum(ran for ran, _ in times) / 1e9))
+                waits.append(int(file.read().split()[1]))
+    return max(0.0, min(sum(sorted(waits)[-2:]) / 1e9, seconds - ran))
 
 
-def measure_ended_children(pid: int) -> float:
-    """Return for how many seconds those children of a process ran that have ended and were waited for."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat") as file:
-        user, system = file.read().rpartition(")")[2].split()[13:15]  # cutime and cstime
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+def measure_run(pid: int) -> float:
+    """Return for how many seconds a process ran, with threads and children that have ended.
+
+    Children count once they were waited for.
+    """
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/stat") as file:
+        ticks = file.read().rpartition(")")[2].split()[11:15]  # utime, stime, cutime and cstime
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
 

@@ -22,6 +22,7 @@ MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to 
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
 MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
+ASKED = re.compile(r"(?m)^[ \t]*check\.q(\d+)[ \t]*\(")
 
 Names = Mapping[
     str, Mapping[str, str]
@@ -46,7 +47,7 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
 
     Returns:
         ``{"set", "version", "cells"}``; a cell is ``[source, the questions that it answers, the question
-        that it stands under or ""]``.
+        that it stands under or "", the questions whose checks it calls]``.
 
     Raises:
         UnreadableNotebook: with a message that says what the file is instead.
@@ -124,10 +125,11 @@ def _guess_set(code: list[str], names: Names) -> str:
 
 def _assign_questions(
     cells: Iterable[dict[str, Any]], names: Mapping[str, str]
-) -> Iterator[tuple[str, list[str], str]]:
+) -> Iterator[tuple[str, list[str], str, list[str]]]:
     """Yield code cells with their questions: by the names they define, their marker, or where they stand.
 
-    A stub that was left as it was is passed over if another cell defines its names.
+    A stub that was left as it was is passed over if another cell defines its names; what stands beside it
+    stays.
     """
     cells = list(cells)
     questions = set(names.values())
@@ -143,12 +145,24 @@ def _assign_questions(
         defined = _list_defined(source)
         stubs = [name for name in _list_defined(source, stubs=True) if name in names]
         if stubs and filled.issuperset(stubs) and not set(defined) & set(names):
-            continue
+            source = _remove_definitions(source, stubs)
         answers = {names[name] for name in (*defined, *stubs) if name in names}
         if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
             answers.add(f"q{marked[1]}")
         section = min(answers) if len(answers) == 1 else section
-        yield source, sorted(answers), section
+        asked = {f"q{number}" for number in ASKED.findall(source)} & questions
+        yield source, sorted(answers), section, sorted(asked)
+
+
+def _remove_definitions(source: str, names: Iterable[str]) -> str:
+    """Return a cell without the statements at its left margin that define these names alone."""
+    source = strip_magics(source)
+    lines = source.split("\n")
+    for node in reversed(ast.parse(source).body):
+        if set(_list_defined(ast.unparse(node), stubs=True)) & set(names):
+            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+            lines[first - 1 : node.end_lineno] = []
+    return "\n".join(lines)
 
 
 def _list_defined(source: str, stubs: bool = False) -> list[str]:

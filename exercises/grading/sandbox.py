@@ -25,7 +25,7 @@ from linattn_exercises.grading.isolation import (
 from linattn_exercises.grading.processes import MAX_FILES, PATIENCE
 from linattn_exercises.grading.reading import Names, UnreadableNotebook
 from linattn_exercises.grading.submissions import Submission, decode_submission
-from linattn_exercises.questions import SECONDS
+from linattn_exercises.questions import BYTES, SECONDS
 from linattn_exercises.serialization import encode
 from linattn_exercises.watch import merge_outcomes
 
@@ -51,7 +51,7 @@ class Limits:
 
     cpu: int = SECONDS
     wall: int = 15
-    memory: int = 1_000_000_000
+    memory: int = BYTES
     file: int = 10_000_000
     processes: int = 16
 
@@ -102,14 +102,15 @@ class Sandbox:
         self.close()
 
     def run(
-        self, cells: Sequence[tuple[str, bool]], calls: Sequence[Call], definitions_only: bool = False
+        self, cells: Sequence[tuple[str, bool]], calls: Sequence[Call], hurried: bool = False
     ) -> list[Outcome]:
         """Run the cells, then make the calls.
 
         Args:
             cells: source, and whether the cell belongs to the question.
             calls: what is called.
-            definitions_only: run only imports, definitions and assignments of the cells.
+            hurried: give each statement of the cells but little of the time that is left, so that a slow
+                experiment beside the answer does not take all of it. Default False.
 
         Returns:
             One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped".
@@ -126,7 +127,7 @@ class Sandbox:
             "calls": [
                 [name, None if self.own_code else own] for name, own in zip(names, arguments, strict=True)
             ],
-            "definitions_only": definitions_only,
+            "hurried": hurried,
         }
         jobs: list[dict[str, Any]] = [job, {"calls": arguments}] if self.own_code else [job]
         start = time.monotonic()

@@ -15,7 +15,7 @@ goes back:
 There are two kinds of jobs:
 
 * "run" an answer: ``{"cells": [[source, own], ...], "calls": [[name, arguments], ...]}``, the limits, and
-  ``definitions_only``; ``own`` says whether a cell belongs to the question. The report is ``{"outcomes":
+  ``hurried``; ``own`` says whether a cell belongs to the question. The report is ``{"outcomes":
   [...]}``, one for each call. Where operations are watched, arguments are None; two more files then are job
   and report of another child, the keeper (see watch.py): ``{"calls": [arguments, ...]}``, and a line
   ``[number, outcome]`` for each call that ended.
@@ -34,6 +34,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import itertools
 import json
 import linecache
 import os
@@ -67,9 +68,9 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 FAILED = 75  # the exit status of a keeper that could not write its notes
-ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
-DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, *ASSIGNMENTS)
+DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 SHARES = 5  # of the time that is left, one for each assignment
+SMALL_SHARES = 20  # one for each loop and each call by itself, which are more often experiments
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ def run_cells(
 
     Args:
         cells: source, and whether the cell belongs to the question.
-        clock: run imports, definitions and assignments only, these as long as it allows; default: all.
+        clock: stops statements that take too long beside the others; default None.
 
     Returns:
         The module they fill, the first failure of a cell of the question, and the functions they defined, of
@@ -120,13 +121,13 @@ def run_cell(
     """
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     first: dict[str, Any] | None = None
-    for statement in compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True).body:
-        if clock and not isinstance(statement, DEFINITIONS):
-            continue
+    tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True)
+    for statement in itertools.chain.from_iterable(map(split_import, tree.body)):
         code = compiler(ast.Module([statement], []), name, "exec")  # type: ignore[arg-type]  # takes a tree
-        limited = clock and isinstance(statement, ASSIGNMENTS)
+        limited = clock and not isinstance(statement, DEFINITIONS)
+        shares = SHARES if isinstance(statement, ast.Assign | ast.AnnAssign) else SMALL_SHARES
         try:
-            with clock.limit() if clock and limited else contextlib.nullcontext():
+            with clock.limit(shares) if clock and limited else contextlib.nullcontext():
                 result = eval(code, vars(module))
                 if code.co_flags & inspect.CO_COROUTINE:
                     asyncio.run(result)
@@ -140,12 +141,19 @@ def run_cell(
     return first
 
 
+def split_import(statement: ast.stmt) -> list[ast.stmt]:
+    """Return a statement, or for ``import a, b`` one for each module: the first may be missing here."""
+    if not isinstance(statement, ast.Import):
+        return [statement]
+    return [ast.copy_location(ast.Import([alias]), statement) for alias in statement.names]
+
+
 class TooLong(BaseException):
     """Say that a statement took too long; no ``Exception``, since code may pass over all of these."""
 
 
 class Clock:
-    """Share out the time of an attempt: each statement may take a fifth of what is left.
+    """Share out the time of an attempt: each statement may take a part of what is left.
 
     Args:
         cpu: seconds of processor time.
@@ -159,12 +167,12 @@ class Clock:
         }
 
     @contextlib.contextmanager
-    def limit(self) -> Iterator[None]:
-        """Raise ``TooLong`` in the code within if it takes longer than its share."""
+    def limit(self, shares: int) -> Iterator[None]:
+        """Raise ``TooLong`` in the code within if it takes longer than one of the shares of what is left."""
         try:
             for (timer, number, tell), end in self._ends.items():
                 signal.signal(number, self._stop)
-                signal.setitimer(timer, max(0.01, (end - tell()) / SHARES))
+                signal.setitimer(timer, max(0.01, (end - tell()) / shares))
             yield
         finally:
             for timer, _, _ in self._ends:
@@ -268,7 +276,7 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
     sys.meta_path.insert(0, SilentImporter(HIDDEN_PACKAGE, SilentModule))
     for library in watch.LIBRARIES if ask else ():
         sys.meta_path.insert(0, SilentImporter(library, RefusedModule))
-    clock = Clock(job["limits"]["cpu"], job["limits"]["wall"]) if job.get("definitions_only") else None
+    clock = Clock(job["limits"]["cpu"], job["limits"]["wall"]) if job.get("hurried") else None
     module, broken, functions = run_cells(job["cells"], clock)
     link = watch.Link(ask) if ask else None
     outcomes = []

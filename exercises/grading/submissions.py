@@ -253,11 +253,13 @@ class CodeCell:
         source: its text.
         answers: the questions whose answers it defines.
         section: the question that it stands under, or "".
+        asks: the questions whose checks it calls.
     """
 
     source: str
     answers: frozenset[str]
     section: str
+    asks: frozenset[str] = frozenset()
 
     def belongs_to(self, question: str) -> bool:
         """Return whether the cell defines the answer to a question, or defines none and stands under it."""
@@ -284,7 +286,10 @@ class Submission:
     cells: list[CodeCell]
 
     def select_cells(
-        self, question: str, others: Literal["none", "earlier", "all"] = "none"
+        self,
+        question: str,
+        others: Literal["none", "earlier", "all"] = "none",
+        until: Literal["asked", "end"] = "end",
     ) -> list[tuple[str, bool]]:
         """Return the cells to run for a question, in order, each with whether it belongs to the question.
 
@@ -292,13 +297,19 @@ class Submission:
             question: the id of the question.
             others: which cells of other questions to run, too: "none" (default), those that stand before
                 the last cell of this one ("earlier"), or "all".
+            until: whether to leave out what stands after the last cell that calls the check of an answer, as
+                a reader saw it ("asked"), if there is one. Default "end".
         """
-        last = max((n for n, cell in enumerate(self.cells) if cell.belongs_to(question)), default=-1)
-        end = {"none": 0, "earlier": last + 1, "all": len(self.cells)}[others]
+        own = [n for n, cell in enumerate(self.cells) if cell.belongs_to(question)]
+        answered = min((n for n in own if question in self.cells[n].answers), default=len(self.cells))
+        asked = [n for n, cell in enumerate(self.cells) if question in cell.asks and n >= answered]
+        end = max(asked) + 1 if asked and until == "asked" else len(self.cells)
+        last = end if asked and until == "asked" else max(own, default=-1) + 1
+        before = {"none": 0, "earlier": last, "all": end}[others]
         wanted = [
             cell
-            for n, cell in enumerate(self.cells)
-            if n < end or cell.is_shared or cell.belongs_to(question)
+            for n, cell in enumerate(self.cells[:end])
+            if n < before or cell.is_shared or cell.belongs_to(question)
         ]
         return [(cell.source, cell.belongs_to(question)) for cell in wanted]
 
@@ -315,9 +326,9 @@ def decode_submission(data: Any) -> Submission:
     try:
         questions = load_questions(data["set"])
         cells = [
-            CodeCell(source, frozenset(answers), section)
-            for source, answers, section in data["cells"]
-            if isinstance(source, str) and {*answers, section} <= {*questions, ""}
+            CodeCell(source, frozenset(answers), section, frozenset(asks))
+            for source, answers, section, asks in data["cells"]
+            if isinstance(source, str) and {*answers, section, *asks} <= {*questions, ""}
         ]
         return Submission(data["set"], make_printable(data["version"]), cells)
     except (TypeError, KeyError) as error:

@@ -558,7 +558,7 @@ def test_a_slow_assignment_leaves_time_for_the_answer(boxes):
     right = "import math\nimport torch\n"
     right += source_of(MERGE, next(one for one in MERGE.known_answers if not isinstance(one, KnownMistake)))
     calls = MERGE.prepare("s").calls
-    outcomes = boxes[False].run([(slow, False), (right, True)], calls, definitions_only=True)
+    outcomes = boxes[False].run([(slow, False), (right, True)], calls, hurried=True)
     assert MERGE.judge(outcomes, "s").right
 
 

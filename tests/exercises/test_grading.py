@@ -77,6 +77,60 @@ def test_what_a_reader_saw_is_what_counts(grader, tmp_path):
     assert sum(points(one).values()) == TOTAL, messages(one)
 
 
+def after(content, question, source):
+    """Put a cell of code after that of an answer, which first calls its check."""
+    cells = content["cells"]
+    place = 1 + cells.index(answer_cell(content, question))
+    asks = next(n for n in range(place, len(cells)) if f"check.{question}(" in "".join(cells[n]["source"]))
+    cells.insert(asks + 1, {"cell_type": "code", "metadata": {}, "source": source})
+
+
+def test_an_experiment_after_the_check_changes_nothing(grader, tmp_path):
+    """It may use a helper's name, that of another question's answer, or seconds."""
+    content = notebook("ch01_softmax")
+    answer_cell(content, "q5")["source"] = "def low(m):\n    return m == -math.inf\n\n\n" + RIGHT.replace(
+        "m == -math.inf", "low(m)"
+    )
+    after(content, "q5", "def low(m):\n    return True\nmerge(*2 * [(0.0, 1.0, torch.ones(3))])")
+    after(content, "q5", "fault = 1e-3")  # of question 2
+    after(content, "q2", "for i in range(10**12):\n    pass")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+
+
+def test_a_better_answer_after_the_check_counts_as_well(grader, tmp_path):
+    content = hand_in("ch01_softmax", {"q5": "def merge(a, b):\n    return a"})
+    after(content, "q5", RIGHT)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+
+
+def test_slow_experiments_leave_what_an_answer_needs(grader, tmp_path):
+    """Of its own section before the check, and of another one where its helper stands."""
+    content = notebook("ch01_softmax")
+    slow = "\nbegin = time.process_time()\nwhile time.process_time() - begin < 6:\n    sum(range(1000))\n"
+    answer_cell(content, "q1")["source"] += "\nimport time\n\ndef low(m):\n    return m == -math.inf\n" + slow
+    own = (
+        "limits = []\nfor n in range(40):\n    limits.append(-math.inf)\nif limits:\n    least = limits[0]\n"
+    )
+    answer_cell(content, "q5")["source"] = (
+        own + slow + RIGHT.replace("m == -math.inf", "low(m) or m == least")
+    )
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+
+
+def test_what_stands_beside_a_stub_and_what_is_imported_with_a_missing_module_stays(grader, tmp_path):
+    content = notebook("ch01_softmax")
+    beside = "import a_module_that_is_not_here, math as maths\n\ndef least():\n    return -maths.inf\n\n"
+    cell = answer_cell(content, "q5")
+    cell["source"] = beside + "def merge(a, b):\n    raise NotImplementedError\n\nprint(least())"
+    filled = RIGHT.replace("m == -math.inf", "m == least()")
+    content["cells"].insert(1 + content["cells"].index(cell), {**cell, "source": filled, "id": "filled"})
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL, messages(one)
+
+
 def test_magics_and_failing_cells_do_no_harm(grader, tmp_path):
     content = notebook("ch01_softmax")
     for source in ("%matplotlib inline\n1 / 0", "!ls", "%%bash\nls", "display(3)\nundefined"):

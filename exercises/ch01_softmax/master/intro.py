@@ -9,8 +9,9 @@
 # $K\times V$ matrix. Inputs are float64 tensors unless a question says otherwise; give new tensors the
 # dtype of the inputs, and do not change the inputs.
 #
-# A grader may later run the same questions on other inputs, with 5 seconds of processor time for each. It
-# reads the names that the answer cells define, so keep those; you may add cells as you wish.
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time and 1 GB of
+# memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you
+# wish.
 
 # %% setup
 import math

@@ -11,8 +11,9 @@
 # first, as S4's code keeps its parameters: `A` is then $[N, 2]$, and `torch.view_as_complex(A)` has the
 # $N$ numbers. Results are real; give new tensors the dtype of the inputs, and do not change the inputs.
 #
-# A grader may later run the same questions on other inputs, with 5 seconds of processor time for each. It
-# reads the names that the answer cells define, so keep those; you may add cells as you wish.
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time and 1 GB of
+# memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you
+# wish.
 
 # %% setup
 import math
