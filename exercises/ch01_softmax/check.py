@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "5d00080018c4"
+VERSION = "b3f99871d8a0"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -143,7 +143,7 @@ def q2(rng):
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
     calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
-    for T, V in ((5, 1), (1, 3)):
+    for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
     return calls
@@ -172,7 +172,7 @@ def most_tokens(config, free_bytes, batch):
     high = 1
     while cache_bytes(config, high, batch) <= free_bytes:
         high *= 2
-        if high > 10**15:
+        if high > 10**40:
             return math.inf
     low = high // 2                 # low fits (0 does), high does not
     while high - low > 1:
@@ -227,9 +227,10 @@ def q3(rng):
     for name, config in models.items():
         calls.append(Call("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+    calls.append(Call("cache_bytes", (gemma, 0, 2), "Gemma 2 9B, no tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
-    rooms.append(("much room", models["Llama 3 8B"], 10**17))
+    rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     for title, config, free in rooms:
@@ -370,6 +371,10 @@ def q5(rng):
         inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
         hint = "The smaller weights count too, if there are many: drop none."
         calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
+        other = f"1,000,000 and 1 keys, maxima {gap} apart"
+        calls.append(Call("merge", (million, (m, d, u)), other, Close(1e-11), hint=hint))
+    nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
+    calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls
 
 

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9ee82f87900e"
+VERSION = "e4549171bfd7"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -64,13 +64,14 @@ def best_decay(L, T):
 @define_question(INFO["q1"], first_length=first_length, best_decay=best_decay)
 def q1(rng):
     exact = Close(1e-9)
-    calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)))]
+    calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)), 500)]
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
+    calls.append(Call("best_decay", (20, 240), "L = 20, T = 240", Close(5e-7)))
     return calls
 
 
@@ -107,7 +108,7 @@ def q2(rng):
         (60, 4, 4, 3.5),
         (120, 5, 5, float(rng.uniform(8, 15))),
         (200, 6, 6, float(rng.uniform(50, 120))),
-        (400, 3, 2, 298.0),  # few numbers a token: the first tokens alone tell nothing
+        (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing
         (350, 4, 2, float(rng.uniform(200, 290))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
@@ -156,6 +157,7 @@ def q3(rng):
         (70, 24, 8, 30.0),
         (64, 40, 16, 0.01),
         (1, 3, 4, 0.5),
+        (8, 1, 4, 0.5),
         (130, 4, 64, 30.0),
         (300, 8, 8, 1.0),
     ):
@@ -207,6 +209,9 @@ def q4(rng):
     for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    for layer in (2, 3):
+        inputs = f"{len(logits)} layers, layer {layer}"
+        calls.append(Call("shortest_half_life", (logits, layer), inputs, Close(1e-9)))
     steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
@@ -269,7 +274,8 @@ def outputs(fault, log_decay, chunk):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, chunk, least in ((8, 4, -2.0), (int(rng.integers(9, 14)), 3, -4.0), (60, 7, -30.0)):
+        drawn = int(rng.integers(9, 14))
+        for T, chunk, least in ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -30.0), (6, 1, -2.0), (5, 9, -2.0)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))

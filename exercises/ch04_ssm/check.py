@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "51eedcbd519d"
+VERSION = "8a5e6f0f6a26"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -87,11 +87,13 @@ def q1(rng):
     low = float(rng.uniform(0.1, 0.4))
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
+    turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
+    below.append((turned, 0.0))
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
     near = float(rng.uniform(0.02, 0.04))
     steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
-    for A, delta in (*steps, (small, 0.05)):
+    for A, delta in (*steps, (small, 0.05), (turned, 0.3)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls
 
@@ -252,8 +254,9 @@ def q4(rng):
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0)):
-        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+    slow = [(27.0, 400.0), (48.0, 400.0), (27.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow):
+        T = 600 if (life, period) in slow else math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
         loud = 10 ** rng.uniform(-3, 2)
@@ -296,6 +299,8 @@ def q5(rng):
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
     near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
     cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
+    turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
+    cases.append((as_pairs(turned.exp()), 5, 24))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

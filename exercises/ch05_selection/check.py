@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "7bd8e40bb770"
+VERSION = "91b05bea42f7"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -55,11 +55,11 @@ def largest_state(a, low, high, hold):
 def q1(rng):
     exact = Close(1e-9)
     calls = []
-    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (0.01, 1e-3)]
+    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (0.01, 1e-3), (1e-6, 2.0)]
     for keep, a in (*shares, (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
     drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))
-    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), drawn):
+    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), drawn):
         for hold in ("exact", "euler"):
             inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'
             calls.append(Call("largest_state", (a, low, high, hold), inputs, exact))
@@ -142,6 +142,7 @@ def q2(rng):
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
+        (-6000.0, -0.4, "a score of -6000"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
         (0.3, -math.inf, "a closed gate, x = 0.3"),
     ):
@@ -172,6 +173,12 @@ def q2(rng):
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
+    alone = number(-0.3), number(0.0), number(1.0), draw(3)
+    million = number(0.0), number(-21.0), number(1e6), 1000 * draw(3)
+    for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
+        inputs += " tokens, scores 21 apart"
+        hint = "The smaller weights count too, if there are many: drop none."
+        calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),
@@ -245,7 +252,7 @@ def _measure(rng, make, size):
         M = make()
         M = M / M.abs().max()
         values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
-        if max(int((x > 1.1e-3).sum()) for x in values) == size:
+        if max((int((x > 1.1e-3).sum()) for x in values), default=0) == size:
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
@@ -296,6 +303,7 @@ def q3(rng):
         (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
         (lambda: softmax(10), 5, "10 tokens of softmax attention"),
         (lambda: softmax(16), 8, "16 tokens of softmax attention"),
+        (lambda: softmax(20), 10, "20 tokens of softmax attention"),
         (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
         (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
@@ -304,6 +312,7 @@ def q3(rng):
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
         (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
         (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
+        (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
     calls, errors = [], []
@@ -339,6 +348,7 @@ def q4(rng):
     for C, K, V, strength, least, most, longest in (
         (6, 4, 3, 0.5, 0.1, 1.0, 1.0),
         (1, 3, 2, 0.5, 0.1, 1.0, 1.0),
+        (6, 4, 1, 0.5, 0.1, 1.0, 1.0),
         (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
         (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
         (12, 4, 3, 0.3, 0.1, 1.0, 1.4),

@@ -105,7 +105,7 @@ def q2(rng):
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
     calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
-    for T, V in ((5, 1), (1, 3)):
+    for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
     return calls

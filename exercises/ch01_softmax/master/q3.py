@@ -48,7 +48,7 @@ def most_tokens(config, free_bytes, batch):
     high = 1
     while cache_bytes(config, high, batch) <= free_bytes:
         high *= 2
-        if high > 10**15:
+        if high > 10**40:
             return math.inf
     low = high // 2                 # low fits (0 does), high does not
     while high - low > 1:
@@ -113,9 +113,10 @@ def q3(rng):
     for name, config in models.items():
         calls.append(Call("cache_bytes", (config, 50, 1), f"{name}, 50 tokens", exact))
         calls.append(Call("cache_bytes", (config, tokens, 3), f"{name}, batch 3, {tokens:,} tokens", exact))
+    calls.append(Call("cache_bytes", (gemma, 0, 2), "Gemma 2 9B, no tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
-    rooms.append(("much room", models["Llama 3 8B"], 10**17))
+    rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     for title, config, free in rooms:

@@ -69,4 +69,8 @@ def q5(rng):
         inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
         hint = "The smaller weights count too, if there are many: drop none."
         calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
+        other = f"1,000,000 and 1 keys, maxima {gap} apart"
+        calls.append(Call("merge", (million, (m, d, u)), other, Close(1e-11), hint=hint))
+    nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
+    calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

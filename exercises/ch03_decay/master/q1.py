@@ -52,11 +52,12 @@ def best_decay(L, T):
 @define_question(INFO["q1"], first_length=first_length, best_decay=best_decay)
 def q1(rng):
     exact = Close(1e-9)
-    calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)))]
+    calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)), 500)]
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L), *fixed)
     for L, T in lengths:
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
+    calls.append(Call("best_decay", (20, 240), "L = 20, T = 240", Close(5e-7)))
     return calls

@@ -11,7 +11,8 @@
 # so that the bounds rise from layer to layer and stay below 1. A gate $\alpha_t \ge \gamma_l$ cannot forget
 # faster than with some half-life: the *shortest half-life* of the layer.
 #
-# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0.)
+# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No bound
+#    is nearer to 1 than one part in a million.)
 # 2. The other way round: you want the layers to start with given shortest half-lives, 0 for layer 0 and
 #    rising. Which $\lambda$ does that? Many do; return the one with mean 0.
 
@@ -59,6 +60,9 @@ def q4(rng):
     for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    for layer in (2, 3):
+        inputs = f"{len(logits)} layers, layer {layer}"
+        calls.append(Call("shortest_half_life", (logits, layer), inputs, Close(1e-9)))
     steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):

@@ -14,7 +14,8 @@
 # decay of $-1$ for each token, eight tokens in chunks of 4. Three of the four gave the outputs in
 # `symptoms`. Which is which?
 #
-# Then write what all four give on this kind of input, for any log decays, and what the right program gives.
+# Then write what all four give on this kind of input, for any log decays, and what the right program gives,
+# in the dtype of the log decays.
 # Someone who ports a layer keeps such a function: it names the fault from one run.
 
 # %% given q5
@@ -91,7 +92,8 @@ def outputs(fault, log_decay, chunk):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, chunk, least in ((8, 4, -2.0), (int(rng.integers(9, 14)), 3, -4.0), (60, 7, -30.0)):
+        drawn = int(rng.integers(9, 14))
+        for T, chunk, least in ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -30.0), (6, 1, -2.0), (5, 9, -2.0)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))

@@ -133,6 +133,7 @@ def q2(rng):
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
+        (-6000.0, -0.4, "a score of -6000"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
         (0.3, -math.inf, "a closed gate, x = 0.3"),
     ):
@@ -163,6 +164,12 @@ def q2(rng):
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
+    alone = number(-0.3), number(0.0), number(1.0), draw(3)
+    million = number(0.0), number(-21.0), number(1e6), 1000 * draw(3)
+    for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
+        inputs += " tokens, scores 21 apart"
+        hint = "The smaller weights count too, if there are many: drop none."
+        calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),

@@ -101,7 +101,7 @@ def _measure(rng, make, size):
         M = make()
         M = M / M.abs().max()
         values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
-        if max(int((x > 1.1e-3).sum()) for x in values) == size:
+        if max((int((x > 1.1e-3).sum()) for x in values), default=0) == size:
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
@@ -152,6 +152,7 @@ def q3(rng):
         (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
         (lambda: softmax(10), 5, "10 tokens of softmax attention"),
         (lambda: softmax(16), 8, "16 tokens of softmax attention"),
+        (lambda: softmax(20), 10, "20 tokens of softmax attention"),
         (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
         (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
         (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
@@ -160,6 +161,7 @@ def q3(rng):
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
         (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
         (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
+        (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
     calls, errors = [], []

@@ -192,7 +192,7 @@ def by_elimination(M):
 def by_the_rank_with_a_tolerance(M):
     atol = float(3e-4 * M.abs().max())
     ranks = [torch.linalg.matrix_rank(M[t:, :t], atol=atol, rtol=0.0) for t in range(1, len(M))]
-    return torch.stack(ranks).max()
+    return max((int(rank) for rank in ranks), default=0)
 
 
 @also_right(replaces="least_error")
