@@ -182,7 +182,7 @@ def coverage() -> str:
     held = {
         (row["surface"], row["method"]): f"{row['held']} of {row['trials']}"
         for row in results.load("fit_coverage")
-        if row["quantity"] == "parameters"
+        if row["quantity"] == "parameters" and row["design"] == "study"
     }
     lines = [[words, held["pure", name], held["raised", name]] for name, words in names.items()]
     return render_table(["way to fit", "surface with E = 0", "with E > 0"], lines)
