@@ -86,7 +86,8 @@ def parts() -> Iterator[Part]:
     yield "recall_figures.draw_by_position()", recall_figures.draw_by_position
     yield text("hybrid", table=variants.hybrid(), copies=variants.copies(), **beside.hybrid())
     exponents = {"loss": tables.law_table("loss"), "six": tables.six(), "swapped": variants.swapped()}
-    yield text("laws", **exponents, **law_numbers(), **beside.swapped())
+    held = tables.coverage_of_loss()
+    yield text("laws", held=held, **exponents, **law_numbers(), **beside.swapped())
     yield "figures.draw_envelopes()", figures.draw_envelopes
     yield text("ways", decades=decades())
     yield 'figures.draw_exponents("loss")', lambda: figures.draw_exponents("loss")

@@ -170,22 +170,44 @@ def six() -> str:
     return render_table(["γ, C = 6ND", "ours, prose", "ours, code"], lines)
 
 
+COVERAGE = {  # a heading, and the design and the surface of its runs
+    "ours, E = 0": ("study", "pure"),
+    "ours, E > 0": ("study", "raised"),
+    "the paper's, even in bytes": ("paper, even in tokens", "chinchilla"),
+    "the paper's, even in logarithms": ("paper, even in logarithms", "chinchilla"),
+}
+
+
 def coverage() -> str:
-    """How often an interval for a holds the truth."""
+    """How often an interval for a holds the truth, on runs like ours and like the paper's."""
     names = {
-        "whole_envelope": "the paper's way",
+        "whole_envelope": "all of the envelope",
         "envelope": "where two sizes reach",
         "corners": "corners",
         "iso_flop": "isoFLOP",
         "parametric": "parametric (next section)",
     }
     held = {
-        (row["surface"], row["method"]): f"{row['held']} of {row['trials']}"
+        (row["design"], row["surface"], row["method"]): f"{row['held']} of {row['fitted']}"
         for row in results.load("fit_coverage")
-        if row["quantity"] == "parameters" and row["design"] == "study"
+        if row["quantity"] == "parameters"
     }
-    lines = [[words, held["pure", name], held["raised", name]] for name, words in names.items()]
-    return render_table(["way to fit", "surface with E = 0", "with E > 0"], lines)
+    lines = [
+        [words, *(held.get((*made, name), "–") for made in COVERAGE.values())]
+        for name, words in names.items()
+    ]
+    return render_table(["way to fit", *COVERAGE], lines)
+
+
+def coverage_of_loss() -> str:
+    """How often the interval for the exponent of loss holds the truth, in our reading of the paper's way."""
+    row = next(
+        row
+        for row in results.load("fit_coverage")
+        if (row["design"], row["surface"], row["method"], row["quantity"])
+        == ("study", "pure", "whole_envelope", "loss")
+    )
+    return f"{row['held']} of {row['trials']} times"
 
 
 def surfaces() -> str:
