@@ -62,4 +62,4 @@ def test_a_class_says_what_it_holds(kind):
 
 def test_the_examples_print_what_they_say():
     result = doctest.testmod(questions, optionflags=doctest.ELLIPSIS)
-    assert (result.failed, result.attempted) == (0, 5)
+    assert (result.failed, result.attempted) == (0, 7)
