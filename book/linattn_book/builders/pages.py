@@ -8,16 +8,12 @@ import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import plotly
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.environment.collectors.toctree import TocTreeCollector
 from sphinx.util import logging
 
 from ..plotly_mime import NumberedFigure, write_numbered
@@ -41,7 +37,6 @@ _CODE_JOINT = re.compile(r"(?<=[./=(])(?=\w)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    TocTreeCollector.assign_section_numbers = _number_as_files  # type: ignore[method-assign, assignment]
     app.connect("config-inited", _set_address_and_logo)
     app.add_enumerable_node(
         NumberedFigure, "figure", lambda node: node["title"], html=(write_numbered, lambda *_: None)
@@ -53,28 +48,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", _adjust_page_context, priority=900)
     app.connect("build-finished", _write_assets, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
-
-
-_assign_in_order = TocTreeCollector.assign_section_numbers
-
-
-def _number_as_files(collector: TocTreeCollector, env: Any) -> list[str]:
-    """Number chapters as their files are, chapters/07_... is 7, also while one before is not written."""
-    rewritten = _assign_in_order(collector, env)
-    for name, numbers in env.toc_secnumbers.items():
-        if not (found := re.match(r"chapters/(\d+)_", name)):
-            continue
-        change = partial(_replace_first, int(found[1]))
-        env.toc_secnumbers[name] = {anchor: change(number) for anchor, number in numbers.items()}
-        for node in (env.titles[name], *env.tocs[name].findall(nodes.reference)):
-            if node.get("secnumber"):
-                node["secnumber"] = change(node["secnumber"])
-    return rewritten
-
-
-def _replace_first(first: int, number: Sequence[int]) -> tuple[int, ...]:
-    """Return a number of a section with another number of its chapter."""
-    return (first, *number[1:])
 
 
 def _set_address_and_logo(app: Sphinx, config: Any) -> None:
