@@ -227,6 +227,32 @@ def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
     assert [name for name, value in points(one).items() if value] == ["q3"]
 
 
+class SlowSandbox:
+    """Stand for a sandbox in which every answer is wrong and takes 20 seconds; count how often one runs."""
+
+    def __init__(self) -> None:
+        self.seconds, self.runs = 0.0, 0
+
+    def run(self, cells, calls, hurried=False):
+        self.seconds, self.runs = self.seconds + 20, self.runs + 1
+        return [{"value": None} for _ in calls]
+
+
+@pytest.mark.parametrize(("wall", "runs"), [(5, 1), (15, 3), (60, 4)])
+def test_no_attempt_begins_after_three_limits_on_the_clock(tmp_path, monkeypatch, wall, runs):
+    content = notebook("ch01_softmax")
+    for number, cell in enumerate(content["cells"]):
+        if cell["cell_type"] == "code":
+            cell["source"] += f"\nx{number} = {number}"  # so that no two attempts are alike
+    again = {**answer_cell(content, "q5"), "id": "again"}  # another cell of the question, after its check
+    content["cells"].append({"cell_type": "code", "metadata": {}, "source": again["source"]})
+    grader, box = make_grader(tmp_path / "out", limits=Limits(cpu=5, wall=wall)), SlowSandbox()
+    monkeypatch.setattr(grader, "_get_sandbox", lambda own_code: box)
+    monkeypatch.setattr("linattn_exercises.grading.grade.time.monotonic", lambda: box.seconds)
+    grader._judge_submission(read(write(tmp_path / "a.ipynb", content)), load_questions("ch01_softmax")["q5"])
+    assert box.runs == runs
+
+
 @pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])
 def test_a_notebook_of_another_version_is_noted(grader, tmp_path, version, noted):
     content = notebook("ch01_softmax", "exercises")

@@ -2,6 +2,7 @@
 
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,6 +77,34 @@ def test_the_check_tells_a_right_answer_that_is_too_slow_for_a_grader(capsys, mo
     assert late in capsys.readouterr().out
     question(*[None for _ in question.reference])
     assert late not in capsys.readouterr().out
+
+
+def test_the_check_tells_a_right_answer_that_takes_too_much_memory_for_a_grader(capsys, monkeypatch):
+    info = QuestionInfo("ch01_softmax", "q0", "Zero", "derive", points=1, minutes=1, level=1)
+    question = define_question(info, zero=lambda: 0.0)(lambda rng: [Call("zero", (), "nothing")])
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("memory is measured on Linux alone")
+    monkeypatch.setattr("linattn_exercises.questions.BYTES", 100_000_000)
+    question(lambda: 0.0)
+    assert "GB" not in capsys.readouterr().out
+    question(lambda: float(torch.ones(200_000_000, dtype=torch.uint8)[0]) - 1)
+    assert "right. 1 cases agree" in (told := capsys.readouterr().out)
+    assert "But it took 0.2 GB, and a grader stops after 0 GB." in told
+
+
+def test_the_check_lets_torch_use_one_thread_as_a_grader_does(capsys):
+    info = QuestionInfo("ch01_softmax", "q0", "Threads", "derive", points=1, minutes=1, level=1)
+    question = define_question(info, threads=lambda: 1)(lambda rng: [Call("threads", (), "nothing")])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        question(torch.get_num_threads)
+        assert torch.get_num_threads() == 3
+        question(lambda: [][0])
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert "right" in capsys.readouterr().out
 
 
 def test_the_check_says_what_it_wants():
