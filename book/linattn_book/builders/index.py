@@ -21,7 +21,7 @@ from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
-CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5 = (
+CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8 = (
     Path(f"chapters/{name}.ipynb")
     for name in (
         "01_softmax_attention",
@@ -29,6 +29,8 @@ CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5 = (
         "03_decay_and_gates",
         "04_state_space_models",
         "05_selection_and_erasing",
+        "07_four_architectures",
+        "08_do_linear_models_scale",
     )
 )
 LENGTH = 4096
@@ -65,7 +67,9 @@ ROAD = (
         "5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?", CHAPTER_5
     ),
     Chapter("6", "Making it fast", "What stands between a count of operations and a clock?"),
-    Chapter("7 to 9", "The scaling study", "Which laws of loss hold, and where does recall part the models?"),
+    Chapter("7", "Four architectures, one budget", "What is compared, and what is a budget?", CHAPTER_7),
+    Chapter("8", "Do linear models scale?", "Which part of a law is the study's own?", CHAPTER_8),
+    Chapter("9", "Recall, and what loss hides", "Where does recall part the models?"),
 )  # fmt: skip
 
 

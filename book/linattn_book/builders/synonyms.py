@@ -70,6 +70,18 @@ SYNONYMS = {
         "the-delta-rule-in-chunks": "WY, UT transform, Householder, gated DeltaNet, gated delta rule",
         "beyond-one-negative-eigenvalues": "parity, state tracking, negative eigenvalue",
     },
+    "chapters/07_four_architectures": {
+        "": "LLaMA, TNL, TransNormerLLM, HGRN2, cosFormer2, scaling laws",
+        "parameters": "parameter count, model size",
+        "flops": "FLOPs, compute, 6N, 6ND, cost, accounting",
+        "what-the-count-decides": "causal mask, compute budget, isoFLOP",
+    },
+    "chapters/08_do_linear_models_scale": {
+        "": "scaling laws, Chinchilla, Kaplan, exponent, power law",
+        "what-a-law-of-scaling-says": "compute-optimal, irreducible loss, loss surface",
+        "what-an-envelope-is-and-how-it-misleads": "isoFLOP, envelope, Approach 1, Approach 2",
+        "planning-with-a-law": "overtraining, budget, inference cost",
+    },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",
         "retnet": "RetNet, retention, retentive network",

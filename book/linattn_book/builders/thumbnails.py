@@ -18,17 +18,17 @@ SIDE = 7.0  # of a square, with the gap after it
 
 
 def draw_thumbnail(chapter: int) -> str:
-    """Return the thumbnail of a chapter, from 1 to 7.
+    """Return the thumbnail of a chapter, from 1 to 9.
 
     Raises:
         ValueError: there is none for this chapter.
     """
     draw = {
         1: _draw_weights, 2: _draw_outer_product, 3: _draw_decay, 4: _draw_kernels,
-        5: _draw_gates, 6: _draw_chunks, 7: _draw_losses,
+        5: _draw_gates, 6: _draw_chunks, 7: _draw_tables, 8: _draw_losses, 9: _draw_readings,
     }.get(chapter)  # fmt: skip
     if draw is None:
-        raise ValueError(f"chapter: there is no thumbnail for {chapter}, expected 1 to 7")
+        raise ValueError(f"chapter: there is no thumbnail for {chapter}, expected 1 to 9")
     view = f'viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true"'
     return f'<svg class="book-thumbnail" xmlns="http://www.w3.org/2000/svg" {view}>{"".join(draw())}</svg>'
 
@@ -82,8 +82,25 @@ def _draw_chunks() -> list[str]:
     return _draw_squares(np.where(inside, 1.0, 0.25), 11, 3, "cosformer2", kept=rows >= columns)
 
 
+def _draw_tables() -> list[str]:
+    """Chapter 7: the tables of four architectures, softmax attention, TNL, HGRN2 and cosFormer2."""
+    age = np.subtract.outer(np.arange(3), np.arange(3)).clip(0)
+    tables = {
+        "softmax": np.array([[1, 0, 0], [0.3, 0.7, 0], [0.2, 0.5, 0.3]]),
+        "tnl": 0.5**age,
+        "hgrn2": np.array([[1, 0, 0], [0.8, 1, 0], [0.1, 0.2, 1]]),
+        "cosformer2": np.cos(0.6 * age),
+    }
+    places = ((6, 2), (36, 2), (6, 26), (36, 26))
+    parts = (
+        _draw_squares(table, x, y, arch, kept=np.tri(3) > 0)
+        for (arch, table), (x, y) in zip(tables.items(), places, strict=True)
+    )
+    return [square for part in parts for square in part]
+
+
 def _draw_losses() -> list[str]:
-    """Chapters 7 to 9: measured losses on code against parameters, LLaMA and HGRN2, both logarithmic."""
+    """Chapter 8: measured losses on code against parameters, LLaMA and HGRN2, both logarithmic."""
     counted = {row["size"]: row["n_params"] for row in losses.load_evaluations() if row["arch"] == "llama"}
     sizes = sorted(counted, key=lambda size: counted[size])
     x = np.log([counted[size] for size in sizes])
@@ -101,6 +118,23 @@ def _draw_losses() -> list[str]:
             f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2" fill="{ARCHITECTURES[colour]}"/>'
             for a, b in zip(across, up, strict=True)
         ]
+    return parts
+
+
+def _draw_readings() -> list[str]:
+    """Chapter 9: measured losses at the first and the second reading of code, LLaMA and HGRN2."""
+    rows = [row for row in losses.load_evaluations("scaling_probes") if row["probe"] == "twice"]
+    parts = []
+    for place, arch in enumerate(("llama", "hgrn2")):
+        about = losses.select(rows, corpus="code", arch=arch, size="32M", seed=0)
+        halves = [row for row in about if row["last"] in (511, 1023)]
+        for half, row in enumerate(halves):
+            height = 60 * row["loss"]
+            parts.append(
+                f'<rect x="{8 + 27 * place + 11 * half}" y="{44 - height:.1f}" width="10" '
+                f'height="{height:.1f}" fill="{ARCHITECTURES["softmax" if arch == "llama" else arch]}" '
+                f'fill-opacity="{1 - 0.5 * half}"/>'
+            )
     return parts
 
 

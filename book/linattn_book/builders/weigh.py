@@ -26,6 +26,8 @@ PAGES = (
     "chapters/03_decay_and_gates.html",
     "chapters/04_state_space_models.html",
     "chapters/05_selection_and_erasing.html",
+    "chapters/07_four_architectures.html",
+    "chapters/08_do_linear_models_scale.html",
 )
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 4e6 / 8, "uploadThroughput": 4e6 / 8}
 SLOWER_CPU = 4

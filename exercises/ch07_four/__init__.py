@@ -1,0 +1,1 @@
+"""Exercises to chapter 7: four architectures, one budget."""

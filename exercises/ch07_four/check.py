@@ -1,0 +1,276 @@
+"""Checks of ``ch07_four``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import torch
+
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+VERSION = "e66a409a46fd"
+INFO = {
+    "q1": QuestionInfo(
+        "ch07_four", "q1", 'A state that turns',
+        "implement", points=5, minutes=30, level=3,
+    ),
+    "q2": QuestionInfo(
+        "ch07_four", "q2", 'Find the misprint',
+        "derive", points=3, minutes=20, level=1,
+    ),
+    "q3": QuestionInfo(
+        "ch07_four", "q3", 'Four counters',
+        "diagnose", points=4, minutes=25, level=2,
+    ),
+    "q4": QuestionInfo(
+        "ch07_four", "q4", 'One softmax in how many?',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q5": QuestionInfo(
+        "ch07_four", "q5", 'A law, counted anew',
+        "measure", points=4, minutes=25, level=2,
+    ),
+}
+
+
+# --- q1: A state that turns ---
+
+
+def attend(q, k, v, speed, log_decay, state):
+    """Outputs [T, V] and the last state [K, V, 2].
+
+    q, k, log_decay [T, K], v [T, V], speed [K] in radians, state [K, V, 2].
+    """
+    S, outputs = torch.view_as_complex(state), []
+    for t in range(len(q)):
+        step = torch.exp(torch.complex(log_decay[t], speed))
+        S = step[:, None] * S + torch.outer(k[t], v[t])
+        outputs.append(q[t] @ S.real)
+    return torch.stack(outputs), torch.view_as_real(S)
+
+
+@define_question(INFO["q1"], attend=attend)
+def q1(rng):
+    calls = []
+    for T, K, V, fast, least, filled in (
+        (6, 3, 2, 1.0, -0.5, False),
+        (1, 3, 4, 2.0, -0.5, True),
+        (9, 4, 3, 0.0, -0.5, True),
+        (12, 4, 3, 3.0, 0.0, True),
+        (40, 5, 1, 0.3, 0.0, False),
+        (30, 1, 4, 1.0, -0.1, True),
+        (50, 4, 3, 0.5, -40.0, True),
+        (300, 6, 3, 0.1, -0.02, True),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
+        v, state = (torch.from_numpy(rng.normal(size=size)) for size in ((T, V), (K, V, 2)))
+        speed = fast * torch.from_numpy(rng.uniform(0.2, 1.0, size=K))
+        log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
+        inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
+        inputs += "with a state" if filled else "from an empty state"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
+    return calls
+
+
+# --- q2: Find the misprint ---
+
+
+report = {  # L, D, H, H_kv, F, and parameters in millions
+    "I": (12, 768, 12, 4, 2048, 75.5),
+    "II": (24, 1024, 16, 4, 2816, 270.5),
+    "III": (16, 2048, 32, 8, 8192, 1006.6),
+    "IV": (28, 3072, 24, 8, 8192, 2818.6),
+    "V": (32, 4096, 32, 8, 14336, 6979.3),
+}
+
+
+def n_parameters(L, D, H, H_kv, F):
+    """Parameters of L layers, without norms."""
+    return L * (2 * D * D + 2 * D * (D // H) * H_kv + 3 * D * F)
+
+
+def flops_per_token(T, L, D, H, H_kv, F):
+    """Operations for a token, forward and backward."""
+    return 6 * n_parameters(L, D, H, H_kv, F) + 12 * L * T * D
+
+
+misprint = "III"
+
+
+@define_question(
+    INFO["q2"],
+    n_parameters=n_parameters,
+    flops_per_token=flops_per_token,
+    misprint=misprint,
+    wrong_values={
+        "misprint": {
+            "I": "12 layers of 2 D² + 2 D² / 3 + 3 D F are 75.5 million, as printed.",
+            "II": "24 layers of 2 D² + 2 D² / 4 + 3 D F are 270.5 million, as printed.",
+            "IV": "28 layers of 2 D² + 2 D² / 3 + 3 D F are 2,818.6 million, as printed.",
+            "V": "32 layers of 2 D² + 2 D² / 4 + 3 D F are 6,979.3 million, as printed.",
+        }
+    },
+)
+def q2(rng):
+    exact, calls = Close(1e-12), []
+    sizes = [(2, 64, 4, 2, 96), (3, 60, 6, 1, 100), (5, 48, 3, 3, 128), (32, 4096, 32, 8, 14336)]
+    for _ in range(2):
+        H, H_kv, width = (int(n) for n in rng.integers((2, 1, 4), (7, 5, 33)))
+        sizes.append((int(rng.integers(1, 9)), H * H_kv * width, H * H_kv, H_kv, int(rng.integers(20, 300))))
+    for one in sizes:
+        inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
+        calls.append(Call("n_parameters", one, inputs, exact))
+    for one in sizes:
+        for T in (int(rng.integers(10, 5000)), 8192):
+            inputs = "T = {}, L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(T, *one)
+            calls.append(Call("flops_per_token", (T, *one), inputs, exact))
+    return [*calls, Call("misprint", (), "", Exactly())]
+
+
+# --- q3: Four counters ---
+
+
+counts = {"first": 141.6, "second": 273.7, "third": 732.7}
+
+
+first = "II"
+second = "III"
+third = "IV"
+
+
+def operations(fault, T, L, D, F, vocabulary):
+    """Operations for a token by the counter "I" to "IV", or "none"."""
+    matrices = L * (4 * D * D + 3 * D * F)
+    if fault == "IV":
+        matrices += D * vocabulary
+    scores = L * 2 * D * T
+    if fault == "III":
+        scores /= 2
+    passes = 1 if fault == "II" else 3
+    return passes * (1 if fault == "I" else 2) * (matrices + scores)
+
+
+@define_question(
+    INFO["q3"],
+    first=first,
+    second=second,
+    third=third,
+    operations=operations,
+    wrong_values={
+        "first": {
+            "I": "Half of the right count, 424.7, is 212.4.",
+            "III": "III counts the matrices in full, 122.7, and half of the scores on top: 273.7.",
+            "IV": "IV says more than the right count, 424.7, and not a third of it.",
+        },
+        "second": {
+            "I": "I says half of the right count, 424.7, which is 212.4.",
+            "II": "II says a third of the right count, 424.7, which is 141.6.",
+            "IV": "With the output layer it would be more than 424.7.",
+        },
+        "third": {
+            "I": "I says half of the right count. This is more than all of it, 424.7.",
+            "II": "II says a third of the right count. This is more than all of it, 424.7.",
+            "III": "III leaves something out. This is more than the right count, 424.7.",
+        },
+    },
+)
+def q3(rng):
+    calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
+    sizes: list[tuple[int, ...]] = [(8192, 6, 512, 1536, 100_280), (1, 1, 8, 20, 50)]
+    for _ in range(2):
+        sizes.append(tuple(int(n) for n in rng.integers((10, 1, 8, 10, 20), (5000, 30, 900, 3000, 90_000))))
+    for fault in ("none", "I", "II", "III", "IV"):
+        for one in sizes:
+            inputs = "counter {}, T = {}, L = {}, D = {}, F = {}, a vocabulary of {}".format(fault, *one)
+            calls.append(Call("operations", (fault, *one), inputs, Close(1e-12)))
+    return calls
+
+
+# --- q4: One softmax in how many? ---
+
+
+def relative_cost(T, D, H, every):
+    """FLOPs of a token over 72 L D^2; with every = math.inf, TNL alone."""
+    share = 1 / every
+    return 1 + share * T / (6 * D) + (1 - share) / (2 * H) + 5 / (18 * D)
+
+
+def smallest_every(T, D, H, budget):
+    """The smallest m with relative_cost(T, D, H, m) <= budget."""
+    left = budget - relative_cost(T, D, H, math.inf)
+    more = T / (6 * D) - 1 / (2 * H)        # what a softmax costs more
+    if left <= 0:
+        return 0 if left < 0 else math.inf
+    return max(1, math.ceil(more / left))
+
+
+@define_question(INFO["q4"], relative_cost=relative_cost, smallest_every=smallest_every)
+def q4(rng):
+    exact, calls = Close(1e-9), []
+    shapes: list[tuple[int, ...]] = [(8192, 512, 4), (2048, 1536, 12), (131072, 4096, 32)]
+    shapes += [tuple(int(n) * 128 for n in rng.integers((8, 2), (100, 20))) for _ in range(2)]
+    shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
+    for T, D, H in shapes:
+        for every in (1, 8, int(rng.integers(2, 12)), math.inf):
+            inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
+            calls.append(Call("relative_cost", (T, D, H, every), inputs, exact))
+    budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
+    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(3)]
+    budgets += [(131072, 512, 4, 1.1257)]
+    for T, D, H, budget in budgets:
+        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.4g}"
+        calls.append(Call("smallest_every", (T, D, H, budget), inputs, exact))
+    return calls
+
+
+# --- q5: A law, counted anew ---
+
+
+def fit(compute, loss):
+    """(k, a) of L = k C^-a; two lists of the same length."""
+    x = torch.tensor(compute, dtype=torch.float64).log()
+    y = torch.tensor(loss, dtype=torch.float64).log()
+    x_off, y_off = x - x.mean(), y - y.mean()
+    slope = (x_off * y_off).sum() / x_off.square().sum()
+    return (y.mean() - slope * x.mean()).exp().item(), -slope.item()
+
+
+def recounted(k, a, factor):
+    """(k, a) if every run costs factor times as much."""
+    return k * factor**a, a
+
+
+def compute_needed(first, second, C):
+    """What second needs to reach first's loss at C, over C; laws (k, a)."""
+    (k1, a1), (k2, a2) = first, second
+    log_needed = (math.log(k2 / k1) + a1 * math.log(C)) / a2
+    return math.exp(log_needed - math.log(C))
+
+
+@define_question(INFO["q5"], fit=fit, recounted=recounted, compute_needed=compute_needed)
+def q5(rng):
+    exact, calls = Close(1e-7), []
+    for n, low, high in ((6, -2.0, 2.0), (2, 0.0, 1.0), (30, -1.0, 3.0)):
+        logs = rng.uniform(low, high, n).tolist()
+        k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        compute = [10.0**x for x in logs]
+        loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
+        calls.append(Call("fit", (compute, loss), f"{n} points", exact))
+    for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
+        k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
+    laws = [((3.7087, 0.0798), (3.5391, 0.0768), 1.0), ((3.7087, 0.0798), (3.5391, 0.0768), 100.0)]
+    for _ in range(3):
+        one, other = ((float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
+        laws.append((one, other, float(10 ** rng.uniform(-2, 3))))
+    laws.append((laws[2][0], laws[2][0], 7.0))
+    for first, second, C in laws:
+        text = " and ".join(f"{k:.3g} C^-{a:.3g}" for k, a in (first, second))
+        calls.append(Call("compute_needed", (first, second, C), f"{text}, C = {C:.3g}", exact))
+    return calls
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

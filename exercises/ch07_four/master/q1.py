@@ -1,0 +1,71 @@
+# %% [markdown] q1 implement, 5 points, 30 minutes, level 3
+# ## A state that turns
+#
+# cosFormer2's table has $\cos\bigl(\omega_c(t-j)\bigr)$, and the package makes it from $2K$ features with the
+# absolute positions of queries and keys. After a million tokens these are large angles, whose float32 cosines are
+# off in the second digit. There is another way, in which no position occurs: let the *state* turn.
+#
+# Write one head of it with a decay for each token and channel as well (chapter 3); a loop over tokens will do:
+#
+# $$
+# A_{tj} = \sum_c \cos\bigl(\omega_c(t-j)\bigr)\,\alpha_{j+1,c}\cdots\alpha_{t,c}\;q_{tc}k_{jc}, \qquad j \le t ,
+# $$
+#
+# so that a sequence can be cut anywhere and go on with the state alone. With $\omega = 0$ it is then GLA, with
+# $\alpha = 1$ cosFormer2. The state has $2KV$ numbers: for what was written $n$ tokens ago under $k$, the real and the
+# imaginary part of $e^{i\omega_c n}\alpha\cdots\alpha\;k_c v$, as `torch.view_as_real` stores them. Some decays forget
+# within a token; $\log\alpha = -40$ is among the inputs.
+
+# %% answer q1
+def attend(q, k, v, speed, log_decay, state):
+    """Outputs [T, V] and the last state [K, V, 2].
+
+    q, k, log_decay [T, K], v [T, V], speed [K] in radians, state [K, V, 2].
+    """
+    # BEGIN SOLUTION
+    S, outputs = torch.view_as_complex(state), []
+    for t in range(len(q)):
+        step = torch.exp(torch.complex(log_decay[t], speed))
+        S = step[:, None] * S + torch.outer(k[t], v[t])
+        outputs.append(q[t] @ S.real)
+    return torch.stack(outputs), torch.view_as_real(S)
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# Write the cosine as the real part of $e^{i\omega(t-j)}$. What lies between $j$ and $t$ is then a product of
+# *steps*, each $\alpha_{t,c}\,e^{i\omega_c}$: a decay that is complex. So
+#
+# $$
+# S_t = \operatorname{diag}(\alpha_t \odot e^{i\omega})\,S_{t-1} + k_t^\top v_t, \qquad
+# o_t = q_t \operatorname{Re} S_t ,
+# $$
+#
+# with real queries, keys and values. The complex state has $2KV$ numbers, as many as the $2K$ features. It is a
+# diagonal state space model (chapter 4) with eigenvalues on the unit circle, or within it where there is a decay.
+# The order is turn, write, read: what is written at $t$ has neither
+# turned nor decayed. In float32 the error of a state that turns grows with the distance $t - j$; that of absolute
+# angles grows with the position itself, so that after a million tokens even neighbours are off.
+
+
+# %% checks q1
+@define_question(INFO["q1"], attend=attend)
+def q1(rng):
+    calls = []
+    for T, K, V, fast, least, filled in (
+        (6, 3, 2, 1.0, -0.5, False),
+        (1, 3, 4, 2.0, -0.5, True),
+        (9, 4, 3, 0.0, -0.5, True),
+        (12, 4, 3, 3.0, 0.0, True),
+        (40, 5, 1, 0.3, 0.0, False),
+        (30, 1, 4, 1.0, -0.1, True),
+        (50, 4, 3, 0.5, -40.0, True),
+        (300, 6, 3, 0.1, -0.02, True),
+    ):
+        q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
+        v, state = (torch.from_numpy(rng.normal(size=size)) for size in ((T, V), (K, V, 2)))
+        speed = fast * torch.from_numpy(rng.uniform(0.2, 1.0, size=K))
+        log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
+        inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
+        inputs += "with a state" if filled else "from an empty state"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
+    return calls

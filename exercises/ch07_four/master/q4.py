@@ -1,0 +1,58 @@
+# %% [markdown] q4 derive, 4 points, 25 minutes, level 2
+# ## One softmax in how many?
+#
+# In a hybrid every $m$-th layer has softmax attention and all others TNL's, with gates of rank $D/H$ and blocks of
+# $D/H$ tokens; $m = 1$ is softmax attention throughout, and $L$ is as large as you like. Contexts are long, $T >
+# 3D/H$. Count as the chapter's table does, with the whole table of scores, a gated MLP of width $8D/3$ and $5/(18D)$ for the small change of both.
+#
+# 1. What does a token cost, in units of $72LD^2$?
+# 2. You have a budget of so many of these units. How many layers may have softmax attention? Give the smallest $m$
+#    that keeps within the budget, `math.inf` if only TNL throughout does, to the last digit, and 0 if not even that.
+
+# %% answer q4
+def relative_cost(T, D, H, every):
+    """FLOPs of a token over 72 L D^2; with every = math.inf, TNL alone."""
+    # BEGIN SOLUTION
+    share = 1 / every
+    return 1 + share * T / (6 * D) + (1 - share) / (2 * H) + 5 / (18 * D)
+    # END SOLUTION
+
+
+def smallest_every(T, D, H, budget):
+    """The smallest m with relative_cost(T, D, H, m) <= budget."""
+    # BEGIN SOLUTION
+    left = budget - relative_cost(T, D, H, math.inf)
+    more = T / (6 * D) - 1 / (2 * H)        # what a softmax costs more
+    if left <= 0:
+        return 0 if left < 0 else math.inf
+    return max(1, math.ceil(more / left))
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# A share $1/m$ of the layers has the term $T/(6D)$, the others $1/(2H)$. With $m = 8$ it is the formula of
+# [MiniMax-01](https://arxiv.org/abs/2501.08313), $1 + \frac{T}{48D} + \frac{7}{16H} + \frac{5}{18D}$. As a function of the share the cost is a straight
+# line between its two parents, so $m$ is what a softmax layer costs more, over what the budget leaves beside
+# TNL, rounded up.
+#
+# At 8,192 tokens and $D = 512$, $H = 4$, a budget of 1.5 allows one softmax in seven layers. At $D = 4096$, $H = 32$
+# softmax attention throughout costs 1.33. What a hybrid saves, it saves in small models and long contexts.
+
+
+# %% checks q4
+@define_question(INFO["q4"], relative_cost=relative_cost, smallest_every=smallest_every)
+def q4(rng):
+    exact, calls = Close(1e-9), []
+    shapes: list[tuple[int, ...]] = [(8192, 512, 4), (2048, 1536, 12), (131072, 4096, 32)]
+    shapes += [tuple(int(n) * 128 for n in rng.integers((8, 2), (100, 20))) for _ in range(2)]
+    shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
+    for T, D, H in shapes:
+        for every in (1, 8, int(rng.integers(2, 12)), math.inf):
+            inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
+            calls.append(Call("relative_cost", (T, D, H, every), inputs, exact))
+    budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
+    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(3)]
+    budgets += [(131072, 512, 4, 1.1257)]
+    for T, D, H, budget in budgets:
+        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.4g}"
+        calls.append(Call("smallest_every", (T, D, H, budget), inputs, exact))
+    return calls

@@ -1,0 +1,73 @@
+# %% [markdown] q5 measure, 4 points, 25 minutes, level 2
+# ## A law, counted anew
+#
+# Losses of models that were best at their budgets of compute $C$ are to be described by $L = k\,C^{-a}$.
+#
+# 1. Fit it: the least squares line through $\log L$ against $\log C$.
+# 2. You find that each of the runs had cost `factor` times as much as was counted, the same factor for all. What
+#    is the law for compute that is counted right?
+# 3. Two laws: how many times the compute of the first does the second need to reach the loss that the first one
+#    reaches at $C$? (Below 1, it needs less.)
+# 4. Before you run the check: by the paper's fits, $3.7087\,C^{-0.0798}$ for LLaMA and $3.5391\,C^{-0.0768}$ for
+#    TNL, how much of LLaMA's compute does TNL need at $C = 1$ to reach LLaMA's loss, which is 4.8 % above its own?
+
+# %% answer q5
+def fit(compute, loss):
+    """(k, a) of L = k C^-a; two lists of the same length."""
+    # BEGIN SOLUTION
+    x = torch.tensor(compute, dtype=torch.float64).log()
+    y = torch.tensor(loss, dtype=torch.float64).log()
+    x_off, y_off = x - x.mean(), y - y.mean()
+    slope = (x_off * y_off).sum() / x_off.square().sum()
+    return (y.mean() - slope * x.mean()).exp().item(), -slope.item()
+    # END SOLUTION
+
+
+def recounted(k, a, factor):
+    """(k, a) if every run costs factor times as much."""
+    # BEGIN SOLUTION
+    return k * factor**a, a
+    # END SOLUTION
+
+
+def compute_needed(first, second, C):
+    """What second needs to reach first's loss at C, over C; laws (k, a)."""
+    # BEGIN SOLUTION
+    (k1, a1), (k2, a2) = first, second
+    log_needed = (math.log(k2 / k1) + a1 * math.log(C)) / a2
+    return math.exp(log_needed - math.log(C))
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# A run at $C$ is in truth a run at $C' = fC$, so $L = k\,(C'/f)^{-a} = k f^a\,C'^{-a}$. A factor that is the same
+# for all runs leaves the exponent alone and moves the curve to the right. If the factor depends on
+# the size, as the masked half does (LLaMA's cost without it is 0.64 of the whole at 70M and 0.88 at 7B), one end
+# moves further than the other, and the *exponent* changes. That is what a convention of counting can do to a law.
+#
+# For 3. solve $k_2 C_2^{-a_2} = k_1 C^{-a_1}$. As exponents are small, a little loss is a lot of compute:
+# at $C = 1$ TNL's law lies 4.6 % below LLaMA's, and reaches LLaMA's loss with $(3.5391/3.7087)^{1/0.0768} =
+# 0.54$ of its compute. That is why a factor of 0.64 in the count matters.
+
+
+# %% checks q5
+@define_question(INFO["q5"], fit=fit, recounted=recounted, compute_needed=compute_needed)
+def q5(rng):
+    exact, calls = Close(1e-7), []
+    for n, low, high in ((6, -2.0, 2.0), (2, 0.0, 1.0), (30, -1.0, 3.0)):
+        logs = rng.uniform(low, high, n).tolist()
+        k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        compute = [10.0**x for x in logs]
+        loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
+        calls.append(Call("fit", (compute, loss), f"{n} points", exact))
+    for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
+        k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
+    laws = [((3.7087, 0.0798), (3.5391, 0.0768), 1.0), ((3.7087, 0.0798), (3.5391, 0.0768), 100.0)]
+    for _ in range(3):
+        one, other = ((float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
+        laws.append((one, other, float(10 ** rng.uniform(-2, 3))))
+    laws.append((laws[2][0], laws[2][0], 7.0))
+    for first, second, C in laws:
+        text = " and ".join(f"{k:.3g} C^-{a:.3g}" for k, a in (first, second))
+        calls.append(Call("compute_needed", (first, second, C), f"{text}, C = {C:.3g}", exact))
+    return calls

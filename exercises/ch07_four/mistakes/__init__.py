@@ -1,0 +1,1 @@
+"""Known answers to ``ch07_four``, a file for each question."""

@@ -1,0 +1,1 @@
+"""Exercises to chapter 8: do linear models scale?."""

@@ -1,0 +1,331 @@
+"""Checks of ``ch08_scale``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import numpy as np
+import torch
+
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+VERSION = "d784a4dfeb8d"
+INFO = {
+    "q1": QuestionInfo(
+        "ch08_scale", "q1", 'An exponent that fades',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q2": QuestionInfo(
+        "ch08_scale", "q2", 'Design or model?',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q3": QuestionInfo(
+        "ch08_scale", "q3", 'The ends of an envelope',
+        "implement", points=5, minutes=30, level=3,
+    ),
+    "q4": QuestionInfo(
+        "ch08_scale", "q4", 'Two sizes up',
+        "measure", points=4, minutes=30, level=2,
+    ),
+    "q5": QuestionInfo(
+        "ch08_scale", "q5", 'One bad run',
+        "diagnose", points=4, minutes=25, level=2,
+    ),
+    "q6": QuestionInfo(
+        "ch08_scale", "q6", 'Spend a budget',
+        "derive", points=4, minutes=30, level=3,
+    ),
+}
+
+
+# --- q1: An exponent that fades ---
+
+
+def apparent(E, gamma, L):
+    """Minus the slope of log L against log C where the loss is L."""
+    return gamma * (1 - E / L)
+
+
+def recover(L1, s1, L2, s2):
+    """(E, gamma) from two apparent exponents."""
+    product = (s1 - s2) / (1 / L2 - 1 / L1)          # gamma E
+    gamma = s1 + product / L1
+    return product / gamma, gamma
+
+
+def more_compute(E, gamma, L, target):
+    """What the budget is to be multiplied by."""
+    if target <= E:
+        return math.inf
+    return ((L - E) / (target - E)) ** (1 / gamma)
+
+
+@define_question(INFO["q1"], apparent=apparent, recover=recover, more_compute=more_compute)
+def q1(rng):
+    exact, calls = Close(1e-9), []
+    cases = [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0)]
+    cases += [(float(rng.uniform(0.3, 1.8)), float(rng.uniform(0.05, 0.4)), float(rng.uniform(2, 4))) for _ in range(3)]
+    for E, gamma, L in cases:
+        text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
+        calls.append(Call("apparent", (E, gamma, L), text, exact))
+    for E, gamma, L1 in cases:
+        L2 = float(rng.uniform(1.05, 1.5)) * L1
+        s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+        text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
+        calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
+        calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
+    for E, gamma, L in cases:
+        for target in (E + 0.4 * (L - E), E + 0.9 * (L - E), L, E + 1.7 * (L - E), E, 0.8 * E):
+            text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.4g}"
+            calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    return calls
+
+
+# --- q2: Design or model? ---
+
+
+studies = {  # N, first, last, a
+    "A": ([1e6, 3e6, 1e7, 3e7, 1e8], 1e8, 1e10, 0.51),
+    "B": ([2e7, 1e8, 4e8, 2e9], 1e10, 3e11, 0.59),
+    "C": ([5e7, 1e8, 2e8, 5e8], 5e9, 2e11, 0.55),
+    "D": ([1e5, 1e6, 1e7, 1e8], 2e7, 4e8, 0.68),
+}
+
+
+def design_exponent(N, first, last):
+    """The a that the design gives if C = 6 N D."""
+    sizes = math.log(N[-1] / N[0])
+    return sizes / (sizes + math.log(last / first))
+
+
+def with_cost(N, first, last, factor):
+    """The same if a model of size N[i] costs factor[i] times 6 N D."""
+    budgets = N[-1] * factor[-1] * last / (N[0] * factor[0] * first)
+    return math.log(N[-1] / N[0]) / math.log(budgets)
+
+
+def first_for(N, last, a):
+    """The first evaluation with which the design gives a."""
+    return last / (N[-1] / N[0]) ** (1 / a - 1)
+
+
+found = "C"
+
+
+@define_question(
+    INFO["q2"],
+    design_exponent=design_exponent,
+    with_cost=with_cost,
+    first_for=first_for,
+    found=found,
+    wrong_values={
+        "found": {
+            "A": "Two decades of sizes, two of tokens: the design gives 0.50, and 0.51 is printed.",
+            "B": "A factor of 100 in size and of 30 in tokens: the design gives 0.58.",
+            "D": "Three decades of sizes and a factor of 20 in tokens: the design gives 0.70.",
+        }
+    },
+)
+def q2(rng):
+    exact, calls = Close(1e-9), []
+
+    def draw():
+        N = np.sort(10 ** rng.uniform(5, 9, int(rng.integers(3, 7)))).tolist()
+        last = float(10 ** rng.uniform(9, 12))
+        return N, last / float(rng.uniform(3, 300)), last
+
+    for n in range(4):
+        N, first, last = draw()
+        text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("design_exponent", (N, first, last), text, exact))
+        factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
+        a = float(rng.uniform(0.3, 0.9))
+        calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
+    calls.append(Call("found", (), "", Exactly()))
+    return calls
+
+
+# --- q3: The ends of an envelope ---
+
+
+def iso_flop(C, N, loss):
+    """(budgets, best sizes), lists; C [G], N [S] rising, loss [S][G]."""
+    budgets, sizes = [], []
+    for g in range(len(C)):
+        column = [row[g] for row in loss]
+        s = column.index(min(column))
+        three = column[s - 1 : s + 2] if s > 0 else []
+        if len(three) < 3 or math.inf in three:
+            continue
+        x = np.log(N[s - 1 : s + 2])
+        centre = x[1]
+        curvature, slope, _ = np.polyfit(x - centre, np.log(three), 2)
+        budgets.append(C[g])
+        sizes.append(math.exp(centre - slope / (2 * curvature)))
+    return budgets, sizes
+
+
+@define_question(INFO["q3"], iso_flop=iso_flop)
+def q3(rng):
+    calls = []
+    for text, n_sizes, n_budgets in (("5 sizes", 5, 12), ("3 sizes", 3, 21), ("7 sizes", 7, 20)):
+        low, high = (0.8, 1.2) if n_sizes == 3 else (0.3, 1.4)
+        x = rng.uniform(low, high, n_sizes).cumsum() * 2.0 + 12.0
+        budgets = np.linspace(0, 1, n_budgets)
+        best = x[0] + (x[-1] - x[0]) * budgets ** float(rng.uniform(0.8, 1.3))
+        log_loss = 0.02 * (x[:, None] - best) ** 2 + 0.004 * (x[:, None] - best) ** 3 / 3 - 0.3 * budgets
+        log_loss += 0.8 + 0.002 * rng.normal(size=log_loss.shape)
+        loss = np.exp(log_loss)
+        for s in range(n_sizes):                  # runs begin late if large, and end early if small
+            middle = (x[s] - x[0]) / (x[-1] - x[0])
+            loss[s, (budgets < min(middle, 0.9) - 0.45) | (budgets > max(middle, 0.15) + 0.4)] = math.inf
+        C = (10 ** (18 + 3 * budgets)).tolist()
+        arguments = (C, np.exp(x).tolist(), loss.tolist())
+        calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
+    return calls
+
+
+# --- q4: Two sizes up ---
+
+
+small = ([195_648, 792_704, 2_215_872], [1.3898, 1.2493, 1.1789])
+
+
+def by_curve(N, L, target):
+    """E + A target^-alpha through three points; N and L are lists."""
+    def gaps(alpha):
+        x1, x2, x3 = (n**-alpha for n in N)
+        return (x1 - x2) / (x2 - x3)
+
+    wanted = (L[0] - L[1]) / (L[1] - L[2])
+    low, high = 1e-3, 5.0
+    for _ in range(100):
+        alpha = (low + high) / 2
+        low, high = (alpha, high) if gaps(alpha) < wanted else (low, alpha)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+
+
+def by_line(N, L, target):
+    """The line through log L against log N."""
+    slope, start = np.polyfit(np.log(N), np.log(L), 1)
+    return math.exp(start + slope * math.log(target))
+
+
+@define_question(INFO["q4"], by_curve=by_curve, by_line=by_line)
+def q4(rng):
+    calls = [
+        Call("by_curve", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-6)),
+        Call("by_line", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-9)),
+    ]
+    for n in range(4):
+        N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
+        E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
+        if n == 3:
+            E, alpha = -0.3, 0.12
+        L = [E + 2.0 * (x / N[0]) ** -alpha for x in N]
+        target = N[2] * float(rng.uniform(3, 60))
+        text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
+        calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
+        calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    return calls
+
+
+# --- q5: One bad run ---
+
+
+def robust(N, L):
+    """(k, a) by medians; N and L are lists of one length."""
+    x, y = np.log(N), np.log(L)
+    i, j = np.triu_indices(len(x), 1)
+    a = -np.median((y[j] - y[i]) / (x[j] - x[i]))
+    return float(np.exp(np.median(y + a * x))), float(a)
+
+
+def suspect(N, L):
+    """The index of the run that is farthest above the line."""
+    k, a = robust(N, L)
+    above = np.log(L) - np.log(k) + a * np.log(N)
+    return int(above.argmax())
+
+
+def refit(N, L):
+    """(k, a) by least squares, without the suspect."""
+    kept = np.arange(len(N)) != suspect(N, L)
+    slope, start = np.polyfit(np.log(N)[kept], np.log(L)[kept], 1)
+    return math.exp(start), -float(slope)
+
+
+@define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
+def q5(rng):
+    calls = []
+    for n, place in ((6, 5), (6, 0), (5, 2), (8, 7), (4, 3), (7, 6)):
+        x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
+        if n == 7:                                # the bad run is far from the others, and pulls the line to itself
+            x[-1] += 9.0
+        order = rng.permutation(n)
+        k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
+        loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
+        loss[place] *= float(rng.uniform(1.05, 1.2))
+        if n == 4:                                # in the order of their sizes, too
+            order = np.arange(n)
+        inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
+        text = f"{n} runs"
+        calls.append(Call("robust", inputs, text, Close(1e-7)))
+        calls.append(Call("suspect", inputs, text, Exactly()))
+        calls.append(Call("refit", inputs, text, Close(1e-7)))
+    return calls
+
+
+# --- q6: Spend a budget ---
+
+
+def split(C, A, B, alpha, beta):
+    """The best (N, D) for a budget of C FLOPs."""
+    ratio = (alpha * A) / (beta * B)
+    N = (ratio * (C / 6) ** beta) ** (1 / (alpha + beta))
+    return N, C / (6 * N)
+
+
+def split_scarce(C, A, B, alpha, beta, most):
+    """The same with at most so many tokens."""
+    N, D = split(C, A, B, alpha, beta)
+    return (N, D) if most >= D else (C / (6 * most), most)
+
+
+def price(share, alpha, beta):
+    """Compute over the budget for the same loss at share of the size."""
+    size, data = beta / (alpha + beta), alpha / (alpha + beta)
+    left = 1 - size * share**-alpha
+    if left <= 0:
+        return math.inf
+    return share * (data / left) ** (1 / beta)
+
+
+@define_question(INFO["q6"], split=split, split_scarce=split_scarce, price=price)
+def q6(rng):
+    calls, tight = [], Within(1.000001)
+    surfaces = [(406.4, 410.7, 0.34, 0.28)]
+    for _ in range(3):
+        surfaces.append((*rng.uniform(10, 900, 2).tolist(), *rng.uniform(0.15, 0.6, 2).tolist()))
+    for A, B, alpha, beta in surfaces:
+        C = float(10 ** rng.uniform(17, 24))
+        text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
+        for factor in (0.3, 0.95, 1.05, 4.0):
+            most = factor * C / (6 * N)
+            calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
+    for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
+        limit = (beta / (alpha + beta)) ** (1 / alpha)
+        for share in (1.0, 0.5, 3.0, 1.05 * limit, 0.95 * limit):
+            text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
+            calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    return calls
+
+
+QUESTIONS = (q1, q2, q3, q4, q5, q6,)

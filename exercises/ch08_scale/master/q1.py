@@ -1,0 +1,66 @@
+# %% [markdown] q1 derive, 4 points, 25 minutes, level 2
+# ## An exponent that fades
+#
+# The best loss at a budget $C$ is $L = E + k\,C^{-\gamma}$. Somebody who does not know of $E$ fits a straight line through
+# $\log L$ against $\log C$ and calls minus its slope "the exponent".
+#
+# 1. Which exponent does he find where the loss is $L$? (Take the slope at that point.)
+# 2. He finds $s_1$ where the loss is $L_1$ and $s_2$ where it is $L_2$. What are $E$ and $\gamma$?
+# 3. By which factor must the budget grow for the loss to go from $L$ to `target`? Return `math.inf` where no budget is
+#    enough.
+
+# %% answer q1
+def apparent(E, gamma, L):
+    """Minus the slope of log L against log C where the loss is L."""
+    # BEGIN SOLUTION
+    return gamma * (1 - E / L)
+    # END SOLUTION
+
+
+def recover(L1, s1, L2, s2):
+    """(E, gamma) from two apparent exponents."""
+    # BEGIN SOLUTION
+    product = (s1 - s2) / (1 / L2 - 1 / L1)          # gamma E
+    gamma = s1 + product / L1
+    return product / gamma, gamma
+    # END SOLUTION
+
+
+def more_compute(E, gamma, L, target):
+    """What the budget is to be multiplied by."""
+    # BEGIN SOLUTION
+    if target <= E:
+        return math.inf
+    return ((L - E) / (target - E)) ** (1 / gamma)
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# $\frac{\mathrm{d}\log L}{\mathrm{d}\log C} = \frac{1}{L}\frac{\mathrm{d}L}{\mathrm{d}\log C} = -\gamma\,\frac{L-E}{L}$, which is
+# $\gamma$ far above $E$ and nothing near it. As a function of $1/L$ the apparent exponent is a straight line, $\gamma - \gamma E\cdot\frac1L$:
+# two points give its slope $-\gamma E$ and its intercept $\gamma$. (Between real budgets one measures slopes of chords, with noise, and
+# $E$ comes out as a small difference of large numbers. It is why $E$ is hard to know.)
+#
+# With $\gamma = 0.154$ and $E = 1.69$ it takes 11 times the budget to go from 2.3 to 2.1, if one computes with $E$, and 1.8 times
+# if one takes the slope for a law.
+
+
+# %% checks q1
+@define_question(INFO["q1"], apparent=apparent, recover=recover, more_compute=more_compute)
+def q1(rng):
+    exact, calls = Close(1e-9), []
+    cases = [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0)]
+    cases += [(float(rng.uniform(0.3, 1.8)), float(rng.uniform(0.05, 0.4)), float(rng.uniform(2, 4))) for _ in range(3)]
+    for E, gamma, L in cases:
+        text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
+        calls.append(Call("apparent", (E, gamma, L), text, exact))
+    for E, gamma, L1 in cases:
+        L2 = float(rng.uniform(1.05, 1.5)) * L1
+        s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+        text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
+        calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
+        calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
+    for E, gamma, L in cases:
+        for target in (E + 0.4 * (L - E), E + 0.9 * (L - E), L, E + 1.7 * (L - E), E, 0.8 * E):
+            text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.4g}"
+            calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    return calls

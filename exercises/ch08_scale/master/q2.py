@@ -1,0 +1,92 @@
+# %% [markdown] q2 derive, 4 points, 25 minutes, level 2
+# ## Design or model?
+#
+# A study trains models of the sizes `N` (rising) on one text, evaluates each from `first` tokens on to `last`, and fits
+# $N \propto C^a$ to *all* of the lowest curve.
+#
+# 1. Which $a$ does the chapter's formula expect, whatever the models are, if $C = 6ND$?
+# 2. And if a model of the size `N[i]` costs `factor[i]` times $6ND$?
+# 3. You want the method to find `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on do you evaluate?
+# 4. Four studies print their `a` in `studies`. In three of them it is what the design gives, to 0.03. Which one has found
+#    something about its models?
+
+# %% given q2
+studies = {  # N, first, last, a
+    "A": ([1e6, 3e6, 1e7, 3e7, 1e8], 1e8, 1e10, 0.51),
+    "B": ([2e7, 1e8, 4e8, 2e9], 1e10, 3e11, 0.59),
+    "C": ([5e7, 1e8, 2e8, 5e8], 5e9, 2e11, 0.55),
+    "D": ([1e5, 1e6, 1e7, 1e8], 2e7, 4e8, 0.68),
+}
+
+# %% answer q2
+def design_exponent(N, first, last):
+    """The a that the design gives if C = 6 N D."""
+    # BEGIN SOLUTION
+    sizes = math.log(N[-1] / N[0])
+    return sizes / (sizes + math.log(last / first))
+    # END SOLUTION
+
+
+def with_cost(N, first, last, factor):
+    """The same if a model of size N[i] costs factor[i] times 6 N D."""
+    # BEGIN SOLUTION
+    budgets = N[-1] * factor[-1] * last / (N[0] * factor[0] * first)
+    return math.log(N[-1] / N[0]) / math.log(budgets)
+    # END SOLUTION
+
+
+def first_for(N, last, a):
+    """The first evaluation with which the design gives a."""
+    # BEGIN SOLUTION
+    return last / (N[-1] / N[0]) ** (1 / a - 1)
+    # END SOLUTION
+
+
+found = None
+# BEGIN SOLUTION
+found = "C"
+# END SOLUTION
+
+# %% [markdown] solution q2
+# The staircase starts at the smallest size and its first evaluation, $C_{\min} = 6N_{\min}D_{\text{first}}$, and ends at the largest and its last.
+# Only the ends enter; sizes in between change the steps, not the slope. With a factor the two ends cost
+# $f_{\min}$ and $f_{\max}$ times as much, and a factor that falls with the size makes $a$ larger. Solving
+# $a = \frac{\log n}{\log n + \log r}$ for $r = D_{\text{last}}/D_{\text{first}}$ gives $\log r = (\frac1a - 1)\log n$.
+#
+# A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55: that cannot be the ends. (It may still be wrong. But
+# it is not this mistake.)
+
+
+# %% checks q2
+@define_question(
+    INFO["q2"],
+    design_exponent=design_exponent,
+    with_cost=with_cost,
+    first_for=first_for,
+    found=found,
+    wrong_values={
+        "found": {
+            "A": "Two decades of sizes, two of tokens: the design gives 0.50, and 0.51 is printed.",
+            "B": "A factor of 100 in size and of 30 in tokens: the design gives 0.58.",
+            "D": "Three decades of sizes and a factor of 20 in tokens: the design gives 0.70.",
+        }
+    },
+)
+def q2(rng):
+    exact, calls = Close(1e-9), []
+
+    def draw():
+        N = np.sort(10 ** rng.uniform(5, 9, int(rng.integers(3, 7)))).tolist()
+        last = float(10 ** rng.uniform(9, 12))
+        return N, last / float(rng.uniform(3, 300)), last
+
+    for n in range(4):
+        N, first, last = draw()
+        text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("design_exponent", (N, first, last), text, exact))
+        factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
+        a = float(rng.uniform(0.3, 0.9))
+        calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
+    calls.append(Call("found", (), "", Exactly()))
+    return calls

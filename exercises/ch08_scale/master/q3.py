@@ -1,0 +1,60 @@
+# %% [markdown] q3 implement, 5 points, 30 minutes, level 3
+# ## The ends of an envelope
+#
+# Write isoFLOP for curves that are read off at common budgets. `loss[s][g]` is the loss of the size `N[s]` at the budget `C[g]`,
+# `math.inf` where that run does not reach the budget (it was not evaluated so early, or has ended). For each budget:
+#
+# 1. Find the size with the lowest loss.
+# 2. Skip the budget if that is the smallest or the largest size, or if one of its two neighbours does not reach the budget: the
+#    best size may be one that nobody trained.
+# 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
+#
+# Sizes are not evenly spaced, in logarithms either.
+
+# %% answer q3
+def iso_flop(C, N, loss):
+    """(budgets, best sizes), lists; C [G], N [S] rising, loss [S][G]."""
+    # BEGIN SOLUTION
+    budgets, sizes = [], []
+    for g in range(len(C)):
+        column = [row[g] for row in loss]
+        s = column.index(min(column))
+        three = column[s - 1 : s + 2] if s > 0 else []
+        if len(three) < 3 or math.inf in three:
+            continue
+        x = np.log(N[s - 1 : s + 2])
+        centre = x[1]
+        curvature, slope, _ = np.polyfit(x - centre, np.log(three), 2)
+        budgets.append(C[g])
+        sizes.append(math.exp(centre - slope / (2 * curvature)))
+    return budgets, sizes
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# A neighbour that does not reach the budget is the trap: without it the size in the middle is best because the
+# other was not trained far enough. In the chapter's staircase most points are of this kind. For a parabola through three unevenly spaced
+# points there is a formula, but `polyfit` through three points is exact, and centring keeps it accurate.
+#
+# What is left is few points, in a narrow range of budgets. That is the price, and it is the honest one: elsewhere the runs
+# do not say which size is best.
+
+
+# %% checks q3
+@define_question(INFO["q3"], iso_flop=iso_flop)
+def q3(rng):
+    calls = []
+    for text, n_sizes, n_budgets in (("5 sizes", 5, 12), ("3 sizes", 3, 21), ("7 sizes", 7, 20)):
+        low, high = (0.8, 1.2) if n_sizes == 3 else (0.3, 1.4)
+        x = rng.uniform(low, high, n_sizes).cumsum() * 2.0 + 12.0
+        budgets = np.linspace(0, 1, n_budgets)
+        best = x[0] + (x[-1] - x[0]) * budgets ** float(rng.uniform(0.8, 1.3))
+        log_loss = 0.02 * (x[:, None] - best) ** 2 + 0.004 * (x[:, None] - best) ** 3 / 3 - 0.3 * budgets
+        log_loss += 0.8 + 0.002 * rng.normal(size=log_loss.shape)
+        loss = np.exp(log_loss)
+        for s in range(n_sizes):                  # runs begin late if large, and end early if small
+            middle = (x[s] - x[0]) / (x[-1] - x[0])
+            loss[s, (budgets < min(middle, 0.9) - 0.45) | (budgets > max(middle, 0.15) + 0.4)] = math.inf
+        C = (10 ** (18 + 3 * budgets)).tolist()
+        arguments = (C, np.exp(x).tolist(), loss.tolist())
+        calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
+    return calls

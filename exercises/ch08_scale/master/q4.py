@@ -1,0 +1,67 @@
+# %% [markdown] q4 measure, 4 points, 30 minutes, level 2
+# ## Two sizes up
+#
+# Models of one architecture have read the same text. Their losses at three sizes are known, and that at a larger one is asked.
+#
+# 1. Put $L = E + A\,N^{-\alpha}$ through the three points *exactly*, and return its value at `target`. (Eliminate $E$ and $A$;
+#    one equation for $\alpha$ is left, which has one solution between 0.001 and 5 for all inputs. $E$ may come out below zero.)
+# 2. For comparison: the straight line through $\log L$ against $\log N$, by least squares through the three points, at `target`.
+# 3. Before you look at the chapter's figure: `small` are HGRN2's losses on novels at 0.2M, 0.8M and 2M. What do you expect at 14.17 million
+#    parameters, by the curve and by the line?
+
+# %% given q4
+small = ([195_648, 792_704, 2_215_872], [1.3898, 1.2493, 1.1789])
+
+# %% answer q4
+def by_curve(N, L, target):
+    """E + A target^-alpha through three points; N and L are lists."""
+    # BEGIN SOLUTION
+    def gaps(alpha):
+        x1, x2, x3 = (n**-alpha for n in N)
+        return (x1 - x2) / (x2 - x3)
+
+    wanted = (L[0] - L[1]) / (L[1] - L[2])
+    low, high = 1e-3, 5.0
+    for _ in range(100):
+        alpha = (low + high) / 2
+        low, high = (alpha, high) if gaps(alpha) < wanted else (low, alpha)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+    # END SOLUTION
+
+
+def by_line(N, L, target):
+    """The line through log L against log N."""
+    # BEGIN SOLUTION
+    slope, start = np.polyfit(np.log(N), np.log(L), 1)
+    return math.exp(start + slope * math.log(target))
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# $\frac{L_1-L_2}{L_2-L_3} = \frac{N_1^{-\alpha}-N_2^{-\alpha}}{N_2^{-\alpha}-N_3^{-\alpha}}$ has neither $E$ nor $A$ in it, and its right side
+# rises with $\alpha$. (Where the sizes have a common ratio $r$ it is $r^{\alpha}$, and no search is needed.)
+#
+# At 14.17 million the curve says 1.097 and the line 1.034. The model that was trained, seven times as large as any of the three, has 1.104.
+# So three runs that take minutes foretell a fourth to 0.6 %, and the line is off by ten times as much, for want of an $E$.
+# That is what a scaling law is good for. Before you trust it: for TNL the same three sizes foretell 1.11 where 1.12 came, by luck, and with 0.8M, 2M
+# and 6M 1.15, since its smallest models have too few heads to lie on any curve with the others.
+
+
+# %% checks q4
+@define_question(INFO["q4"], by_curve=by_curve, by_line=by_line)
+def q4(rng):
+    calls = [
+        Call("by_curve", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-6)),
+        Call("by_line", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-9)),
+    ]
+    for n in range(4):
+        N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
+        E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
+        if n == 3:
+            E, alpha = -0.3, 0.12
+        L = [E + 2.0 * (x / N[0]) ** -alpha for x in N]
+        target = N[2] * float(rng.uniform(3, 60))
+        text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
+        calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
+        calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    return calls

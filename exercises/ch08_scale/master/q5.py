@@ -1,0 +1,69 @@
+# %% [markdown] q5 diagnose, 4 points, 25 minutes, level 2
+# ## One bad run
+#
+# Among the runs of a study one went wrong, and nobody noticed: its loss is too high. A least squares line through the logarithms is
+# pulled towards it. There is a line that is not: take the slopes between *all pairs* of runs and their *median* (Theil and Sen).
+#
+# 1. `robust(N, L)`: $(k, a)$ of $L = k\,N^{-a}$, where $-a$ is the median of the slopes of $\log L$ against $\log N$ over all pairs, and
+#    $\log k$ the median of $\log L + a\log N$ over the runs. The median of an even number is the mean of the middle two.
+# 2. `suspect(N, L)`: the index of the run that lies farthest above that line, in logarithms.
+# 3. `refit(N, L)`: $(k, a)$ of the least squares line without that run.
+
+# %% answer q5
+def robust(N, L):
+    """(k, a) by medians; N and L are lists of one length."""
+    # BEGIN SOLUTION
+    x, y = np.log(N), np.log(L)
+    i, j = np.triu_indices(len(x), 1)
+    a = -np.median((y[j] - y[i]) / (x[j] - x[i]))
+    return float(np.exp(np.median(y + a * x))), float(a)
+    # END SOLUTION
+
+
+def suspect(N, L):
+    """The index of the run that is farthest above the line."""
+    # BEGIN SOLUTION
+    k, a = robust(N, L)
+    above = np.log(L) - np.log(k) + a * np.log(N)
+    return int(above.argmax())
+    # END SOLUTION
+
+
+def refit(N, L):
+    """(k, a) by least squares, without the suspect."""
+    # BEGIN SOLUTION
+    kept = np.arange(len(N)) != suspect(N, L)
+    slope, start = np.polyfit(np.log(N)[kept], np.log(L)[kept], 1)
+    return math.exp(start), -float(slope)
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# With six runs there are fifteen slopes, five of which contain the bad run; the middle one is a slope between two good runs, or
+# near one. With least squares the bad run also lies *near* the line, since it has pulled it, most of all at an end: that is
+# why the largest residual from the least squares line can be that of a good run. `torch.median` returns the lower of the middle two, which is
+# another line.
+#
+# Is one allowed to leave a run out? Only if one says so, and says what the fit is with it. Better is to look at its curve, and
+# best to train it again.
+
+
+# %% checks q5
+@define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
+def q5(rng):
+    calls = []
+    for n, place in ((6, 5), (6, 0), (5, 2), (8, 7), (4, 3), (7, 6)):
+        x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
+        if n == 7:                                # the bad run is far from the others, and pulls the line to itself
+            x[-1] += 9.0
+        order = rng.permutation(n)
+        k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
+        loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
+        loss[place] *= float(rng.uniform(1.05, 1.2))
+        if n == 4:                                # in the order of their sizes, too
+            order = np.arange(n)
+        inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
+        text = f"{n} runs"
+        calls.append(Call("robust", inputs, text, Close(1e-7)))
+        calls.append(Call("suspect", inputs, text, Exactly()))
+        calls.append(Call("refit", inputs, text, Close(1e-7)))
+    return calls

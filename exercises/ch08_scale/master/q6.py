@@ -1,0 +1,70 @@
+# %% [markdown] q6 derive, 4 points, 30 minutes, level 3
+# ## Spend a budget
+#
+# On a surface $L = E + A\,N^{-\alpha} + B\,D^{-\beta}$ with $C = 6ND$:
+#
+# 1. What are the best $N$ and $D$ for a budget $C$, in closed form?
+# 2. There are only `most` tokens, none of which may be read twice. What are the best $N$ and $D$ now? All of the budget is spent.
+# 3. A model of `share` times the best size is to reach the loss that the best model of the budget reaches. By which factor does that cost
+#    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough.
+
+# %% answer q6
+def split(C, A, B, alpha, beta):
+    """The best (N, D) for a budget of C FLOPs."""
+    # BEGIN SOLUTION
+    ratio = (alpha * A) / (beta * B)
+    N = (ratio * (C / 6) ** beta) ** (1 / (alpha + beta))
+    return N, C / (6 * N)
+    # END SOLUTION
+
+
+def split_scarce(C, A, B, alpha, beta, most):
+    """The same with at most so many tokens."""
+    # BEGIN SOLUTION
+    N, D = split(C, A, B, alpha, beta)
+    return (N, D) if most >= D else (C / (6 * most), most)
+    # END SOLUTION
+
+
+def price(share, alpha, beta):
+    """Compute over the budget for the same loss at share of the size."""
+    # BEGIN SOLUTION
+    size, data = beta / (alpha + beta), alpha / (alpha + beta)
+    left = 1 - size * share**-alpha
+    if left <= 0:
+        return math.inf
+    return share * (data / left) ** (1 / beta)
+    # END SOLUTION
+
+# %% [markdown] solution q6
+# At the best split $\alpha A N^{-\alpha} = \beta B D^{-\beta}$; with $D = C/(6N)$ that is $N^{\alpha+\beta} = \frac{\alpha A}{\beta B}(C/6)^{\beta}$. With scarce data
+# the loss still has a single valley along the line of the budget, so its lowest allowed point is the edge: read everything once, in a model that is larger than one
+# would like.
+#
+# For 3.: at the best split the two parts of $L - E$ are in the ratio $\beta : \alpha$. The first becomes $s^{-\alpha}$ times as large, the second must become
+# $r^{-\beta}$ times, such that $\frac{\beta}{\alpha+\beta}s^{-\alpha} + \frac{\alpha}{\alpha+\beta}r^{-\beta} = 1$, and compute is $s\,r$ times as large. With $0.34$ and $0.28$ half
+# the size costs 1.21 times the compute, at every budget, and 2.4 times the tokens. Below a tenth, $\left(\frac{\beta}{\alpha+\beta}\right)^{1/\alpha} = 0.097$, the size alone costs more than the
+# whole loss, and no data mends it.
+
+
+# %% checks q6
+@define_question(INFO["q6"], split=split, split_scarce=split_scarce, price=price)
+def q6(rng):
+    calls, tight = [], Within(1.000001)
+    surfaces = [(406.4, 410.7, 0.34, 0.28)]
+    for _ in range(3):
+        surfaces.append((*rng.uniform(10, 900, 2).tolist(), *rng.uniform(0.15, 0.6, 2).tolist()))
+    for A, B, alpha, beta in surfaces:
+        C = float(10 ** rng.uniform(17, 24))
+        text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
+        for factor in (0.3, 0.95, 1.05, 4.0):
+            most = factor * C / (6 * N)
+            calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
+    for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
+        limit = (beta / (alpha + beta)) ** (1 / alpha)
+        for share in (1.0, 0.5, 3.0, 1.05 * limit, 0.95 * limit):
+            text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
+            calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    return calls

@@ -1,0 +1,1 @@
+"""Known answers to ``ch08_scale``, a file for each question."""
