@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d784a4dfeb8d"
+VERSION = "0e1ef1a7cbd0"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -96,7 +96,7 @@ studies = {  # N, first, last, a
 
 
 def design_exponent(N, first, last):
-    """The a that the design gives if C = 6 N D."""
+    """The slope from end to end if C = 6 N D."""
     sizes = math.log(N[-1] / N[0])
     return sizes / (sizes + math.log(last / first))
 
@@ -108,7 +108,7 @@ def with_cost(N, first, last, factor):
 
 
 def first_for(N, last, a):
-    """The first evaluation with which the design gives a."""
+    """The first evaluation with which the slope is a."""
     return last / (N[-1] / N[0]) ** (1 / a - 1)
 
 

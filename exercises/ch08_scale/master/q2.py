@@ -4,11 +4,11 @@
 # A study trains models of the sizes `N` (rising) on one text, evaluates each from `first` tokens on to `last`, and fits
 # $N \propto C^a$ to *all* of the lowest curve.
 #
-# 1. Which $a$ does the chapter's formula expect, whatever the models are, if $C = 6ND$?
+# 1. What is the slope of the staircase from its first end to its last, by the chapter's formula, if $C = 6ND$?
 # 2. And if a model of the size `N[i]` costs `factor[i]` times $6ND$?
-# 3. You want the method to find `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on do you evaluate?
-# 4. Four studies print their `a` in `studies`. In three of them it is what the design gives, to 0.03. Which one has found
-#    something about its models?
+# 3. You want this slope to be `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on do you evaluate?
+# 4. Four studies with $C = 6ND$ print the `a` of their fits in `studies`. In three of them it is close to what the design gives. Which
+#    one is far from it?
 
 # %% given q2
 studies = {  # N, first, last, a
@@ -20,7 +20,7 @@ studies = {  # N, first, last, a
 
 # %% answer q2
 def design_exponent(N, first, last):
-    """The a that the design gives if C = 6 N D."""
+    """The slope from end to end if C = 6 N D."""
     # BEGIN SOLUTION
     sizes = math.log(N[-1] / N[0])
     return sizes / (sizes + math.log(last / first))
@@ -36,7 +36,7 @@ def with_cost(N, first, last, factor):
 
 
 def first_for(N, last, a):
-    """The first evaluation with which the design gives a."""
+    """The first evaluation with which the slope is a."""
     # BEGIN SOLUTION
     return last / (N[-1] / N[0]) ** (1 / a - 1)
     # END SOLUTION
@@ -49,12 +49,13 @@ found = "C"
 
 # %% [markdown] solution q2
 # The staircase starts at the smallest size and its first evaluation, $C_{\min} = 6N_{\min}D_{\text{first}}$, and ends at the largest and its last.
-# Only the ends enter; sizes in between change the steps, not the slope. With a factor the two ends cost
+# For the slope from end to end nothing in between matters. With a factor the two ends cost
 # $f_{\min}$ and $f_{\max}$ times as much, and a factor that falls with the size makes $a$ larger. Solving
 # $a = \frac{\log n}{\log n + \log r}$ for $r = D_{\text{last}}/D_{\text{first}}$ gives $\log r = (\frac1a - 1)\log n$.
 #
-# A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55: that cannot be the ends. (It may still be wrong. But
-# it is not this mistake.)
+# A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55. A least squares line through a staircase may be off
+# the slope of its ends by several hundredths, as the chapter's own 0.57 without the smallest size is, whose ends give 0.53. It is not off by 0.17. (C may still be
+# wrong. But its $a$ is not the design's.)
 
 
 # %% checks q2
