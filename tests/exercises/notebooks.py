@@ -52,8 +52,20 @@ def source_of(question: Question, known: KnownAnswer) -> str:
     (function,) = tree.body
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = []
-    code = "\n\n".join(ast.unparse(one) for one in [*_find_helpers(known.value), function])
+    parts = [*_find_imports(known.value), *_find_helpers(known.value), function]
+    code = "\n\n".join(ast.unparse(one) for one in parts)
     return f"{right}\n\n{code}\n\n{known.name} = {function.name}\n"
+
+
+def _find_imports(answer: Any) -> list[ast.stmt]:
+    """Return what the module of an answer imports, but for our marks of known answers."""
+    module = ast.parse(Path(inspect.getfile(answer)).read_text("utf-8"))
+    return [
+        one
+        for one in module.body
+        if isinstance(one, ast.Import)
+        or (isinstance(one, ast.ImportFrom) and not str(one.module).startswith("linattn_exercises"))
+    ]
 
 
 def _find_helpers(answer: Any) -> list[ast.FunctionDef]:

@@ -1064,9 +1064,7 @@ def test_names_decide_nothing_and_what_runs_decides_all(boxes, name, right):
 @pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
 def test_notebook_and_grader_say_the_same(patient_boxes, question):
     for known in question.known_answers:
-        right, message = judge(
-            patient_boxes, question, "from statistics import NormalDist\n" + source_of(question, known)
-        )
+        right, message = judge(patient_boxes, question, source_of(question, known))
         verdict = question.check({**question.reference, known.name: known.value}, "s")
         assert right is verdict.right is not isinstance(known, KnownMistake), known.label
         if isinstance(known, KnownMistake):

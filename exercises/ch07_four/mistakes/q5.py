@@ -13,6 +13,12 @@ def _line(x, y):
     return float(start), float(slope)
 
 
+def _compute(first, second, C):
+    """The compute with which the second reaches the loss of the first at C."""
+    (k1, a1), (k2, a2) = first, second
+    return (k2 / (k1 * C**-a1)) ** (1 / a2)
+
+
 @mistake("The law is k C^-a: a is what falls, so it is above 0.", replaces="fit")
 def sign_of_the_slope(compute, loss):
     start, slope = _line(np.log(compute), np.log(loss))
@@ -74,13 +80,12 @@ def nothing_changed(k, a, factor):
 
 @mistake("That is the compute itself; asked was for it over C.", replaces="compute_needed")
 def not_over_c(first, second, C):
-    (k1, a1), (k2, a2) = first, second
-    return (k2 / (k1 * C**-a1)) ** (1 / a2)
+    return _compute(first, second, C)
 
 
 @mistake("Upside down: that is C over what the second needs.", replaces="compute_needed")
 def upside_down(first, second, C):
-    return C / not_over_c(first, second, C)
+    return C / _compute(first, second, C)
 
 
 @mistake("That is the ratio of losses at C. A little loss is a lot of compute.", replaces="compute_needed")
@@ -99,7 +104,7 @@ def exponent_of_the_first(first, second, C):
 
 @mistake("That is what the first needs to reach the second's loss.", replaces="compute_needed")
 def other_way_round(first, second, C):
-    return not_over_c(second, first, C) / C
+    return _compute(second, first, C) / C
 
 
 @also_right(replaces="fit")

@@ -28,9 +28,22 @@ def load_evaluations(table: str = "scaling") -> tuple[Mapping[str, Any], ...]:
     return tuple(results.load(table))
 
 
-def select(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
+Rows = Sequence[Mapping[str, Any]]
+# Whole tables, which are tuples, are asked thousands of times: rows by the names and values asked for.
+_GROUPED: dict[tuple[int, tuple[str, ...]], tuple[Rows, dict[tuple[Any, ...], Rows]]] = {}
+
+
+def select(rows: Rows, **wanted: Any) -> list[Mapping[str, Any]]:
     """Return the rows that have these values: ``select(rows, arch="tnl", size="2M")``."""
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    if not isinstance(rows, tuple):
+        return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    names = tuple(sorted(wanted))
+    if (id(rows), names) not in _GROUPED:
+        groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault(tuple(row[name] for name in names), []).append(row)
+        _GROUPED[id(rows), names] = rows, dict(groups)  # rows are kept, so that no others get their id
+    return [*_GROUPED[id(rows), names][1].get(tuple(wanted[name] for name in names), ())]
 
 
 def select_final_losses(
