@@ -433,7 +433,7 @@ def test_an_answer_that_cannot_be_sent_costs_nobody_a_point(monkeypatch):
 
 
 def test_a_worker_that_cannot_prepare_an_answer_costs_nobody_a_point(tmp_path, monkeypatch):
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     monkeypatch.setattr(Sandbox, "_send_job", lambda self, kind, files: "machine")
     found = grade(make_grader(tmp_path / "out"), one)["a.ipynb"]
     assert "could not be prepared" in found.fault
@@ -450,7 +450,7 @@ def test_a_disk_that_is_full_costs_nobody_a_point(tmp_path, monkeypatch):
 
 
 def test_a_machine_that_has_no_process_left_costs_nobody_a_point(tmp_path, monkeypatch):
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     grader = make_grader(tmp_path / "out")
 
     def refuse(*_, **__):
@@ -664,7 +664,7 @@ def test_a_seed_is_never_an_option(tmp_path, capsys):
 
 
 def test_without_bubblewrap_is_said_on_every_page(tmp_path, capsys):
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     out = tmp_path / "out"
     assert main(["grade", str(one), "--out", str(out), "--isolation", "process", "--as-root"]) == 0
     assert "Marks are not protected" in capsys.readouterr().err
@@ -673,7 +673,7 @@ def test_without_bubblewrap_is_said_on_every_page(tmp_path, capsys):
 
 def test_bubblewrap_that_is_missing_is_no_silent_downgrade(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("linattn_exercises.grading.sandbox.isolation_works", lambda name: name == "process")
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--as-root"]) == 2
     assert "--isolation process" in capsys.readouterr().err
 
@@ -716,7 +716,7 @@ def test_while_it_grades_the_grader_cannot_be_read():
 
 
 def test_a_table_or_a_mark_that_was_changed_is_noticed(tmp_path, capsys):
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     out = tmp_path / "out"
     command = ["grade", str(one), "--out", str(out), *OPTIONS]
     assert main(command) == 0
@@ -734,7 +734,7 @@ def test_a_table_or_a_mark_that_was_changed_is_noticed(tmp_path, capsys):
 
 @pytest.mark.parametrize("content", ["null", '"x"', "[[1, 2]]", "[" * 20_000, '{"marks.csv": 3}', ""])
 def test_files_of_an_earlier_run_may_be_damaged_in_any_way(tmp_path, capsys, content):
-    one = write(tmp_path / "a.ipynb", notebook("ch02_linear", "exercises"))
+    one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
     out = tmp_path / "out"
     command = ["grade", str(one), "--out", str(out), *OPTIONS]
     assert main(command) == 0
@@ -751,7 +751,7 @@ def test_files_of_an_earlier_run_may_be_damaged_in_any_way(tmp_path, capsys, con
 
 
 def test_a_name_is_one_line_in_any_terminal(tmp_path, capsys):
-    write(tmp_path / "in/a.ipynb", notebook("ch02_linear", "exercises"))
+    write(tmp_path / "in/a.ipynb", notebook("ch04_ssm", "exercises"))
     write(tmp_path / "in/x\nnot graded: zoe \x1b[31m 字.txt", {})
     assert main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), *OPTIONS]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -957,7 +957,7 @@ def test_who_has_a_page_keeps_it(tmp_path):
 
 
 def test_a_long_name_does_not_fill_the_terminal(tmp_path, capsys):
-    write(tmp_path / "in/a.ipynb", notebook("ch02_linear", "exercises"))
+    write(tmp_path / "in/a.ipynb", notebook("ch04_ssm", "exercises"))
     write(tmp_path / f"in/{'x' * 200}/{'y' * 200}.txt", {})
     assert main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), *OPTIONS]) == 0
     line = capsys.readouterr().out.splitlines()[1]

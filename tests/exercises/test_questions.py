@@ -29,7 +29,7 @@ def test_the_reference_is_right(question, seed):
 
 @pytest.mark.parametrize(("question", "known"), KNOWN, ids=IDS)
 def test_a_known_answer_is_recognised(question: Question, known: KnownAnswer):
-    for seed in SEEDS:
+    for seed in SEEDS[:1] if question.own_code else SEEDS:  # a call that is watched takes seconds
         verdict = question.check({**question.reference, known.name: known.value}, seed)
         if isinstance(known, KnownMistake):
             assert not verdict.right
