@@ -117,7 +117,7 @@ SPELLINGS = {
     "needles": "book/scaling.html#needles-without-having-been-trained-to-find-them",
     "positional encodings": "chapters/01_softmax_attention.html#positions-by-rotation",
 }
-UNTREATED = ("performer", "hyena", "longformer", "mixture of experts")
+UNTREATED = ("linformer", "hyena", "longformer", "mixture of experts")
 LOOK = """() => {
   const all = (selector) => [...document.querySelectorAll(selector)];
   return {

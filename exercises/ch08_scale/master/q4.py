@@ -4,7 +4,7 @@
 # Models of one architecture have read the same text. Their losses at three sizes are known, and that at a larger one is asked.
 #
 # 1. Put $L = E + A\,N^{-\alpha}$ through the three points *exactly*, and return its value at `target`. (Eliminate $E$ and $A$;
-#    one equation for $\alpha$ is left, which has one solution between 0.001 and 5 for all inputs. $E$ may come out below zero. The right side rises with $\alpha$, so halving an interval finds it.)
+#    one equation for $\alpha$ is left. It has one solution between 0.001 and 5 for all inputs, which halving an interval finds. $E$ may come out below zero.)
 # 2. For comparison: the straight line through $\log L$ against $\log N$, by least squares through the three points, at `target`.
 # 3. To try it on (the first input of the check): `small` are HGRN2's losses on novels at 0.2M, 0.8M and 2M. What do you expect at 14.17 million
 #    parameters, by the curve and by the line?
