@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
@@ -284,6 +285,14 @@ def check_toggle(figure) -> None:  # type: ignore[no-untyped-def]
     chosen.press("ArrowRight")
     figure.page.wait_for_function("([e, n]) => e.dataset.step !== n", arg=[figure.element_handle(), step])
     assert figure.evaluate(DRAWING) != before
+
+
+def test_a_chapter_has_the_number_of_its_file(page_names: list[str]) -> None:
+    chapters = [name for name in page_names if name.startswith("chapters/")]
+    assert chapters
+    for name in chapters:
+        found = re.findall(r'<h1><span class="section-number">(\d+)', (BUILT / name).read_text("utf-8"))
+        assert [int(number) for number in found] == [int(Path(name).name[:2])], name
 
 
 @pytest.fixture
