@@ -1,10 +1,11 @@
 """Compare a result with the expected one, and say in words where and how they differ.
 
-A question chooses one of three comparisons for each call: ``Close`` (numbers and arrays), ``Within`` (a
-measurement) and ``Exactly`` (a letter, a whole number).
+A question chooses one of four comparisons for each call: ``Close`` (numbers and arrays), ``Within`` (a
+measurement), ``Exactly`` (a letter, a whole number) and ``Judged`` (any value that has a property).
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -50,7 +51,7 @@ class Close:
 
     The condition is ``|got - expected| <= tolerance * max(1, max|expected|)`` for every entry. The shapes
     must be equal, and NaN and infinities must stand where they are expected; dtypes do not matter, nor do
-    lists in place of arrays.
+    lists in place of arrays. Truth values are accepted where an array of them is expected, as are 0 and 1.
 
     Args:
         tolerance: default 1e-5, for float64 inputs and an answer that may be written in several ways; 1e-12
@@ -63,7 +64,8 @@ class Close:
         """Return the first entry that is too far from the expected one, or None."""
         if isinstance(expected, tuple):
             return _find_in_tuple(self, got, expected)
-        a, b = as_numbers(got), as_numbers(expected)
+        truths = isinstance(expected, np.ndarray) and expected.dtype == bool
+        a, b = as_numbers(got, truths), as_numbers(expected, truths)
         if a is None or b is None:
             return Difference("", describe(got), describe(expected))
         if a.shape != b.shape:
@@ -114,6 +116,30 @@ class Exactly:
         return None if same else Difference("", repr(got)[:80], "another answer")
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Accept any value that has what is asked for, where there are many right ones.
+
+    Two values count as the same if the same is wrong with them, or nothing. So a known mistake is recognised
+    by what it lacks.
+
+    Args:
+        find_flaw: says what is wrong with a value, or None. The value is a student's: anything may come.
+    """
+
+    find_flaw: Callable[[Any], Difference | None]
+
+    def find_difference(self, got: Any, expected: Any) -> Difference | None:
+        """Return what is wrong with the value, or None if nothing is, or the same with the expected one."""
+        flaw = self.find_flaw(got)
+        if flaw is None:
+            lacking = self.find_flaw(expected)
+            return lacking and Difference("", "nothing wrong", f"not {lacking.expected}")
+        if (lacking := self.find_flaw(expected)) and lacking.expected == flaw.expected:
+            return None
+        return flaw
+
+
 def _find_letter(text: str) -> str:
     """Return the one letter that a text in capitals chooses, or the text itself."""
     found = CHOICE.fullmatch(text)
@@ -142,15 +168,15 @@ def _name_first(a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> Difference:
     return Difference(where, x, y)
 
 
-def as_numbers(value: Any) -> np.ndarray | None:
-    """Return a value as a float64 array; None for what is not made of numbers."""
+def as_numbers(value: Any, truths: bool = False) -> np.ndarray | None:
+    """Return a value as a float64 array; None for what is not made of numbers (or ``truths``: True is 1)."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double().numpy()
     if isinstance(value, (tuple, list)) and not _is_made_of_numbers(value):
         return None
     try:
         array = np.asarray(value)
-        return array.astype(np.float64) if array.dtype.kind in "fiu" else None
+        return array.astype(np.float64) if array.dtype.kind in ("fiub" if truths else "fiu") else None
     except (TypeError, ValueError, OverflowError):  # ragged lists, whole numbers without end
         return None
 

@@ -1,9 +1,11 @@
 """Plan the studies: which trials each is made of."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from linattn_ref import costs
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, SHAPES, SIZES, Trial
 
 Overrides = tuple[tuple[str, Any], ...]
@@ -273,6 +275,48 @@ def _make_annealed_trial(corpus: str, arch: str, size: str, lr: float, seed: int
     )
 
 
+# FLOPs, as 6 N D -> sizes on both sides of the best one, as far as the main grid tells
+ISO_BUDGETS = {
+    2e14: ("0.3M", "0.4M-4x96", "0.8M", "1.5M", "2M"),
+    8e14: ("0.8M", "1.5M", "2M", "4M", "6M"),
+    3.2e15: ("2M", "4M", "6M", "9M", "14M"),
+}
+
+
+def scaling_isoflop() -> Sequence[Trial]:
+    """Spend each of three budgets in full on each of five sizes, with a rate that falls to zero.
+
+    All heads have a width of 32, so that no model has one head. Seeds come last, and rates before them.
+    """
+    return [
+        _make_iso_trial(arch, size, budget, times, seed)
+        for times, seed in ((1, 0), (2, 0), (1, 1))
+        for budget, sizes in ISO_BUDGETS.items()
+        for size in sizes
+        for arch in ("llama", "hgrn2")
+    ]
+
+
+def _make_iso_trial(arch: str, size: str, budget: float, times: float, seed: int) -> Trial:
+    """Return a trial on prose that costs a budget; a tenth of it is warm-up, rate times decay is 2e-4."""
+    lr = times * choose_rate(arch, size)
+    narrow = (("n_heads", SIZES[size][1] // 32),)
+    trial = Trial(
+        "novels",
+        arch,
+        size,
+        lr,
+        seed,
+        n_evaluations=4,
+        weight_decay=2e-4 / lr,
+        overrides=narrow,
+        schedule="linear",
+    )
+    n_params = costs.n_parameters(trial.build_model_config(), embedding=False)
+    tokens = round(budget / (6 * n_params))
+    return replace(trial, tokens=tokens, warmup_tokens=tokens // 10)
+
+
 def reduced() -> Sequence[Trial]:
     """Train three sizes on a few million bytes: minutes on one GPU."""
     return [
@@ -323,6 +367,7 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_copying": scaling_copying,
     "scaling_copying_strong": scaling_copying_strong,
     "scaling_annealed": scaling_annealed,
+    "scaling_isoflop": scaling_isoflop,
     "reduced": reduced,
     "laptop": laptop,
 }

@@ -31,6 +31,7 @@ CLASSES = [
     comparison.Close,
     comparison.Difference,
     comparison.Exactly,
+    comparison.Judged,
     comparison.Within,
     grading.GradedSubmission,
     grading.Grader,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from linattn_exercises.calls import Call, run_call
-from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.comparison import Close, Difference, Exactly, Judged, Within
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
 from linattn_exercises.serialization import call_answer
@@ -358,6 +358,10 @@ def test_a_missing_answer_is_named():
 # --- comparisons ----------------------------------------------------------------------------------------
 
 
+def name_odd(value):
+    return Difference("", str(value), "an even number") if value % 2 else None
+
+
 @pytest.mark.parametrize(
     ("how", "got", "want", "accepted"),
     [
@@ -370,6 +374,9 @@ def test_a_missing_answer_is_named():
         (Close(), float("inf"), float("inf"), True),
         (Close(), float("-inf"), float("inf"), False),
         (Close(), True, 1.0, False),
+        (Close(), [True, False], np.array([True, False]), True),
+        (Close(), [1, 0], np.array([True, False]), True),
+        (Close(), [True, True], np.array([True, False]), False),
         (Close(), "1", 1.0, False),
         (Close(), (1.0, 2.0), (1.0, 2.0), True),
         (Close(), [1.0, 2.0], (1.0, 2.0), True),
@@ -405,6 +412,10 @@ def test_a_missing_answer_is_named():
         (Exactly(), ".", "B", False),
         (Exactly(), "C", "B", False),
         (Exactly(), True, 1, False),
+        (Judged(name_odd), 4, 2, True),
+        (Judged(name_odd), 3, 2, False),
+        (Judged(name_odd), 3, 5, True),  # a known mistake that lacks the same
+        (Judged(name_odd), 4, 5, False),
     ],
 )
 def test_what_is_accepted(how, got, want, accepted):

@@ -9,13 +9,20 @@ import torch
 from torch.nn.functional import one_hot, pad
 
 import tests.study.study_helpers as s
-from linattn_study import STUDIES, collect, corpora, loop, probes, repeats, work
+from linattn_ref import costs
+from linattn_study import STUDIES, collect, corpora, loop, plan, probes, repeats, work
 from linattn_study.trial import Trial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 # they have ``schedule`` and ``second_reading``, or ``window``
-LATER = ("scaling_copying", "scaling_copying_strong", "scaling_annealed", "scaling_recall_state")
+LATER = (
+    "scaling_copying",
+    "scaling_copying_strong",
+    "scaling_annealed",
+    "scaling_recall_state",
+    "scaling_isoflop",
+)
 # twelve steps of 128 bytes; the last has a rate of 0
 ANNEALED = dataclasses.replace(s.TINY, seq_len=64, batch_size=2, schedule="linear", second_reading=True)
 
@@ -44,6 +51,21 @@ def test_what_the_studies_compare() -> None:
     assert len({trial.key for trial in annealed}) == 84
     assert list(collect.choose_columns(copying))[-2:] == ["first_reading_loss", "second_reading_loss"]
     assert {"schedule", "weight_decay"} <= collect.choose_columns(annealed, probes=True).keys()
+
+
+def test_isoflop_spends_its_budgets_on_sizes_around_the_best() -> None:
+    trials = STUDIES["scaling_isoflop"]()
+    assert len({trial.key for trial in trials}) == 90
+    spent: dict[tuple[str, float], set[str]] = {}
+    for trial in trials:
+        n_params = costs.n_parameters(trial.build_model_config(), embedding=False)
+        tokens = trial.n_steps * trial.tokens_per_step
+        budget = min(plan.ISO_BUDGETS, key=lambda one: abs(one - 6 * n_params * tokens))
+        assert 6 * n_params * tokens == pytest.approx(budget, rel=0.007)  # whole steps
+        assert trial.build_model_config().n_heads > 1
+        spent.setdefault((trial.arch, budget), set()).add(trial.size)
+    assert {len(sizes) for sizes in spent.values()} == {5}
+    assert len(spent) == 6
 
 
 # --- repeats ------------------------------------------------------------------------------------------------

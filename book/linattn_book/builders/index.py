@@ -21,7 +21,7 @@ from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
-CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8 = (
+CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8, CHAPTER_9 = (
     Path(f"chapters/{name}.ipynb")
     for name in (
         "01_softmax_attention",
@@ -31,6 +31,7 @@ CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8 = (
         "05_selection_and_erasing",
         "07_four_architectures",
         "08_do_linear_models_scale",
+        "09_recall",
     )
 )
 LENGTH = 4096
@@ -69,7 +70,9 @@ ROAD = (
     Chapter("6", "Making it fast", "What stands between a count of operations and a clock?"),
     Chapter("7", "Four architectures, one budget", "What is compared, and what is a budget?", CHAPTER_7),
     Chapter("8", "Do linear models scale?", "Which part of a law is the study's own?", CHAPTER_8),
-    Chapter("9", "Recall, and what loss hides", "Where does recall part the models?"),
+    Chapter(
+        "9", "Recall, and what loss hides", "Who copies, what teaches it, what can a state hold?", CHAPTER_9
+    ),
 )  # fmt: skip
 
 

@@ -82,6 +82,15 @@ SYNONYMS = {
         "what-an-envelope-is-and-how-it-misleads": "isoFLOP, envelope, Approach 1, Approach 2",
         "planning-with-a-law": "overtraining, budget, inference cost",
     },
+    "chapters/09_recall": {
+        "": "recall, copying, induction, in-context learning, retrieval",
+        "reading-twice": "copying, induction heads, in-context copying",
+        "one-softmax-layer-in-four": "hybrid, Jamba, MiniMax-01, Qwen3-Next, softmax layers",
+        "how-far-do-they-look": "length extrapolation, context length, window",
+        "needles": "needle in a haystack, NIAH, passkey",
+        "recall-in-earnest": "MQAR, multi-query associative recall, Zoology, associative recall, capacity",
+        "the-book-argument-tested": "read twice, JRT, going through a book",
+    },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",
         "retnet": "RetNet, retention, retentive network",

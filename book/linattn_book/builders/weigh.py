@@ -28,6 +28,7 @@ PAGES = (
     "chapters/05_selection_and_erasing.html",
     "chapters/07_four_architectures.html",
     "chapters/08_do_linear_models_scale.html",
+    "chapters/09_recall.html",
 )
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 4e6 / 8, "uploadThroughput": 4e6 / 8}
 SLOWER_CPU = 4

@@ -121,7 +121,7 @@ def make_line(s: Series, style: Style, ends: Ends) -> Trace:
         marker = {"symbol": style.symbol, "size": 9, "maxdisplayed": 14, "color": style.colour}
         drawn = {"mode": "lines+markers", "marker": marker, "line": {"color": style.colour, "width": 2.5}}
     elif s.kind == "points":
-        drawn = {"mode": "markers", "marker": {"symbol": "circle", "size": 6, "color": style.colour}}
+        drawn = {"mode": "markers", "marker": {"symbol": style.symbol, "size": 7, "color": style.colour}}
     else:
         pen = {"color": style.colour, "width": 2 if s.kind == "theory" else 1.75}
         drawn = {"mode": "lines", "line": pen | {"dash": style.dash if s.kind == "theory" else "dot"}}

@@ -1,0 +1,1 @@
+"""Exercises to chapter 9: recall, and what loss hides."""

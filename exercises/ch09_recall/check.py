@@ -1,0 +1,326 @@
+"""Checks of ``ch09_recall``, generated from master/*.py by ``make exercises``: edit those."""
+
+
+import math
+
+import numpy as np
+
+
+from functools import partial
+
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_numbers
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+VERSION = "0fa6ecedac83"
+INFO = {
+    "q1": QuestionInfo(
+        "ch09_recall", "q1", 'Where a deficit sits',
+        "implement", points=5, minutes=30, level=2,
+    ),
+    "q2": QuestionInfo(
+        "ch09_recall", "q2", 'How much is there to remember?',
+        "derive", points=4, minutes=25, level=2,
+    ),
+    "q3": QuestionInfo(
+        "ch09_recall", "q3", 'What a right digit costs',
+        "measure", points=4, minutes=20, level=1,
+    ),
+    "q4": QuestionInfo(
+        "ch09_recall", "q4", 'Which of four copies?',
+        "diagnose", points=4, minutes=20, level=2,
+    ),
+    "q5": QuestionInfo(
+        "ch09_recall", "q5", 'A task that a state cannot solve',
+        "derive", points=6, minutes=45, level=3,
+    ),
+}
+
+
+# --- q1: Where a deficit sits ---
+
+
+def repeated(text, n):
+    """Truth values [T]: has the string that ends here occurred?"""
+    text = text.tolist()
+    seen, found = set(), np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        string = tuple(text[t - n + 1 : t + 1])
+        found[t] = string in seen
+        seen.add(string)
+    return found
+
+
+def misleading(text, n):
+    """Truth values [T]: is what stood before known, but not this?"""
+    text = text.tolist()
+    starts, strings = set(), set()
+    found = np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        string = tuple(text[t - n + 1 : t + 1])
+        start = string[:-1]
+        found[t] = start in starts and string not in strings
+        starts.add(start)
+        strings.add(string)
+    return found
+
+
+def share(mine, theirs, where):
+    """The part of the difference in total loss that is at those bytes."""
+    more = np.asarray(mine) - np.asarray(theirs)
+    return float(more[where].sum() / more.sum())
+
+
+def _text(rng, T, letters):
+    """Random bytes, passages of which come again, some with one byte changed."""
+    text = rng.integers(0, 256, letters)[rng.integers(0, letters, T)]
+    for _ in range(T // 40):
+        length = int(rng.integers(5, 25))
+        if 2 * length < T:
+            start, end = (int(x) for x in rng.integers(0, T - length, 2))
+            text[end : end + length] = text[start : start + length].copy()
+    return text
+
+
+@define_question(INFO["q1"], repeated=repeated, misleading=misleading, share=share)
+def q1(rng):
+    calls = []
+    for T, letters, n in ((60, 3, 3), (200, 8, 4), (7, 2, 9), (300, 200, 9), (120, 2, 2), (400, 3, 5), (9_500, 40, 9)):
+        arguments = (_text(rng, T, letters), n)
+        text = f"{T:,} bytes, n = {n}"
+        calls.append(Call("repeated", arguments, text))
+        calls.append(Call("misleading", arguments, text))
+    run = [int(rng.integers(0, 256))] * 12
+    calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
+    calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
+    for T, part in ((50, 0.3), (400, 0.1), (400, 0.8)):
+        where = rng.random(T) < part
+        theirs = rng.gamma(1.0, 1.0, T)
+        mine = theirs + np.where(where, 0.4, 0.1) + 0.2 * rng.normal(size=T)
+        calls.append(Call("share", (mine, theirs, where), f"{T} bytes, {where.mean():.0%} of them repeated", Close(1e-9)))
+    return calls
+
+
+# --- q2: How much is there to remember? ---
+
+
+def bits(n, keys, values):
+    """Bits that n pairs need at least."""
+    def log_ratio(a, b):                     # of factorials, a! / b!
+        return math.lgamma(a + 1) - math.lgamma(b + 1)
+
+    which = log_ratio(keys, keys - n) - math.lgamma(n + 1)
+    return (which + log_ratio(values, values - n)) / math.log(2)
+
+
+def pairs(b, keys, values):
+    """The most pairs, up to keys // 2, that b bits can hold."""
+    low, high = 0, keys // 2                 # low fits
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = bits(middle, keys, values) <= b
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+bits_per_number = bits(64, 127, 128) / 8192
+
+
+@define_question(
+    INFO["q2"],
+    bits=bits,
+    pairs=pairs,
+    bits_per_number=bits_per_number,
+    wrong_values={
+        "bits_per_number": {
+            bits(64, 127, 128): "Those are the bits of all 64 pairs. Divide by the numbers of the state.",
+            8192 / bits(64, 127, 128): "That is the inverse: numbers for each bit.",
+            bits(64, 127, 128) / 64: "Those are the bits of a pair.",
+        }
+    },
+)
+def q2(rng):
+    exact, calls = Close(1e-9), []
+    for n, keys, values in ((1, 10, 10), (0, 5, 9), (3, 7, 5), (6, 6, 9), (5, 9, 5)):
+        calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", exact))
+    for top in (100, 10_000, 1_000_000):
+        keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
+        n = int(rng.integers(1, min(keys, values)))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", exact))
+    for top in (12, 80, 1000, 100_000):
+        keys = int(rng.integers(top // 2, top))
+        values = keys // 2 + int(rng.integers(1, top))
+        n = int(rng.integers(1, keys // 2))
+        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
+        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
+    calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
+    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
+    calls.append(Call("bits_per_number", (), "", Close(1e-5)))
+    return calls
+
+
+# --- q3: What a right digit costs ---
+
+
+def split_cost(logits, digits):
+    """(form, choice): means over all digits, in nats."""
+    def log_sum(x):                          # of exponentials
+        top = x.max(-1, keepdims=True)
+        return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+
+    ten = logits[..., 48:58]
+    right = np.take_along_axis(ten, digits[..., None], -1)[..., 0]
+    form = log_sum(logits) - log_sum(ten)
+    return float(form.mean()), float((log_sum(ten) - right).mean())
+
+
+def found(logits, digits):
+    """The share of needles that a greedy model finds."""
+    return float((logits.argmax(-1) == 48 + digits).all(-1).mean())
+
+
+def found_if_told(logits, digits):
+    """The same if only digits may be said."""
+    return float((logits[..., 48:58].argmax(-1) == digits).all(-1).mean())
+
+
+@define_question(INFO["q3"], split_cost=split_cost, found=found, found_if_told=found_if_told)
+def q3(rng):
+    exact, calls = Close(1e-9), []
+    for needles, form, keen, text in (
+        (4, 0.0, 0.0, "logits at random"),
+        (20, -3.0, 6.0, "digits are rare, and the right one is likely among them"),
+        (20, 6.0, 5.0, "digits are likely, and the right one most of all"),
+        (1, 2.0, 1.0, "one needle"),
+        (8, 1500.0, 1.0, "logits near 1,500"),
+        (8, -1500.0, 1.0, "digits' logits near -1,500"),
+    ):
+        digits = rng.integers(0, 10, (needles, 6))
+        logits = rng.normal(size=(needles, 6, 256))
+        logits[..., 48:58] += form
+        likely = rng.random((needles, 6)) < 0.93
+        np.put_along_axis(logits, 48 + digits[..., None], np.take_along_axis(logits, 48 + digits[..., None], -1) + keen * likely[..., None], -1)
+        for name in ("split_cost", "found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    return calls
+
+
+# --- q4: Which of four copies? ---
+
+
+def copying(other, shuffled, second):
+    """Share of the loss saved by the order of the words, [4]."""
+    return 1 - second.mean(1) / shuffled.mean(1)
+
+
+def adapting(other, shuffled, second):
+    """Share of the loss saved by knowing the words, [4]."""
+    return 1 - shuffled.mean(1) / other.mean(1)
+
+
+def which(other, shuffled, second):
+    """The index of the model that copies."""
+    return int(copying(other, shuffled, second).argmax())
+
+
+@define_question(INFO["q4"], copying=copying, adapting=adapting, which=which)
+def q4(rng):
+    calls = []
+    for n in range(12):
+        T = int(rng.integers(200, 400))
+        copier, adapter, best, last = rng.permutation(4).tolist()
+        level = rng.uniform(0.9, 1.3, 4)
+        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
+        knows = rng.uniform(0.02, 0.06, 4)
+        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
+        copies = rng.uniform(0.0, 0.03, 4)
+        copies[copier] = rng.uniform(0.25, 0.35)
+        if n % 3 == 0:                                    # it copies, but loses by other words
+            knows[copier] = rng.uniform(-0.1, -0.05)
+        hard = rng.gamma(0.5, 2.0, T)
+        hard = np.tile(hard / hard.mean(), (4, 1))
+        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
+        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
+        other, shuffled, second = rows
+        shuffled = shuffled * (1 - knows)[:, None]
+        second = second * ((1 - knows) * (1 - copies))[:, None]
+        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
+        text = f"models {n + 1}, T = {T}"
+        for name in ("copying", "adapting"):
+            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
+        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    return calls
+
+
+# --- q5: A task that a state cannot solve ---
+
+
+def store(keys, signs):
+    """The shortest state [K] with keys @ state = signs; keys [n, K]."""
+    return np.linalg.pinv(keys) @ signs
+
+
+def design(K):
+    """(keys [n, K], signs [n], proof [n]) that no state solves."""
+    basis = np.eye(K) + 1
+    keys = np.vstack([basis, basis.mean(0)])
+    signs = np.append(np.ones(K), -1.0)
+    return keys, signs, np.append(np.full(K, 1 / K), 1.0)
+
+
+def solvable(n, K):
+    """The share of all ways to give n keys signs that some state solves."""
+    ways = sum(math.comb(n - 1, i) for i in range(min(n, K)))
+    return 2 * ways / 2**n
+
+
+def _find_flaw(K, task):
+    """Return what is wrong with a task and its proof, or None."""
+    three = task if isinstance(task, (tuple, list)) and len(task) == 3 else (None,) * 3
+    keys, signs, proof = map(as_numbers, three)
+    if keys is None or signs is None or proof is None:
+        return Difference("", "something else", "a tuple of keys, signs and a proof")
+    n = len(signs) if signs.ndim == 1 else 0
+    if keys.shape != (n, K) or proof.shape != (n,) or n == 0:
+        shapes = ", ".join(str(list(part.shape)) for part in (keys, signs, proof))
+        return Difference("", f"shapes {shapes}", f"[n, {K}], [n] and [n]")
+    if not all(np.isfinite(part).all() for part in (keys, signs, proof)):
+        return Difference("", "an entry that is not finite", "finite numbers")
+    if n != K + 1:
+        return Difference("", f"{n} pairs", "fewer" if n > K + 1 else "more")
+    if keys.min() <= 0:
+        return Difference("[0]", f"an entry of {keys.min():g}", "keys with entries above 0")
+    if not np.isin(signs, (-1, 1)).all():
+        return Difference("[1]", "something else", "signs of 1 and -1")
+    if abs(signs.sum()) == n:
+        return Difference("[1]", "equal signs", "signs of both kinds")
+    directions = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+    for left_out in range(n):
+        if np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] < 1e-5:
+            return Difference("[0]", "keys that are linearly dependent", "any K of them linearly independent")
+    if proof.min() < 0:
+        return Difference("[2]", f"{proof.min():g}", "numbers of 0 or more")
+    if proof.max() == 0:
+        return Difference("[2]", "0 everywhere", "a number above 0")
+    total = np.abs((proof * signs) @ keys).max()
+    if total > 1e-9 * (proof @ keys).max():
+        return Difference("[2]", f"a sum with an entry of {total:.3g}", "a sum of 0")
+    return None
+
+
+@define_question(INFO["q5"], store=store, design=design, solvable=solvable)
+def q5(rng):
+    exact, calls = Close(1e-8), []
+    for n, K in ((1, 3), (3, 3), (2, 6), (8, 8), (10, 24)):
+        keys = rng.uniform(0.1, 2.0, (n, K))
+        signs = rng.choice([-1.0, 1.0], n)
+        calls.append(Call("store", (keys, signs), f"{n} keys of width {K}", exact))
+    for K in (2, 3, 7, int(rng.integers(8, 30)), 30):
+        calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
+    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
+        calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
+    return calls
+
+
+QUESTIONS = (q1, q2, q3, q4, q5,)

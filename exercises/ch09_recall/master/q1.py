@@ -1,0 +1,93 @@
+# %% [markdown] q1 implement, 5 points, 30 minutes, level 2
+# ## Where a deficit sits
+#
+# The chapter calls a byte *repeated* if it completes a string of $n$ bytes that has already occurred. Some of
+# the other bytes are worse than new: the $n-1$ bytes before them *have* occurred, but never went on with this
+# one. Who copies is wrong there. Call them *misleading*.
+#
+# 1. `repeated(text, n)`: for each byte whether it completes a string of `n` bytes that ends at some earlier
+#    byte, too. The two may overlap.
+# 2. `misleading(text, n)`: for each byte whether the `n - 1` bytes before it have occurred earlier, followed
+#    by some byte, but never by this one.
+# 3. `share(mine, theirs, where)`: what part of the difference between two models' total losses sits on the
+#    bytes where `where` is true.
+#
+# `text` is an array of up to 9,500 whole numbers from 0 to 255; comparing all pairs of places in a loop takes too
+# long; `n` is 2 or more. Losses are arrays with an entry for each byte.
+
+# %% answer q1
+def repeated(text, n):
+    """Truth values [T]: has the string that ends here occurred?"""
+    # BEGIN SOLUTION
+    text = text.tolist()
+    seen, found = set(), np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        string = tuple(text[t - n + 1 : t + 1])
+        found[t] = string in seen
+        seen.add(string)
+    return found
+    # END SOLUTION
+
+
+def misleading(text, n):
+    """Truth values [T]: is what stood before known, but not this?"""
+    # BEGIN SOLUTION
+    text = text.tolist()
+    starts, strings = set(), set()
+    found = np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        string = tuple(text[t - n + 1 : t + 1])
+        start = string[:-1]
+        found[t] = start in starts and string not in strings
+        starts.add(start)
+        strings.add(string)
+    return found
+    # END SOLUTION
+
+
+def share(mine, theirs, where):
+    """The part of the difference in total loss that is at those bytes."""
+    # BEGIN SOLUTION
+    more = np.asarray(mine) - np.asarray(theirs)
+    return float(more[where].sum() / more.sum())
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# One pass with a set does: by the time byte $t$ is looked at, the set holds all strings that end before it.
+# Adding the string *before* looking would call every byte repeated. A run such as `aaaa` repeats itself at
+# a distance of one byte, overlapping: a model that copies gets it right, so it counts.
+#
+# Of the bytes of a long text every one is repeated, misleading, or has a beginning that is new. A model that copies
+# always gains on the first kind and pays on the second; that is the trade. For the share one sums losses, not means:
+# a quarter of the bytes can hold 60 % of the difference, and the means of both kinds, 0.238 against 0.128 and 0.711
+# against 0.686 in the chapter, do not say so until each is multiplied by the number of its bytes.
+
+# %% checks q1
+def _text(rng, T, letters):
+    """Random bytes, passages of which come again, some with one byte changed."""
+    text = rng.integers(0, 256, letters)[rng.integers(0, letters, T)]
+    for _ in range(T // 40):
+        length = int(rng.integers(5, 25))
+        if 2 * length < T:
+            start, end = (int(x) for x in rng.integers(0, T - length, 2))
+            text[end : end + length] = text[start : start + length].copy()
+    return text
+
+
+@define_question(INFO["q1"], repeated=repeated, misleading=misleading, share=share)
+def q1(rng):
+    calls = []
+    for T, letters, n in ((60, 3, 3), (200, 8, 4), (7, 2, 9), (300, 200, 9), (120, 2, 2), (400, 3, 5), (9_500, 40, 9)):
+        arguments = (_text(rng, T, letters), n)
+        text = f"{T:,} bytes, n = {n}"
+        calls.append(Call("repeated", arguments, text))
+        calls.append(Call("misleading", arguments, text))
+    run = [int(rng.integers(0, 256))] * 12
+    calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
+    calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
+    for T, part in ((50, 0.3), (400, 0.1), (400, 0.8)):
+        where = rng.random(T) < part
+        theirs = rng.gamma(1.0, 1.0, T)
+        mine = theirs + np.where(where, 0.4, 0.1) + 0.2 * rng.normal(size=T)
+        calls.append(Call("share", (mine, theirs, where), f"{T} bytes, {where.mean():.0%} of them repeated", Close(1e-9)))
+    return calls

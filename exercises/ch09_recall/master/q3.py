@@ -1,0 +1,77 @@
+# %% [markdown] q3 measure, 4 points, 20 minutes, level 1
+# ## What a right digit costs
+#
+# A model of bytes is asked for a needle of six digits. Its loss on them has two parts: it must know *that* a
+# digit comes, and *which*. With $p(x)$ its probability of the byte $x$, and $p(\text{digit})$ that of any of the ten,
+#
+# $$
+# -\log p(x) = \underbrace{-\log p(\text{digit})}_{\text{form}} + \underbrace{-\log p(x \mid \text{digit})}_{\text{choice}}.
+# $$
+#
+# You get `logits` [needles, 6, 256] and `digits` [needles, 6], whole numbers from 0 to 9. The digit $d$ is the byte
+# $48 + d$.
+#
+# 1. `split_cost(logits, digits)`: the mean of each part, in nats. Logits go up to $\pm 2{,}000$.
+# 2. `found(logits, digits)`: the share of needles all of whose digits are right, if a digit is right when its byte has the
+#    largest logit of all.
+# 3. `found_if_told(logits, digits)`: the same if the model is told that a digit comes, so that a digit is right when
+#    its byte has the largest logit of the ten.
+
+# %% answer q3
+def split_cost(logits, digits):
+    """(form, choice): means over all digits, in nats."""
+    # BEGIN SOLUTION
+    def log_sum(x):                          # of exponentials
+        top = x.max(-1, keepdims=True)
+        return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+
+    ten = logits[..., 48:58]
+    right = np.take_along_axis(ten, digits[..., None], -1)[..., 0]
+    form = log_sum(logits) - log_sum(ten)
+    return float(form.mean()), float((log_sum(ten) - right).mean())
+    # END SOLUTION
+
+
+def found(logits, digits):
+    """The share of needles that a greedy model finds."""
+    # BEGIN SOLUTION
+    return float((logits.argmax(-1) == 48 + digits).all(-1).mean())
+    # END SOLUTION
+
+
+def found_if_told(logits, digits):
+    """The same if only digits may be said."""
+    # BEGIN SOLUTION
+    return float((logits[..., 48:58].argmax(-1) == digits).all(-1).mean())
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# Both parts are differences of two log-sums, so no probability has to be formed that would underflow. (A form of 3 nats
+# means that the model gives all ten digits together 5 %.)
+#
+# The chapter's models that were not trained on needles pay 3.7 to 5.9 nats for a digit, and a guess among ten costs
+# $\log 10 = 2.3$. So at least part of it is form, and a share found of 0 does not say that the model has
+# forgotten the needle. `found_if_told` takes the form out of the test. Guessing then finds one needle in a million; a model that
+# has kept a little of the needle will be above this, though `found` is 0 for both. To tell the two apart by `choice` is
+# better still, since it does not need all six to be right: compare it with $\log 10$.
+
+# %% checks q3
+@define_question(INFO["q3"], split_cost=split_cost, found=found, found_if_told=found_if_told)
+def q3(rng):
+    exact, calls = Close(1e-9), []
+    for needles, form, keen, text in (
+        (4, 0.0, 0.0, "logits at random"),
+        (20, -3.0, 6.0, "digits are rare, and the right one is likely among them"),
+        (20, 6.0, 5.0, "digits are likely, and the right one most of all"),
+        (1, 2.0, 1.0, "one needle"),
+        (8, 1500.0, 1.0, "logits near 1,500"),
+        (8, -1500.0, 1.0, "digits' logits near -1,500"),
+    ):
+        digits = rng.integers(0, 10, (needles, 6))
+        logits = rng.normal(size=(needles, 6, 256))
+        logits[..., 48:58] += form
+        likely = rng.random((needles, 6)) < 0.93
+        np.put_along_axis(logits, 48 + digits[..., None], np.take_along_axis(logits, 48 + digits[..., None], -1) + keen * likely[..., None], -1)
+        for name in ("split_cost", "found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    return calls

@@ -1,0 +1,83 @@
+# %% [markdown] q4 diagnose, 4 points, 20 minutes, level 2
+# ## Which of four copies?
+#
+# Loss falls when a model reads a passage for the second time. Is this copying? A model may also have picked up what the passage
+# is about, and which words it likes, or simply do better further on in a window. Here the *same* passage stands at the *same* place of a
+# window, after three different beginnings:
+#
+# | array | what stands before the passage |
+# | --- | --- |
+# | `other` | another passage of the same book |
+# | `shuffled` | the words of the passage, in another order |
+# | `second` | the passage itself |
+#
+# Each array has the losses of four models on the passage's bytes, [4, T]. In another order, words begin and end as before,
+# so that at most a few bytes in a row can be copied.
+#
+# 1. `copying(other, shuffled, second)`: for each model the share of the mean loss that goes away by copying alone, [4].
+# 2. `adapting(other, shuffled, second)`: for each model the share that goes away by knowing the words alone, [4].
+# 3. `which(other, shuffled, second)`: the index of the one model that copies. The others adapt, are better, or both.
+
+# %% answer q4
+def copying(other, shuffled, second):
+    """Share of the loss saved by the order of the words, [4]."""
+    # BEGIN SOLUTION
+    return 1 - second.mean(1) / shuffled.mean(1)
+    # END SOLUTION
+
+
+def adapting(other, shuffled, second):
+    """Share of the loss saved by knowing the words, [4]."""
+    # BEGIN SOLUTION
+    return 1 - shuffled.mean(1) / other.mean(1)
+    # END SOLUTION
+
+
+def which(other, shuffled, second):
+    """The index of the model that copies."""
+    # BEGIN SOLUTION
+    return int(copying(other, shuffled, second).argmax())
+    # END SOLUTION
+
+# %% [markdown] solution q4
+# Between `other` and `shuffled` the words become known, and nothing else changes. Between `shuffled` and `second` their order becomes
+# known. An effect is what changes between two conditions that differ in one thing; `second` against `other` differs in two.
+# The model with the lowest loss at the second reading may be the one that had the lowest from the start, and the one that gains most from
+# `other` to `second` may be the one that adapts best.
+#
+# The chapter's own probe has no such control: it compares the second reading of a passage with its first, at
+# another place of the window, where there is less to go by. On prose its ratio is 0.97 to 0.99 for all four,
+# so there neither is much. On code the linear models' 0.82 to 0.87 may be adaptation; LLaMA's 0.33 cannot be, since
+# its loss falls as the passage goes on and jumps back where it ends.
+#
+# One takes shares of means, not means of shares: a byte that was certain from the start has a loss near 0, and its share
+# is noise.
+
+# %% checks q4
+@define_question(INFO["q4"], copying=copying, adapting=adapting, which=which)
+def q4(rng):
+    calls = []
+    for n in range(12):
+        T = int(rng.integers(200, 400))
+        copier, adapter, best, last = rng.permutation(4).tolist()
+        level = rng.uniform(0.9, 1.3, 4)
+        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
+        knows = rng.uniform(0.02, 0.06, 4)
+        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
+        copies = rng.uniform(0.0, 0.03, 4)
+        copies[copier] = rng.uniform(0.25, 0.35)
+        if n % 3 == 0:                                    # it copies, but loses by other words
+            knows[copier] = rng.uniform(-0.1, -0.05)
+        hard = rng.gamma(0.5, 2.0, T)
+        hard = np.tile(hard / hard.mean(), (4, 1))
+        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
+        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
+        other, shuffled, second = rows
+        shuffled = shuffled * (1 - knows)[:, None]
+        second = second * ((1 - knows) * (1 - copies))[:, None]
+        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
+        text = f"models {n + 1}, T = {T}"
+        for name in ("copying", "adapting"):
+            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
+        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    return calls

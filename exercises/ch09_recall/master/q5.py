@@ -1,0 +1,101 @@
+# %% [markdown] q5 derive, 6 points, 45 minutes, level 3
+# ## A task that a state cannot solve
+#
+# A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
+# and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
+# is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent.
+#
+# 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
+# 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
+#    0, as a feature map such as $e^x$ makes them. Return `keys` [n, K], `signs` [n] of $\pm1$, and `proof` [n]: numbers
+#    $c_i \ge 0$, not all 0, with $\sum_i c_i\,\text{signs}_i\,k_i = 0$. (Why does that prove it?) $K$ is 2 to 30.
+# 3. `solvable(n, K)`: with $n$ keys, what share of the $2^n$ ways to give them signs does some state solve? The keys
+#    do not matter. Add them one by one: each way that is solvable goes on with one sign of the new key, or with both if a state
+#    that solves it has $k_{\text{new}}\cdot s = 0$, and such states live in $K-1$ dimensions. $n$ is up to 1,000.
+
+# %% answer q5
+def store(keys, signs):
+    """The shortest state [K] with keys @ state = signs; keys [n, K]."""
+    # BEGIN SOLUTION
+    return np.linalg.pinv(keys) @ signs
+    # END SOLUTION
+
+
+def design(K):
+    """(keys [n, K], signs [n], proof [n]) that no state solves."""
+    # BEGIN SOLUTION
+    basis = np.eye(K) + 1
+    keys = np.vstack([basis, basis.mean(0)])
+    signs = np.append(np.ones(K), -1.0)
+    return keys, signs, np.append(np.full(K, 1 / K), 1.0)
+    # END SOLUTION
+
+
+def solvable(n, K):
+    """The share of all ways to give n keys signs that some state solves."""
+    # BEGIN SOLUTION
+    ways = sum(math.comb(n - 1, i) for i in range(min(n, K)))
+    return 2 * ways / 2**n
+    # END SOLUTION
+
+# %% [markdown] solution q5
+# If a state $s$ read all signs, $\text{signs}_i\,(k_i\cdot s)$ would be above 0 for every $i$, and so would be $\sum_i
+# c_i\,\text{signs}_i\,(k_i\cdot s)$, which is $0\cdot s$. (The converse holds as well, Gordan's theorem: if no state exists, such numbers do.)
+#
+# Up to $K$ keys can be stored with any signs: $K^+ \text{signs}$, with the pseudoinverse of the keys, solves the equations, and no shorter state does. A sum of
+# $\text{signs}_i k_i$ does only if keys are orthogonal. So a task without a solution has $K + 1$ pairs at least. Here are $K$ keys with $+$, and their
+# mean, in the middle, with $-$. In two dimensions one sees why: of three directions in a quadrant, a line through the origin cannot have the outer two on
+# one side and the middle one on the other.
+#
+# Let $C(n, K)$ be the number of ways that can be solved. Then $C(n+1, K) = C(n, K) + C(n, K-1)$ and $C(1, K) = 2$, so
+# $C(n, K) = 2\sum_{i<K}\binom{n-1}{i}$ (Cover, 1965). The share is 1 up to $n = K$, and exactly $\tfrac12$ at $n = 2K$; for large $K$ nearly
+# all tasks can be solved below $2K$ and nearly none above. So that *some* task of $K + 1$ pairs is too much says little of most tasks. A value
+# of 128 possible ones needs more than a sign, but the order of magnitude stays: a number of pairs near $K$ for each column of the state.
+
+# %% checks q5
+def _find_flaw(K, task):
+    """Return what is wrong with a task and its proof, or None."""
+    three = task if isinstance(task, (tuple, list)) and len(task) == 3 else (None,) * 3
+    keys, signs, proof = map(as_numbers, three)
+    if keys is None or signs is None or proof is None:
+        return Difference("", "something else", "a tuple of keys, signs and a proof")
+    n = len(signs) if signs.ndim == 1 else 0
+    if keys.shape != (n, K) or proof.shape != (n,) or n == 0:
+        shapes = ", ".join(str(list(part.shape)) for part in (keys, signs, proof))
+        return Difference("", f"shapes {shapes}", f"[n, {K}], [n] and [n]")
+    if not all(np.isfinite(part).all() for part in (keys, signs, proof)):
+        return Difference("", "an entry that is not finite", "finite numbers")
+    if n != K + 1:
+        return Difference("", f"{n} pairs", "fewer" if n > K + 1 else "more")
+    if keys.min() <= 0:
+        return Difference("[0]", f"an entry of {keys.min():g}", "keys with entries above 0")
+    if not np.isin(signs, (-1, 1)).all():
+        return Difference("[1]", "something else", "signs of 1 and -1")
+    if abs(signs.sum()) == n:
+        return Difference("[1]", "equal signs", "signs of both kinds")
+    directions = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+    for left_out in range(n):
+        if np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] < 1e-5:
+            return Difference("[0]", "keys that are linearly dependent", "any K of them linearly independent")
+    if proof.min() < 0:
+        return Difference("[2]", f"{proof.min():g}", "numbers of 0 or more")
+    if proof.max() == 0:
+        return Difference("[2]", "0 everywhere", "a number above 0")
+    total = np.abs((proof * signs) @ keys).max()
+    if total > 1e-9 * (proof @ keys).max():
+        return Difference("[2]", f"a sum with an entry of {total:.3g}", "a sum of 0")
+    return None
+
+
+@define_question(INFO["q5"], store=store, design=design, solvable=solvable)
+def q5(rng):
+    exact, calls = Close(1e-8), []
+    for n, K in ((1, 3), (3, 3), (2, 6), (8, 8), (10, 24)):
+        keys = rng.uniform(0.1, 2.0, (n, K))
+        signs = rng.choice([-1.0, 1.0], n)
+        calls.append(Call("store", (keys, signs), f"{n} keys of width {K}", exact))
+    for K in (2, 3, 7, int(rng.integers(8, 30)), 30):
+        calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
+    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
+        calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
+    return calls

@@ -1,0 +1,1 @@
+"""Known answers to ``ch09_recall``, a file for each question."""
