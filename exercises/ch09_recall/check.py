@@ -13,23 +13,23 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0fa6ecedac83"
+VERSION = "54d3fa300996"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
         "implement", points=5, minutes=30, level=2,
     ),
     "q2": QuestionInfo(
-        "ch09_recall", "q2", 'How much is there to remember?',
-        "derive", points=4, minutes=25, level=2,
+        "ch09_recall", "q2", 'Which of four copies?',
+        "diagnose", points=4, minutes=20, level=2,
     ),
     "q3": QuestionInfo(
         "ch09_recall", "q3", 'What a right digit costs',
         "measure", points=4, minutes=20, level=1,
     ),
     "q4": QuestionInfo(
-        "ch09_recall", "q4", 'Which of four copies?',
-        "diagnose", points=4, minutes=20, level=2,
+        "ch09_recall", "q4", 'How much is there to remember?',
+        "derive", points=4, minutes=25, level=2,
     ),
     "q5": QuestionInfo(
         "ch09_recall", "q5", 'A task that a state cannot solve',
@@ -102,61 +102,50 @@ def q1(rng):
     return calls
 
 
-# --- q2: How much is there to remember? ---
+# --- q2: Which of four copies? ---
 
 
-def bits(n, keys, values):
-    """Bits that n pairs need at least."""
-    def log_ratio(a, b):                     # of factorials, a! / b!
-        return math.lgamma(a + 1) - math.lgamma(b + 1)
-
-    which = log_ratio(keys, keys - n) - math.lgamma(n + 1)
-    return (which + log_ratio(values, values - n)) / math.log(2)
+def copying(other, shuffled, second):
+    """Share of the loss saved by the order of the words, [4]."""
+    return 1 - second.mean(1) / shuffled.mean(1)
 
 
-def pairs(b, keys, values):
-    """The most pairs, up to keys // 2, that b bits can hold."""
-    low, high = 0, keys // 2                 # low fits
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = bits(middle, keys, values) <= b
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+def adapting(other, shuffled, second):
+    """Share of the loss saved by knowing the words, [4]."""
+    return 1 - shuffled.mean(1) / other.mean(1)
 
 
-bits_per_number = bits(64, 127, 128) / 8192
+def which(other, shuffled, second):
+    """The index of the model that copies."""
+    return int(copying(other, shuffled, second).argmax())
 
 
-@define_question(
-    INFO["q2"],
-    bits=bits,
-    pairs=pairs,
-    bits_per_number=bits_per_number,
-    wrong_values={
-        "bits_per_number": {
-            bits(64, 127, 128): "Those are the bits of all 64 pairs. Divide by the numbers of the state.",
-            8192 / bits(64, 127, 128): "That is the inverse: numbers for each bit.",
-            bits(64, 127, 128) / 64: "Those are the bits of a pair.",
-        }
-    },
-)
+@define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
-    exact, calls = Close(1e-9), []
-    for n, keys, values in ((1, 10, 10), (0, 5, 9), (3, 7, 5), (6, 6, 9), (5, 9, 5)):
-        calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", exact))
-    for top in (100, 10_000, 1_000_000):
-        keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
-        n = int(rng.integers(1, min(keys, values)))
-        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", exact))
-    for top in (12, 80, 1000, 100_000):
-        keys = int(rng.integers(top // 2, top))
-        values = keys // 2 + int(rng.integers(1, top))
-        n = int(rng.integers(1, keys // 2))
-        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
-        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
-    calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
-    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
-    calls.append(Call("bits_per_number", (), "", Close(1e-5)))
+    calls = []
+    for n in range(12):
+        T = int(rng.integers(200, 400))
+        copier, adapter, best, last = rng.permutation(4).tolist()
+        level = rng.uniform(0.9, 1.3, 4)
+        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
+        knows = rng.uniform(0.02, 0.06, 4)
+        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
+        copies = rng.uniform(0.0, 0.03, 4)
+        copies[copier] = rng.uniform(0.25, 0.35)
+        if n % 3 == 0:                                    # it copies, but loses by other words
+            knows[copier] = rng.uniform(-0.1, -0.05)
+        hard = rng.gamma(0.5, 2.0, T)
+        hard = np.tile(hard / hard.mean(), (4, 1))
+        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
+        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
+        other, shuffled, second = rows
+        shuffled = shuffled * (1 - knows)[:, None]
+        second = second * ((1 - knows) * (1 - copies))[:, None]
+        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
+        text = f"models {n + 1}, T = {T}"
+        for name in ("copying", "adapting"):
+            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
+        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
     return calls
 
 
@@ -206,50 +195,61 @@ def q3(rng):
     return calls
 
 
-# --- q4: Which of four copies? ---
+# --- q4: How much is there to remember? ---
 
 
-def copying(other, shuffled, second):
-    """Share of the loss saved by the order of the words, [4]."""
-    return 1 - second.mean(1) / shuffled.mean(1)
+def bits(n, keys, values):
+    """Bits that n pairs need at least."""
+    def log_ratio(a, b):                     # of factorials, a! / b!
+        return math.lgamma(a + 1) - math.lgamma(b + 1)
+
+    which = log_ratio(keys, keys - n) - math.lgamma(n + 1)
+    return (which + log_ratio(values, values - n)) / math.log(2)
 
 
-def adapting(other, shuffled, second):
-    """Share of the loss saved by knowing the words, [4]."""
-    return 1 - shuffled.mean(1) / other.mean(1)
+def pairs(b, keys, values):
+    """The most pairs, up to keys // 2, that b bits can hold."""
+    low, high = 0, keys // 2                 # low fits
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = bits(middle, keys, values) <= b
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
 
 
-def which(other, shuffled, second):
-    """The index of the model that copies."""
-    return int(copying(other, shuffled, second).argmax())
+bits_per_number = bits(64, 127, 128) / 8192
 
 
-@define_question(INFO["q4"], copying=copying, adapting=adapting, which=which)
+@define_question(
+    INFO["q4"],
+    bits=bits,
+    pairs=pairs,
+    bits_per_number=bits_per_number,
+    wrong_values={
+        "bits_per_number": {
+            bits(64, 127, 128): "Those are the bits of all 64 pairs. Divide by the numbers of the state.",
+            8192 / bits(64, 127, 128): "That is the inverse: numbers for each bit.",
+            bits(64, 127, 128) / 64: "Those are the bits of a pair.",
+        }
+    },
+)
 def q4(rng):
-    calls = []
-    for n in range(12):
-        T = int(rng.integers(200, 400))
-        copier, adapter, best, last = rng.permutation(4).tolist()
-        level = rng.uniform(0.9, 1.3, 4)
-        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
-        knows = rng.uniform(0.02, 0.06, 4)
-        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
-        copies = rng.uniform(0.0, 0.03, 4)
-        copies[copier] = rng.uniform(0.25, 0.35)
-        if n % 3 == 0:                                    # it copies, but loses by other words
-            knows[copier] = rng.uniform(-0.1, -0.05)
-        hard = rng.gamma(0.5, 2.0, T)
-        hard = np.tile(hard / hard.mean(), (4, 1))
-        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
-        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
-        other, shuffled, second = rows
-        shuffled = shuffled * (1 - knows)[:, None]
-        second = second * ((1 - knows) * (1 - copies))[:, None]
-        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
-        text = f"models {n + 1}, T = {T}"
-        for name in ("copying", "adapting"):
-            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
-        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    exact, calls = Close(1e-9), []
+    for n, keys, values in ((1, 10, 10), (0, 5, 9), (3, 7, 5), (6, 6, 9), (5, 9, 5)):
+        calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", exact))
+    for top in (100, 10_000, 1_000_000):
+        keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
+        n = int(rng.integers(1, min(keys, values)))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", exact))
+    for top in (12, 80, 1000, 100_000):
+        keys = int(rng.integers(top // 2, top))
+        values = keys // 2 + int(rng.integers(1, top))
+        n = int(rng.integers(1, keys // 2))
+        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
+        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
+    calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
+    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
+    calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls
 
 

@@ -277,8 +277,8 @@ def _make_annealed_trial(corpus: str, arch: str, size: str, lr: float, seed: int
 
 # FLOPs, as 6 N D -> sizes on both sides of the best one, as far as the main grid tells
 ISO_BUDGETS = {
-    2e14: ("0.3M", "0.4M-4x96", "0.8M", "1.5M", "2M"),
-    8e14: ("0.8M", "1.5M", "2M", "4M", "6M"),
+    2e14: ("0.2M", "0.3M", "0.4M-4x96", "0.8M", "1.5M"),
+    8e14: ("0.4M-4x96", "0.8M", "1.5M", "2M", "4M"),
     3.2e15: ("2M", "4M", "6M", "9M", "14M"),
 }
 

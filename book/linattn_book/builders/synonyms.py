@@ -89,7 +89,7 @@ SYNONYMS = {
         "how-far-do-they-look": "length extrapolation, context length, window",
         "needles": "needle in a haystack, NIAH, passkey",
         "recall-in-earnest": "MQAR, multi-query associative recall, Zoology, associative recall, capacity",
-        "the-book-argument-tested": "read twice, JRT, going through a book",
+        "the-book-argument": "read twice, JRT, going through a book",
     },
     "book/models": {
         "": "recurrence, linear RNN, gated linear RNN",

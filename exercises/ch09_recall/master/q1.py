@@ -57,8 +57,8 @@ def share(mine, theirs, where):
 # Adding the string *before* looking would call every byte repeated. A run such as `aaaa` repeats itself at
 # a distance of one byte, overlapping: a model that copies gets it right, so it counts.
 #
-# Of the bytes of a long text every one is repeated, misleading, or has a beginning that is new. A model that copies
-# always gains on the first kind and pays on the second; that is the trade. For the share one sums losses, not means:
+# After the first few every byte is repeated, misleading, or has a beginning that is new. A model that copies
+# mostly gains on the first kind and pays on the second; that is the trade. For the share one sums losses, not means:
 # a quarter of the bytes can hold 60 % of the difference, and the means of both kinds, 0.238 against 0.128 and 0.711
 # against 0.686 in the chapter, do not say so until each is multiplied by the number of its bytes.
 

@@ -49,11 +49,10 @@ def found_if_told(logits, digits):
 # Both parts are differences of two log-sums, so no probability has to be formed that would underflow. (A form of 3 nats
 # means that the model gives all ten digits together 5 %.)
 #
-# The chapter's models that were not trained on needles pay 3.7 to 5.9 nats for a digit, and a guess among ten costs
-# $\log 10 = 2.3$. So at least part of it is form, and a share found of 0 does not say that the model has
-# forgotten the needle. `found_if_told` takes the form out of the test. Guessing then finds one needle in a million; a model that
-# has kept a little of the needle will be above this, though `found` is 0 for both. To tell the two apart by `choice` is
-# better still, since it does not need all six to be right: compare it with $\log 10$.
+# The chapter's linear models that were not trained on needles pay 3.7 to 5.9 nats for a digit, and a guess among ten costs
+# $\log 10 = 2.3$. The rest may be form, or a choice that is confident and wrong, which has no upper end: the sum of
+# the two does not tell. A choice *below* $\log 10$ shows that a model has kept something of the needle, though it finds none.
+# `found_if_told` takes the form out of the test as well, but needs all six to be right, and guessing finds one needle in a million.
 
 # %% checks q3
 @define_question(INFO["q3"], split_cost=split_cost, found=found, found_if_told=found_if_told)

@@ -1,83 +1,86 @@
-# %% [markdown] q4 diagnose, 4 points, 20 minutes, level 2
-# ## Which of four copies?
+# %% [markdown] q4 derive, 4 points, 25 minutes, level 2
+# ## How much is there to remember?
 #
-# Loss falls when a model reads a passage for the second time. Is this copying? A model may also have picked up what the passage
-# is about, and which words it likes, or simply do better further on in a window. Here the *same* passage stands at the *same* place of a
-# window, after three different beginnings:
+# A sequence begins with $n$ pairs. Their keys are $n$ different ones of `keys`, their values $n$ different ones of `values`. Afterwards
+# *any* key may be asked for: the answer is its value, or "none" if the key was not among the pairs. The order of the pairs does not matter.
 #
-# | array | what stands before the passage |
-# | --- | --- |
-# | `other` | another passage of the same book |
-# | `shuffled` | the words of the passage, in another order |
-# | `second` | the passage itself |
-#
-# Each array has the losses of four models on the passage's bytes, [4, T]. In another order, words begin and end as before,
-# so that at most a few bytes in a row can be copied.
-#
-# 1. `copying(other, shuffled, second)`: for each model the share of the mean loss that goes away by copying alone, [4].
-# 2. `adapting(other, shuffled, second)`: for each model the share that goes away by knowing the words alone, [4].
-# 3. `which(other, shuffled, second)`: the index of the one model that copies. The others adapt, are better, or both.
+# 1. `bits(n, keys, values)`: how many bits must a memory have, for every question to be answered rightly whatever the pairs are?
+#    That is the logarithm to base 2 of the number of cases that it has to tell apart, not rounded up. $n$ is known. Numbers go up to $10^6$.
+# 2. `pairs(b, keys, values)`: the largest $n$, from 0 to half of `keys`, for which `b` bits are enough. `values` is at least
+#    half of `keys` here.
+# 3. The chapter's recall has 127 keys and 128 values, and the state of TNL's two layers with heads of 16 has 8,192 numbers. How many bits
+#    does each number have to carry for 64 pairs?
 
 # %% answer q4
-def copying(other, shuffled, second):
-    """Share of the loss saved by the order of the words, [4]."""
+def bits(n, keys, values):
+    """Bits that n pairs need at least."""
     # BEGIN SOLUTION
-    return 1 - second.mean(1) / shuffled.mean(1)
+    def log_ratio(a, b):                     # of factorials, a! / b!
+        return math.lgamma(a + 1) - math.lgamma(b + 1)
+
+    which = log_ratio(keys, keys - n) - math.lgamma(n + 1)
+    return (which + log_ratio(values, values - n)) / math.log(2)
     # END SOLUTION
 
 
-def adapting(other, shuffled, second):
-    """Share of the loss saved by knowing the words, [4]."""
+def pairs(b, keys, values):
+    """The most pairs, up to keys // 2, that b bits can hold."""
     # BEGIN SOLUTION
-    return 1 - shuffled.mean(1) / other.mean(1)
+    low, high = 0, keys // 2                 # low fits
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = bits(middle, keys, values) <= b
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
     # END SOLUTION
 
 
-def which(other, shuffled, second):
-    """The index of the model that copies."""
-    # BEGIN SOLUTION
-    return int(copying(other, shuffled, second).argmax())
-    # END SOLUTION
+bits_per_number = None
+# BEGIN SOLUTION
+bits_per_number = bits(64, 127, 128) / 8192
+# END SOLUTION
 
 # %% [markdown] solution q4
-# Between `other` and `shuffled` the words become known, and nothing else changes. Between `shuffled` and `second` their order becomes
-# known. An effect is what changes between two conditions that differ in one thing; `second` against `other` differs in two.
-# The model with the lowest loss at the second reading may be the one that had the lowest from the start, and the one that gains most from
-# `other` to `second` may be the one that adapts best.
+# Choose the keys, $\binom{\text{keys}}{n}$ ways, then give each a value: the first has all of `values`, the
+# next one fewer, and so on. Two cases that differ must leave the memory in different states, since some key has another
+# answer in one than in the other, and that key may be asked for. With $N$ keys and $M$ values that is
+# $\log_2\binom{N}{n} + \log_2 \frac{M!}{(M-n)!}$, 543 bits for 64 pairs, or 0.066 bits for each of 8,192 numbers of 32 bits.
 #
-# The chapter's own probe has no such control: it compares the second reading of a passage with its first, at
-# another place of the window, where there is less to go by. On prose its ratio is 0.97 to 0.99 for all four,
-# so there neither is much. On code the linear models' 0.82 to 0.87 may be adaptation; LLaMA's 0.33 cannot be, since
-# its loss falls as the passage goes on and jumps back where it ends.
+# The chapter's task asks for keys of the sequence alone, which needs less: with one pair it is enough to remember the value, and to say it
+# whatever the question. For it 420 bits, those of the values, are a lower bound. Either way room for bits is not what is missing, by a factor of
+# hundreds. What costs room is *how* a linear state stores: as a sum of outer products, which a matrix product has to read.
 #
-# One takes shares of means, not means of shares: a byte that was certain from the start has a loss near 0, and its share
-# is noise.
+# (Counting ordered pairs, $n!$ times as many, counts what nobody asks for.)
 
 # %% checks q4
-@define_question(INFO["q4"], copying=copying, adapting=adapting, which=which)
+@define_question(
+    INFO["q4"],
+    bits=bits,
+    pairs=pairs,
+    bits_per_number=bits_per_number,
+    wrong_values={
+        "bits_per_number": {
+            bits(64, 127, 128): "Those are the bits of all 64 pairs. Divide by the numbers of the state.",
+            8192 / bits(64, 127, 128): "That is the inverse: numbers for each bit.",
+            bits(64, 127, 128) / 64: "Those are the bits of a pair.",
+        }
+    },
+)
 def q4(rng):
-    calls = []
-    for n in range(12):
-        T = int(rng.integers(200, 400))
-        copier, adapter, best, last = rng.permutation(4).tolist()
-        level = rng.uniform(0.9, 1.3, 4)
-        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
-        knows = rng.uniform(0.02, 0.06, 4)
-        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
-        copies = rng.uniform(0.0, 0.03, 4)
-        copies[copier] = rng.uniform(0.25, 0.35)
-        if n % 3 == 0:                                    # it copies, but loses by other words
-            knows[copier] = rng.uniform(-0.1, -0.05)
-        hard = rng.gamma(0.5, 2.0, T)
-        hard = np.tile(hard / hard.mean(), (4, 1))
-        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
-        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
-        other, shuffled, second = rows
-        shuffled = shuffled * (1 - knows)[:, None]
-        second = second * ((1 - knows) * (1 - copies))[:, None]
-        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
-        text = f"models {n + 1}, T = {T}"
-        for name in ("copying", "adapting"):
-            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
-        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    exact, calls = Close(1e-9), []
+    for n, keys, values in ((1, 10, 10), (0, 5, 9), (3, 7, 5), (6, 6, 9), (5, 9, 5)):
+        calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", exact))
+    for top in (100, 10_000, 1_000_000):
+        keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
+        n = int(rng.integers(1, min(keys, values)))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", exact))
+    for top in (12, 80, 1000, 100_000):
+        keys = int(rng.integers(top // 2, top))
+        values = keys // 2 + int(rng.integers(1, top))
+        n = int(rng.integers(1, keys // 2))
+        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
+        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
+    calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
+    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
+    calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls

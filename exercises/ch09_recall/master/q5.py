@@ -3,7 +3,8 @@
 #
 # A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
 # and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
-# is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent.
+# is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent (for the check: scaled to length 1,
+# their smallest singular value is above $10^{-5}$).
 #
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
@@ -11,7 +12,8 @@
 #    $c_i \ge 0$, not all 0, with $\sum_i c_i\,\text{signs}_i\,k_i = 0$. (Why does that prove it?) $K$ is 2 to 30.
 # 3. `solvable(n, K)`: with $n$ keys, what share of the $2^n$ ways to give them signs does some state solve? The keys
 #    do not matter. Add them one by one: each way that is solvable goes on with one sign of the new key, or with both if a state
-#    that solves it has $k_{\text{new}}\cdot s = 0$, and such states live in $K-1$ dimensions. $n$ is up to 1,000.
+#    that solves it has $k_{\text{new}}\cdot s = 0$. Such states see the old keys projected onto $K-1$ dimensions, again in general position. In 0 dimensions
+#    nothing is solvable. $n$ is up to 1,000.
 
 # %% answer q5
 def store(keys, signs):
@@ -43,14 +45,15 @@ def solvable(n, K):
 # c_i\,\text{signs}_i\,(k_i\cdot s)$, which is $0\cdot s$. (The converse holds as well, Gordan's theorem: if no state exists, such numbers do.)
 #
 # Up to $K$ keys can be stored with any signs: $K^+ \text{signs}$, with the pseudoinverse of the keys, solves the equations, and no shorter state does. A sum of
-# $\text{signs}_i k_i$ does only if keys are orthogonal. So a task without a solution has $K + 1$ pairs at least. Here are $K$ keys with $+$, and their
+# $\text{signs}_i k_i$ does only if keys are orthogonal and of length 1. So a task without a solution has $K + 1$ pairs at least. Here are $K$ keys with $+$, and their
 # mean, in the middle, with $-$. In two dimensions one sees why: of three directions in a quadrant, a line through the origin cannot have the outer two on
 # one side and the middle one on the other.
 #
 # Let $C(n, K)$ be the number of ways that can be solved. Then $C(n+1, K) = C(n, K) + C(n, K-1)$ and $C(1, K) = 2$, so
 # $C(n, K) = 2\sum_{i<K}\binom{n-1}{i}$ (Cover, 1965). The share is 1 up to $n = K$, and exactly $\tfrac12$ at $n = 2K$; for large $K$ nearly
-# all tasks can be solved below $2K$ and nearly none above. So that *some* task of $K + 1$ pairs is too much says little of most tasks. A value
-# of 128 possible ones needs more than a sign, but the order of magnitude stays: a number of pairs near $K$ for each column of the state.
+# all tasks can be solved below $2K$ and nearly none above. So that *some* task of $K + 1$ pairs is too much says little of most tasks.
+# With values that are told apart by the largest of many scores, in place of a sign, one cannot count like this. The chapter fills such states
+# by least squares, and finds the same order of magnitude.
 
 # %% checks q5
 def _find_flaw(K, task):

@@ -1,96 +1,121 @@
-"""Known answers to question 2: how much is there to remember?"""
+"""Known answers to question 2: which of four copies?"""
 
-import math
+import numpy as np
 
 from linattn_exercises.known_mistakes import also_right, mistake
 
 
-def _ratio(a, b):
-    return math.lgamma(a + 1) - math.lgamma(b + 1)
+@mistake(
+    "Between another passage and the passage itself two things change: the words, and their order. Compare with shuffled."
+)
+def against_another_passage(other, shuffled, second):
+    return 1 - second.mean(1) / other.mean(1)
 
 
-def _bits(n, keys, values):
-    return (_ratio(keys, keys - n) - math.lgamma(n + 1) + _ratio(values, values - n)) / math.log(2)
+@mistake("That is the difference in nats. Asked is the share of the loss that goes away.")
+def difference(other, shuffled, second):
+    return shuffled.mean(1) - second.mean(1)
 
 
-@mistake("That counts pairs in order. The order in which they came is not asked for: divide by n!.")
-def ordered(n, keys, values):
-    return (_ratio(keys, keys - n) + _ratio(values, values - n)) / math.log(2)
+@mistake("That is what is left. Asked is what goes away.")
+def what_is_left(other, shuffled, second):
+    return second.mean(1) / shuffled.mean(1)
 
 
 @mistake(
-    "That lets two keys have the same value. Values are different: each has one choice fewer than the last."
+    "That is the mean of shares. Bytes that cost nearly nothing have shares that are noise: divide the means."
 )
-def values_with_repetition(n, keys, values):
-    return (_ratio(keys, keys - n) - math.lgamma(n + 1)) / math.log(2) + n * math.log2(values)
+def mean_of_shares(other, shuffled, second):
+    return (1 - second / shuffled).mean(1)
 
 
-@mistake("That writes each pair down by itself. Which keys there are is a set, and no two are alike.")
-def pair_by_pair(n, keys, values):
-    return n * math.log2(keys * values)
+@mistake("That divides by the loss after another passage. The share is one of the loss with the words known.")
+def divided_by_other(other, shuffled, second):
+    return (shuffled.mean(1) - second.mean(1)) / other.mean(1)
 
 
-@mistake("Those are nats: take the logarithm to base 2.")
-def nats(n, keys, values):
-    return _bits(n, keys, values) * math.log(2)
+@mistake("That divides by the loss after copying.")
+def divided_by_the_end(other, shuffled, second):
+    return shuffled.mean(1) / second.mean(1) - 1
 
 
-@mistake("That chooses the set of values alone. Which value belongs to which key has to be known, too.")
-def set_of_values(n, keys, values):
-    return _bits(n, keys, values) - math.lgamma(n + 1) / math.log(2)
+@mistake("That averages over models. Asked is an entry for each of the four.")
+def over_models(other, shuffled, second):
+    return 1 - second.mean(0) / shuffled.mean(0)
 
 
-@mistake("Those are the values if the keys are known. Which keys there are has to be remembered as well.")
-def values_alone(n, keys, values):
-    return _ratio(values, values - n) / math.log(2)
+@mistake("That is the median byte. Take the means.")
+def medians(other, shuffled, second):
+    return 1 - np.median(second, 1) / np.median(shuffled, 1)
 
 
-@mistake("Those are the keys. Their values have to be remembered as well.")
-def keys_alone(n, keys, values):
-    return (_ratio(keys, keys - n) - math.lgamma(n + 1)) / math.log(2)
+@mistake(
+    "Between another passage and the passage itself the order becomes known, too. Stop at shuffled.",
+    "adapting",
+)
+def to_the_end(other, shuffled, second):
+    return 1 - second.mean(1) / other.mean(1)
 
 
-@mistake("It is not rounded up here.")
-def rounded_up(n, keys, values):
-    return math.ceil(_bits(n, keys, values))
+@mistake("That is what knowing the words saves, in nats. Asked is its share of the loss.", "adapting")
+def difference_of_words(other, shuffled, second):
+    return other.mean(1) - shuffled.mean(1)
 
 
-@mistake("That gives every key a value, those that do not occur too.")
-def all_keys(n, keys, values):
-    return keys * math.log2(values)
+@mistake("That is what copying saves.", "adapting")
+def what_copying_saves(other, shuffled, second):
+    return 1 - second.mean(1) / shuffled.mean(1)
 
 
-def _pairs(b, keys, values, bits):
-    return max(n for n in range(keys // 2 + 1) if bits(n, keys, values) <= b)
+@mistake("That is the mean of shares. Divide the means.", "adapting")
+def mean_of_shares_of_words(other, shuffled, second):
+    return (1 - shuffled / other).mean(1)
 
 
-@mistake("One more than fits.", "pairs")
-def one_too_many(b, keys, values):
-    return _pairs(b, keys, values, _bits) + 1
+@mistake("That has the wrong sign: a loss that falls is a gain.", "adapting")
+def sign(other, shuffled, second):
+    return shuffled.mean(1) / other.mean(1) - 1
 
 
-@mistake("That divides the bits by those of the first pair. Later pairs need fewer.", "pairs")
-def by_the_first_pair(b, keys, values):
-    return min(keys // 2, int(b / _bits(1, keys, values)))
+@mistake(
+    "That is the model with the lowest loss at the second reading. It may have had the lowest before.",
+    "which",
+)
+def lowest(other, shuffled, second):
+    return int(second.mean(1).argmin())
 
 
-@mistake("That goes on beyond half of the keys.", "pairs")
-def beyond_half(b, keys, values):
-    most = min(keys, values)
-    return max(n for n in range(most + 1) if _bits(n, keys, values) <= b)
+@mistake(
+    "That is the model that gains most by the passage as a whole; knowing the words may be most of it.",
+    "which",
+)
+def largest_gain(other, shuffled, second):
+    return int((1 - second.mean(1) / other.mean(1)).argmax())
 
 
-@also_right()
-def by_sums(n, keys, values):
-    return sum(math.log2(keys - i) - math.log2(i + 1) + math.log2(values - i) for i in range(n))
+@mistake("That counts from 1. The first model has the index 0.", "which")
+def from_one(other, shuffled, second):
+    return int((1 - second.mean(1) / shuffled.mean(1)).argmax()) + 1
 
 
-@also_right("pairs")
-def one_by_one(b, keys, values):
-    n, used = 0, 0.0
-    while n < keys // 2:
-        used += math.log2(keys - n) - math.log2(n + 1) + math.log2(values - n)
-        if used > b:
-            break
-        n += 1
-    return n
+@mistake("That is the model that copies least.", "which")
+def copies_least(other, shuffled, second):
+    return int((second.mean(1) / shuffled.mean(1)).argmax())
+
+
+@mistake(
+    "That compares the beginning of the passage with its end, and all models find some parts harder.", "which"
+)
+def beginning_against_end(other, shuffled, second):
+    half = second.shape[1] // 2
+    return int((second[:, half:].mean(1) / second[:, :half].mean(1)).argmin())
+
+
+@also_right("copying")
+def by_sums(other, shuffled, second):
+    return [float((b - c).sum() / b.sum()) for b, c in zip(shuffled, second, strict=True)]
+
+
+@also_right("which")
+def by_ratio(other, shuffled, second):
+    return int(np.argmin(second.sum(1) / shuffled.sum(1)))
