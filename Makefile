@@ -52,7 +52,6 @@ test-all: .venv/.ok  ## both tiers, as continuous integration runs them
 	@$(BIN)/python -m linattn_book.builders.browser
 	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2
 	$(PYTEST) -m "alone"
-	$(BIN)/python -m linattn_book.builders.scaling --check
 	$(PYTEST) -m "other_gpus" -n 2
 	$(PAGES_TEST)
 
@@ -87,4 +86,4 @@ clean:  ## remove everything built, except .venv
 	rm -rf _build build dist .venv-wheel .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 repository: .venv/.ok  ## stamp the address into chapters and pages; URL=https://github.com/owner/name sets a new one
-	$(BIN)/python -m linattn_book.builders.repository --set $(URL) && $(BIN)/python -m linattn_book.builders.exercises && $(BIN)/python -m linattn_book.builders.scaling
+	$(BIN)/python -m linattn_book.builders.repository --set $(URL) && $(BIN)/python -m linattn_book.builders.exercises

@@ -30,7 +30,7 @@ def prose_lines(path: Path) -> list[str]:
 def test_no_line_of_a_page_is_taken_for_a_comment() -> None:
     """A line that begins with a percent sign is one in MyST: a wrapped sentence would lose it."""
     pages = tracked("book/*.md", "book/**/*.md", "book/*.ipynb", "chapters/*.ipynb", "exercises/*.ipynb")
-    assert ROOT / "book" / "scaling.ipynb" in pages
+    assert ROOT / "book" / "study.ipynb" in pages
     lost = {
         path.relative_to(ROOT).as_posix(): [x for x in prose_lines(path) if x.startswith("%")]
         for path in pages

@@ -115,7 +115,7 @@ SPELLINGS = {
     "gated linear attention": "chapters/03_decay_and_gates.html#scalar-vector-matrix",
     "delta net": "chapters/05_selection_and_erasing.html#erase-then-write",
     "selective scan": "chapters/05_selection_and_erasing.html#no-matrix-product-a-scan",
-    "needles": "book/scaling.html#needles-without-having-been-trained-to-find-them",
+    "needles": "chapters/09_recall.html#needles",
     "positional encodings": "chapters/01_softmax_attention.html#positions-by-rotation",
 }
 UNTREATED = ("linformer", "hyena", "longformer", "mixture of experts")

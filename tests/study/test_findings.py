@@ -1,15 +1,11 @@
-"""What the study's pages and figures say follows from its committed tables.
-
-So these tests fail when a table changes and the words do not; the words of the page stand in
-``book/linattn_book/builders/scaling.md``.
-"""
+"""Estimators of the study's findings, on its committed tables and by hand."""
 
 import math
 
 import numpy as np
 import pytest
 
-from linattn_study.findings import figures, laws, losses, recall, recall_figures, variants
+from linattn_study.findings import laws, losses, recall, speed, variants
 from linattn_study.findings.losses import ARCHITECTURES, SIZES, select
 from linattn_study.loop import COMPILED_FLOPS
 from linattn_study.plan import CORPORA
@@ -75,42 +71,11 @@ def test_a_cost_is_where_a_loss_is_reached() -> None:
     assert 1.1 < causal / ratio < 1.6  # half of attention, at widths from 64 to 512
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", ["all", "causal", "seconds"])
-def test_what_the_page_says_of_costs_is_so(count: losses.Count) -> None:
-    levels = [1 + step / 100 for step in range(21)]
-    of = {
-        (corpus, arch): sorted(losses.estimate_cost(corpus, arch, above, count).value for above in levels)
-        for corpus in CORPORA
-        for arch in ARCHITECTURES[1:]
-    }
-    assert of["novels", "hgrn2"][-1] < 1
-    assert of["novels", "tnl"][10] > 0.9
-    assert of["novels", "cosformer2"][0] > 1
-    assert all(of["code", arch][0] > 1 for arch in ARCHITECTURES[1:])
-    if count != "seconds":
-        assert all(2 < of["code", arch][10] < 4.5 for arch in ARCHITECTURES[1:])
-
-
-def test_what_the_page_says_of_speeds_is_so() -> None:
-    for corpus in CORPORA:
-        ahead = {
-            size: losses.compute_bytes_per_second(corpus, "hgrn2", size)
-            / losses.compute_bytes_per_second(corpus, "llama", size)
-            for size in SIZES
-        }
-        assert ahead["2M"] == pytest.approx(1, abs=0.03)
-        assert all(1.03 < ahead[size] < 1.15 for size in ("6M", "14M", "32M"))
-        for arch in ARCHITECTURES[1:]:  # compiled, at 1,024
-            assert losses.compute_bytes_per_second(corpus, arch, "32M") > losses.compute_bytes_per_second(
-                corpus, "llama", "32M"
-            )
-    for size in ("6M", "14M", "32M"):
-        flops = {
-            arch: select(losses.load_evaluations(), arch=arch, size=size)[0]["flops"]
-            for arch in ("llama", "hgrn2")
-        }
-        assert flops["llama"] / flops["hgrn2"] > 1.2
+def test_a_loss_that_is_never_reached_has_no_interval() -> None:
+    value, low, high = losses.estimate_cost("novels", "hgrn2", 1.0)
+    assert value > 0
+    assert math.isnan(low)
+    assert math.isnan(high)
 
 
 def test_the_rule_compiles_llama_at_08m_alone_and_all_from_2m_on() -> None:
@@ -121,40 +86,10 @@ def test_the_rule_compiles_llama_at_08m_alone_and_all_from_2m_on() -> None:
             assert (end["flops"] < COMPILED_FLOPS) == small
 
 
-def test_a_loss_that_is_never_reached_has_no_interval() -> None:
-    value, low, high = losses.estimate_cost("novels", "hgrn2", 1.0)
-    assert value > 0
-    assert math.isnan(low)
-    assert math.isnan(high)
-
-
 def test_on_the_way_the_gap_ends_where_the_runs_end() -> None:
     for column in ("val_loss", "train_loss"):
         there = losses.interpolate_gap("code", "tnl", "32M", 232e6, column)
         assert there == pytest.approx(losses.estimate_gap("code", "tnl", "32M", column).value, abs=0.05)
-    for corpus in CORPORA:
-        for arch in ARCHITECTURES[1:]:
-            one, four = (losses.interpolate_gap(corpus, arch, "32M", passes * 58e6) for passes in (1, 4))
-            assert (four / one < 0.7) == ((corpus, arch) != ("novels", "tnl"))
-    for size in SIZES[1:]:
-        for arch in ARCHITECTURES[1:]:
-            one, four = (losses.interpolate_gap("code", arch, size, passes * 58e6) for passes in (1, 4))
-            assert (four < one) == (size != "0.8M" or arch == "tnl")
-    for arch, size in (
-        ("tnl", "2M"),
-        ("hgrn2", "0.8M"),
-        ("hgrn2", "2M"),
-        ("cosformer2", "0.8M"),
-        ("cosformer2", "2M"),
-    ):
-        assert losses.interpolate_gap("code", arch, size, 25e6) < losses.interpolate_gap(
-            "code", arch, size, 58e6
-        )
-    assert (
-        losses.interpolate_gap("novels", "hgrn2", "32M", 25e6)
-        < losses.interpolate_gap("novels", "hgrn2", "32M", 232e6)
-        < 0
-    )
 
 
 def test_rates_that_were_tried_are_all_there() -> None:
@@ -175,7 +110,6 @@ def test_every_fit_is_found_or_says_why() -> None:
                 part = "value" if law == "alpha" else "exponent"
                 found = laws.find_fit(corpus, arch, way.name, law, part)
                 assert (found is None) == ((corpus, arch, way.name) in failed)
-    assert laws.load_paper_value("llama", "product") == pytest.approx(1.222)
 
 
 def test_ranges_of_positions_make_up_the_loss() -> None:
@@ -213,52 +147,69 @@ def test_seeds_of_the_main_grid_are_about_as_good_as_the_main_grid() -> None:
     assert outside <= 4  # of 64 with two seeds, one in twenty
 
 
-def test_what_a_variant_was_asked_is_what_the_model_of_its_row_was_asked() -> None:
+def test_a_run_is_compared_with_the_grid_by_its_size_and_text() -> None:
     (found,) = variants.select_ends("scaling", size="32M", arch="llama", corpus="code")
-    *_, (first, _, loss) = recall.average_by_position("code", "llama", "32M", 1024, "twice")
-    assert first == 768
-    assert variants.find_second_reading("scaling", found) == loss
-    assert variants.estimate_needles("scaling", found, "easy", 512) == recall.estimate_needles(
-        "code", "llama", "32M", "easy", 512
-    )
     assert variants.estimate_change({**found, "size": "6M-3x384"}) is None
     assert variants.estimate_change({**found, "corpus": "code-large"}) == variants.estimate_change(found)
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        figures.draw_loss_by_size, figures.draw_gaps, figures.draw_envelopes, figures.draw_tuning,
-        recall_figures.draw_by_position, recall_figures.draw_beyond,
-        lambda: figures.draw_exponents("loss"), lambda: figures.draw_exponents("parameters"),
-    ],
-)  # fmt: skip
-def test_figures_can_be_drawn(make: object) -> None:
-    figure = make()  # type: ignore[operator]
-    assert len(figure.frames) in (2, 4, 8)
-    assert len(figure.layout.meta["alt"]) > 100
+    ("table", "runs"), [("scaling_copying", 48), ("scaling_annealed", 84), ("scaling_recall_state", 204)]
+)
+def test_a_run_is_one_whatever_is_measured_on_the_way(table: str, runs: int) -> None:
+    assert len(variants.list_variants(table)) == runs
 
 
-def test_what_alternative_texts_say_is_so() -> None:
-    for size in SIZES[2:]:
-        assert losses.estimate_gap("novels", "hgrn2", size).value < 0
-        assert 0.5 < losses.estimate_gap("novels", "tnl", size).value < 2
-        assert 2 < losses.estimate_gap("novels", "cosformer2", size).value < 3
-    every = [
-        losses.estimate_gap("code", arch, size).value for arch in ARCHITECTURES[1:] for size in SIZES[1:]
+def test_a_variant_is_compared_with_what_it_differs_from_in_one_thing() -> None:
+    (row,) = variants.select_ends("scaling_control", arch="tnl", size="2M")
+    (base,) = variants.select_ends("scaling_control", arch="llama", size="2M")
+    found = variants.compare_with_llama("scaling_control", row)
+    assert found is not None
+    assert found.value == pytest.approx(100 * (row["val_loss"] / base["val_loss"] - 1))
+    spread = losses.estimate_noise("code", "2M", "tnl")
+    wide = student_t(spread.freedom) * spread.sd * math.sqrt(2)  # one seed against one
+    assert math.log1p(found.high / 100) - math.log1p(found.value / 100) == pytest.approx(wide)
+
+    (row,) = variants.select_ends("scaling_hybrid", arch="tnl", size="2M", corpus="code")
+    found = variants.compare_with_llama("scaling_hybrid", row)
+    mean = math.exp(np.log(losses.select_final_losses("code", "llama", "2M")).mean())
+    assert found is not None
+    assert found.value == pytest.approx(100 * (row["val_loss"] / mean - 1))
+    assert variants.compare_with_llama("scaling_hybrid", {**row, "seq_len": 77}) is None
+    assert variants.find_grid_size("6M-3x384") == "6M"
+    assert [variants.find_grid_corpus(name) for name in ("code-large", "code-many-needles", "novels")] == [
+        "code", "code", "novels",
+    ]  # fmt: skip
+
+
+def test_runs_that_were_repeated_with_their_seed_differ_less_than_seeds_but_differ() -> None:
+    first, *again = (
+        variants.select_ends(name, corpus="code", arch="tnl", seq_len=256)[0]["val_loss"]
+        for name in ("scaling_length", *variants.REPEATS["scaling_length"])
+    )
+    assert len({first, *again}) == 3
+    for corpus in CORPORA:
+        assert (
+            0
+            < variants.estimate_repeat_noise(corpus, "2M").sd
+            < losses.estimate_noise(corpus, "2M", "hgrn2").sd
+        )
+    found = variants.estimate_repeat_noise("code", "0.8M")
+    pairs = [
+        [
+            variants.select_ends(name, corpus="code", size="0.8M", arch=arch)[0]["val_loss"]
+            for name in ("scaling_heads", "scaling_heads_repeat")
+        ]
+        for arch in ("tnl", "hgrn2")
     ]
-    assert 8 < min(every) < 9
-    assert 27 < max(every) < 28
-    for (corpus, arch, size), rates in losses.load_tuning().items():
-        llama = losses.load_tuning()[corpus, "llama", size]
-        if arch in ("tnl", "cosformer2"):
-            assert min(rates, key=rates.__getitem__) <= min(llama, key=llama.__getitem__) / 2
-    for arch in ARCHITECTURES[1:]:
-        assert all(12 < losses.estimate_gap("code", arch, size).value < 18.5 for size in ("2M", "6M"))
-        assert 8 < losses.estimate_gap("code", arch, "32M").value < 12
-        base, mine = (recall.average_by_position("code", name, "32M", 1024) for name in ("llama", arch))
-        assert 0.06 < mine[-1][2] - base[-1][2] < 0.09
-        base, mine = (recall.average_by_position("novels", name, "32M", 1024) for name in ("llama", arch))
-        assert all(abs(b[2] - a[2]) < 0.04 for a, b in zip(base, mine, strict=True))
-        late = [(b[2] - a[2]) for a, b in zip(base, mine, strict=True) if a[0] >= 2]
-        assert (max(late) < 0) == (arch == "hgrn2")
+    by_hand = math.sqrt(sum(math.log(a / b) ** 2 / 2 for a, b in pairs) / 2)
+    assert found == (pytest.approx(by_hand), 2)
+    with pytest.raises(ValueError, match="no run of novels, 6M was repeated"):
+        variants.estimate_repeat_noise("novels", "6M")
+
+
+def test_lengths_without_enough_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [(256, 800.0), (512, 400.0), (1024, None)]
+    rows = [{"task": "train", "arch": "tnl", "length": n, "tokens_per_second": x} for n, x in measured]
+    monkeypatch.setattr(speed, "load_rows", lambda: tuple(rows))
+    assert speed.select_curve("train", "tnl") == {256: 800.0, 512: 400.0}

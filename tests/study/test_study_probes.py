@@ -4,11 +4,13 @@ import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import one_hot, pad
 
 import tests.study.study_helpers as s
+from linattn_ref.training.tasks import insert_needles
 from linattn_study import corpora, loop, probes
 
 
@@ -99,3 +101,15 @@ def test_a_model_that_reads_finds_every_needle(reads: bool, tmp_path: Path) -> N
     }
     assert {row["depth"] for row in rows} == set(probes.DEPTHS)
     assert all((row["accuracy"] == 1) == reads and (row["loss"] < 1e-3) == reads for row in rows)
+
+
+def test_half_of_the_needles_share_a_window_with_their_question() -> None:
+    text = torch.randint(97, 123, (2_000_000,), generator=torch.Generator().manual_seed(0)).byte()
+    text[::6] = 32
+    found = bytes(insert_needles(text, 1024, torch.Generator().manual_seed(0), 4).tolist())
+    ends: dict[bytes, list[int]] = {}
+    for one in re.finditer(rb"The number of (\w+) is \d{6}", found):
+        ends.setdefault(one[1], []).extend(one.span())
+    spans = np.array([places[-1] - places[0] for places in ends.values()])
+    share = np.clip(1 - spans / 1024, 0, None).mean()
+    assert share == pytest.approx(1 / 2, abs=0.04)

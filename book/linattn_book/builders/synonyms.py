@@ -85,9 +85,9 @@ SYNONYMS = {
     "chapters/09_recall": {
         "": "recall, copying, induction, in-context learning, retrieval",
         "reading-twice": "copying, induction heads, in-context copying",
-        "one-softmax-layer-in-four": "hybrid, Jamba, MiniMax-01, Qwen3-Next, softmax layers",
-        "how-far-do-they-look": "length extrapolation, context length, window",
-        "needles": "needle in a haystack, NIAH, passkey",
+        "one-softmax-layer-in-four": "hybrid, hybrid model, hybrid attention, Jamba, MiniMax-01, Qwen3-Next",
+        "how-far-do-they-look": "extrapolation, length extrapolation, length generalization, context length",
+        "needles": "needle, needle in a haystack, NIAH, passkey",
         "recall-in-earnest": "MQAR, multi-query associative recall, Zoology, associative recall, capacity",
         "the-book-argument": "read twice, JRT, going through a book",
     },
@@ -118,12 +118,10 @@ SYNONYMS = {
         "mamba-as-a-gated-rnn": "RNN",
     },
     "book/rosetta": {"": "FLA, flash-linear-attention"},
-    "book/scaling": {
-        "the-laws": "scaling law, power law",
-        "one-softmax-layer-in-four": "hybrid, hybrid model, hybrid attention",
-        "beyond-the-length-trained-on": "extrapolation, length extrapolation, length generalization",
-        "needles-without-having-been-trained-to-find-them": "needle, needle in a haystack, NIAH",
-        "multi-query-recall": "MQAR, multi-query associative recall, associative recall",
+    "book/study": {
+        "fits": "scaling law, power law",
+        "the-paper-s-accounting": "FLOPs, parameter count",
+        "multi-query-recall": "MQAR, multi-query associative recall",
     },
 }
 

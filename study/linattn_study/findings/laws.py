@@ -6,7 +6,6 @@ from typing import Any
 
 from linattn_book import results
 from linattn_study.scaling import Interval
-from linattn_study.scaling.fits import FIT_METHODS
 
 
 @functools.cache
@@ -31,19 +30,3 @@ def list_failures() -> list[tuple[str, str, str, str]]:
         for row in load_fits()
         if row["failure"] is not None
     ]
-
-
-def list_fit_methods(law: str) -> list[str]:
-    """Return the names of the ways to fit that have such a law."""
-    having = {row["way"] for row in load_fits() if row["law"] == law}
-    return [method.name for method in FIT_METHODS if method.name in having]
-
-
-def load_paper_value(arch: str, law: str, part: str = "exponent") -> float:
-    """Return a number of Table 3 of arXiv 2406.16690; its ``product`` is ours: a + b."""
-    if law == "product":
-        return load_paper_value(arch, "parameters", part) + load_paper_value(arch, "tokens", part)
-    (row,) = (r for r in results.load("paper_fits") if (r["architecture"], r["law"]) == (arch, law))
-    value = row[part]
-    assert isinstance(value, int | float)
-    return float(value)

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from statistics import mean
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from linattn_book import results
 from linattn_study.findings.losses import select
 from linattn_study.probes import PROMPTS
@@ -56,15 +53,6 @@ def estimate_needles(
     return compute_wilson_interval(mean(row["accuracy"] for row in rows), PROMPTS * len(rows))
 
 
-def average_by_depth(corpus: str, arch: str, size: str, mode: str, table: str) -> NDArray[np.float64]:
-    """Return the share of needles found, [depths, lengths], mean over seeds."""
-    rows = select_probes(corpus, arch, size, f"needle-{mode}", table)
-    lengths, depths = (sorted({row[name] for row in rows}) for name in ("length", "depth"))
-    return np.array(
-        [[mean(row["accuracy"] for row in select(rows, length=n, depth=d)) for n in lengths] for d in depths]
-    )
-
-
 def compute_wilson_interval(share: float, n: int) -> Interval:
     """Return Wilson's 95 % interval of a share of n trials.
 
@@ -75,8 +63,3 @@ def compute_wilson_interval(share: float, n: int) -> Interval:
     middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
     return Interval(share, min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half)))
-
-
-def list_lengths(table: str = "scaling") -> list[int]:
-    """Return the lengths at which there are needles."""
-    return sorted({row["length"] for row in load_probes(table) if row["probe"] == "needle-easy"})
