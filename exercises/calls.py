@@ -88,7 +88,8 @@ def decode_outcome(outcome: Any) -> Outcome:
         return {"value": decode(outcome["value"]), **counts}
     if not (outcome.get("error") == "Missing" or _is_exception(outcome.get("error"))):
         raise ValueError("outcome: expected a value, or an error by the name of a built-in exception")
-    if not str(outcome.get("missing", "x")).isidentifier():
+    missing = outcome.get("missing", "x")
+    if not (isinstance(missing, str) and missing[:1_000].isidentifier()):
         raise ValueError("outcome: expected the name of what is missing")
     told: Outcome = _make_printable(outcome, "missing")
     if isinstance(cause := outcome.get("cause"), dict) and _is_exception(cause.get("error")):
@@ -99,8 +100,12 @@ def decode_outcome(outcome: Any) -> Outcome:
 def _make_printable(outcome: dict[str, Any], *more: str) -> dict[str, str]:
     """Return what an outcome says of an exception: short, printable, on one line, so that it looks like no
     verdict."""
-    names = ("error", "text", "line", *more)
-    texts = {name: str(outcome[name])[:1_000] for name in names if name in outcome}
+    texts = {}
+    for name in ("error", "text", "line", *more):
+        if name in outcome:
+            if not isinstance(outcome[name], str):  # to write out what was forged may take long
+                raise ValueError(f"outcome: expected words for {name}, got a {type(outcome[name]).__name__}")
+            texts[name] = outcome[name][:1_000]
     return {name: make_printable(" ".join(LIBRARIES.sub("", x).split())[:400]) for name, x in texts.items()}
 
 

@@ -22,6 +22,7 @@ MAX_FILES = 20_000  # that an answer may make; each takes memory, even an empty 
 ROUND = (
     0.1  # seconds between looks at an answer's files and memory, and that a look takes if nothing is amiss
 )
+ANSWER_AND_KEEPER = 2  # processes
 PATIENCE = 4  # times the limit on the clock that an answer may take which has to wait for a core
 MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
@@ -53,6 +54,7 @@ FORBIDDEN = (
     ),
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "utimensat", "futimesat"),
+    *("bind", "listen", "setsockopt"),  # what was sent to a socket that listens stays, and is in no process
     *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
     *("sync", "syncfs", "flock", "landlock_create_ruleset", "landlock_add_rule"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
@@ -313,7 +315,8 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
     Args:
         pid: the child.
         seconds: on the clock that it may take. Those in which it waited for a core that others had do not
-            count, up to ``PATIENCE`` times as many in all.
+            count, up to ``PATIENCE`` times as many in all; of an answer and its keeper, that is: of more
+            processes nobody can say for whom they waited.
         memory: bytes that all processes of the answer together may take.
 
     Returns:
@@ -322,8 +325,13 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
     """
     begin = looked = time.monotonic()
     end, last = begin + seconds, begin + PATIENCE * seconds
-    pause, watch = 0.001, MemoryWatch()
-    while (now := time.monotonic()) < end or (end := begin + seconds + measure_wait(now - begin)) > now:
+    pause, watch, crowd = 0.001, MemoryWatch(), False
+
+    def extend() -> float:
+        """Return the end, later by what it waited."""
+        return begin + seconds + (0.0 if crowd else measure_wait(now - begin))
+
+    while (now := time.monotonic()) < end or (end := extend()) > now:
         if now > last:
             return "busy", end_process(pid)
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -331,6 +339,7 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
             return "ended", status
         if now - looked > ROUND:
             looked = now
+            crowd = crowd or len(list_descendants()) > ANSWER_AND_KEEPER
             if count_files() > MAX_FILES:
                 return "files", end_process(pid)
             if watch.exceeds(memory):
@@ -416,7 +425,13 @@ class MemoryWatch:
 
 def measure_process(pid: int) -> int:
     """Return the bytes of a process that are of no file, shared and swapped ones too; 0 if it is gone."""
-    return _add_up(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:", "VmSwap:")) or 0
+    names = ("RssAnon:", "RssShmem:", "VmSwap:")
+    found = _add_up(f"/proc/{pid}/status", names)
+    if found is None:  # its first thread has ended; others may hold all of it
+        found = next(
+            filter(None, (_add_up(one, names) for one in glob.glob(f"/proc/{pid}/task/*/status"))), 0
+        )
+    return found
 
 
 def measure_share(pid: int) -> int:

@@ -38,6 +38,19 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "File too large",
     ),
     "writes_one_file": ("open('own_file.txt', 'w').write('mine')\ndef merge(a, b):\n    return a", "got"),
+    "holds_memory_with_its_first_thread_ended": (
+        "import ctypes, os, threading, time\nlibc = ctypes.CDLL(None)\n"
+        "def eat():\n    time.sleep(0.3)\n    kept = bytearray(400_000_000)\n"
+        "    for i in range(0, len(kept), 4096):\n        kept[i] = 1\n    time.sleep(60)\n"
+        "for _ in range(7):\n    if os.fork() == 0:\n        threading.Thread(target=eat).start()\n"
+        "        libc.syscall(60, 0)\ntime.sleep(60)\ndef merge(a, b):\n    return b",
+        "memory",
+    ),
+    "leaves_data_with_a_socket_that_listens": (
+        "import socket\ndef merge(a, b):\n    listening = socket.socket(socket.AF_UNIX)\n"
+        "    listening.listen(4096)\n    return b",
+        "Operation not permitted",
+    ),
     "leaves_a_process": (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(300)\n    os._exit(0)\n"
         "def merge(a, b):\n    return b",

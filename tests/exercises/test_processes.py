@@ -22,6 +22,35 @@ print("spun", flush=True); sys.stdin.read()
 """
 
 
+# A child that waits for cores which others have: its own, and what they spend is told to nobody.
+CROWD = """
+import ctypes, os, signal, sys, time
+from linattn_exercises.grading import processes
+if not (child := os.fork()):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # whose parent ends becomes its child
+    for n in range(12):
+        if os.fork() == 0:
+            while True:
+                end = time.process_time() + 0.008
+                while time.process_time() < end: pass
+                if n and os.fork(): os._exit(0)
+    while True: pass
+begin = time.monotonic()
+print(processes.wait_for_child(child, 1.0, 10**10)[0], time.monotonic() - begin, flush=True)
+os.killpg(0, signal.SIGKILL)  # all of them at once, ourselves too
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="times are read on Linux alone")
+def test_an_answer_that_makes_itself_wait_gets_no_patience():
+    done = subprocess.run(
+        [sys.executable, "-c", CROWD], capture_output=True, text=True, timeout=60, start_new_session=True
+    )
+    why, seconds = done.stdout.split()
+    assert (why, float(seconds) < 2.5) == ("wall", True), done
+
+
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="times are read on Linux alone")
 @pytest.mark.parametrize("where", ["thread", "child"])
 def test_what_has_ended_counts_as_having_run(where):
