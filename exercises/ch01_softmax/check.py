@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b3f99871d8a0"
+VERSION = "387f0fa8fbac"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -233,6 +233,7 @@ def q3(rng):
     rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
+    rooms += [("not one token of two sequences", one, cache_bytes(one, 1, 2) - 1) for one in (mixed, models["Llama 3 8B"])]
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
@@ -296,6 +297,10 @@ def q4(rng):
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
     cases.append((*_far_apart(rng, 12, 20), 4, "T = 12, S = 20, tiles of 4, scores up to 3200 apart"))
+    q, k, v = _head(rng, 4, 1600, 4, 3)
+    q[:, 0], k[:, 0] = 2.0, 0.0
+    k[0, 0] = 16.0  # 16 above the scores of the others, which are many
+    cases.append((q, k, v, 48, "T = 4, S = 1600, tiles of 48, one key 16 above all others"))
     # Many keys and wide heads: too many scores to keep, too wide to compute twice; features have no meaning alone.
     q, k, v = _far_apart(rng, 60, 1600, 64, 2)
     q[:, 1], k[:, 1] = 0.0, 1e5 * torch.from_numpy(rng.choice([-1.0, 1.0], size=1600))

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "611593b3a74e"
+VERSION = "b4e5a5fad5b9"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -121,6 +121,7 @@ def q2(rng):
         (5, 2, 0.0, 1, 1),
         (25, 10, -20.0, 1, 2),
         (400, 350, -5.0, 3, 4),
+        (9, 4, -3.0, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e4549171bfd7"
+VERSION = "1d1caca8602f"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',

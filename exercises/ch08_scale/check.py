@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9ef10c99d02b"
+VERSION = "c31030361dcf"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -66,18 +66,20 @@ def more_compute(E, gamma, L, target):
 @define_question(INFO["q1"], apparent=apparent, recover=recover, more_compute=more_compute)
 def q1(rng):
     exact, calls = Close(1e-9), []
-    cases = [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0)]
-    cases += [(float(rng.uniform(0.3, 1.8)), float(rng.uniform(0.05, 0.4)), float(rng.uniform(2, 4))) for _ in range(3)]
-    for E, gamma, L in cases:
+
+    def draw(n):                             # others for each function: what one is given is not another's result
+        return [(float(rng.uniform(0.3, 1.8)), float(rng.uniform(0.05, 0.4)), float(rng.uniform(2, 4))) for _ in range(n)]
+
+    for E, gamma, L in [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0), *draw(3)]:
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
         calls.append(Call("apparent", (E, gamma, L), text, exact))
-    for E, gamma, L1 in cases:
+    for E, gamma, L1 in [(0.0, float(rng.uniform(0.1, 0.3)), 3.1), *draw(4)]:
         L2 = float(rng.uniform(1.05, 1.5)) * L1
         s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
-    for E, gamma, L in cases:
+    for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         for target in (E + 0.4 * (L - E), E + 0.9 * (L - E), L, E + 1.7 * (L - E), E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.4g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
@@ -183,6 +185,11 @@ def q3(rng):
         for s in range(n_sizes):                  # runs begin late if large, and end early if small
             middle = (x[s] - x[0]) / (x[-1] - x[0])
             loss[s, (budgets < min(middle, 0.9) - 0.45) | (budgets > max(middle, 0.15) + 0.4)] = math.inf
+        if n_sizes == 7:                          # a run that was not evaluated at one budget, next to the best size
+            g = next(g for g in range(6, n_budgets) if 2 <= loss[:, g].argmin() <= 4)
+            s = int(loss[:, g].argmin())
+            loss[s + 1, g] = math.inf
+            loss[s + 2, g] = min(loss[s + 2, g], 1.02 * loss[s, g])
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
@@ -222,12 +229,15 @@ def q4(rng):
         Call("by_curve", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-6)),
         Call("by_line", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-9)),
     ]
-    for n in range(4):
+    for n in range(6):
         N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
         E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
         if n == 3:
             E, alpha = -0.3, 0.12
-        L = [E + 2.0 * (x / N[0]) ** -alpha for x in N]
+        if n > 3:
+            E, alpha = (0.1, 0.02) if n == 4 else (0.5, 1.6)
+        A = float(rng.uniform(0.8, 4.0))
+        L = [E + A * (x / N[0]) ** -alpha for x in N]
         target = N[2] * float(rng.uniform(3, 60))
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
@@ -263,16 +273,23 @@ def refit(N, L):
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
-    for n, place in ((6, 5), (6, 0), (5, 2), (8, 7), (4, 3), (7, 6)):
+    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6))):
+        place = int(rng.choice(places))
         x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
         if n == 7:                                # the bad run is far from the others, and pulls the line to itself
             x[-1] += 9.0
         order = rng.permutation(n)
         k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
         loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
-        loss[place] *= float(rng.uniform(1.05, 1.2))
+        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06
+        if n == 9:                                # the smallest is far below the line, and makes the next one look high
+            loss[0] *= 0.6
         if n == 4:                                # in the order of their sizes, too
             order = np.arange(n)
+        if n == 8:                                # in nats the smallest run is farther above, in logarithms the largest
+            k, a = 40.0, 0.25
+            loss = k * np.exp(-a * x)
+            loss[0], loss[-1] = 1.06 * loss[0], 1.12 * loss[-1]
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
         calls.append(Call("robust", inputs, text, Close(1e-7)))
@@ -310,14 +327,16 @@ def price(share, alpha, beta):
 def q6(rng):
     calls, tight = [], Within(1.000001)
     surfaces = [(406.4, 410.7, 0.34, 0.28)]
-    for _ in range(3):
+    for _ in range(7):
         surfaces.append((*rng.uniform(10, 900, 2).tolist(), *rng.uniform(0.15, 0.6, 2).tolist()))
-    for A, B, alpha, beta in surfaces:
+    for n, (A, B, alpha, beta) in enumerate(surfaces):
         C = float(10 ** rng.uniform(17, 24))
         text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
-        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        if n % 2 == 0:
+            calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+            continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in (0.3, 0.95, 1.05, 4.0):
+        for factor in rng.uniform((0.2, 0.9, 1.02, 2.0), (0.5, 0.98, 1.1, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:

@@ -654,6 +654,14 @@ def test_an_error_cannot_be_any_text(error):
         decode_outcome({"error": error, "text": "You have full marks.", "line": ""})
 
 
+@pytest.mark.parametrize("name", ["text", "line", "missing"])
+def test_what_an_error_says_is_words(name):
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="outcome"):
+        decode_outcome({"error": "ValueError", "text": "", "line": "", name: [[0] * 1_000] * 3_000})
+    assert time.monotonic() - begin < 0.2  # to write it out would take seconds
+
+
 # --- C: without bubblewrap ----------------------------------------------------------------------------------
 
 

@@ -119,6 +119,7 @@ def q3(rng):
     rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
+    rooms += [("not one token of two sequences", one, cache_bytes(one, 1, 2) - 1) for one in (mixed, models["Llama 3 8B"])]
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))

@@ -311,6 +311,31 @@ def window_for_no_limit(config, free_bytes, batch):
     return (free_bytes - (layers - full) * window * one) // (full * one) if full else window
 
 
+@mistake("There may be room for something, and still for no token: then it is 0.", replaces="most_tokens")
+def one_token_at_least(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    window = config.get("sliding_window")
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    full = sum(kind == "full_attention" or window is None for kind in kinds)
+    each = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size
+    others = len(kinds) - full
+
+    def fits(n):
+        return each * (full * n + others * min(n, window or n)) <= free_bytes
+
+    if full == 0 and fits(window):
+        return math.inf
+    low, high = 1, 2
+    while fits(high):
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low if free_bytes > 0 else 0
+
+
 @also_right(replaces="most_tokens")
 def solved_by_hand(config, free_bytes, batch):
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}[config["torch_dtype"]]

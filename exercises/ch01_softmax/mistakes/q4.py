@@ -468,6 +468,23 @@ def stops_after_as_many_keys_as_queries(q, k, v, tile):
     return u / d, (m + d.log()).flatten()
 
 
+@mistake(
+    "A tile whose scores lie far below the maximum is skipped. Its weights are small, but there may be many."
+)
+def faint_tiles_skipped(q, k, v, tile):
+    m, d, u = _start(q, v)
+    t = torch.arange(len(k) - len(q), len(k))[:, None]
+    for a, b, j in zip(k.split(tile), v.split(tile), torch.arange(len(k)).split(tile), strict=True):
+        x = (q @ a.T * q.shape[1] ** -0.5).masked_fill(j > t, -torch.inf)
+        top = x.amax(1, keepdim=True)
+        if (top < m - 12).all():
+            continue
+        new = torch.maximum(m, top)
+        w, shrink = (x - new).exp(), (m - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ b, new
+    return u / d, (m + d.log())[:, 0]
+
+
 @also_right()
 def running_mean(q, k, v, tile):
     (T, K), S = q.shape, len(k)

@@ -10,7 +10,7 @@
 # with $\Lambda$ the running sums of the log decays. Compute it by the way of GLA: cut the $C$ tokens into
 # parts of `part` (the last may be shorter). Blocks below the diagonal are matrix products of $q$ and $k$,
 # each multiplied by a decay towards the boundary between them; blocks on the diagonal are summed entry by
-# entry. Log decays go down to $-30$ a token, so no factor may have a positive exponent.
+# entry. Log decays go down to $-30$ a token, so take no exponential of a positive sum: it overflows.
 #
 # The check counts what you do. With $n$ parts of $P$ tokens, and $C$ rounded up to $nP$, these bounds hold
 # for the longer calls:

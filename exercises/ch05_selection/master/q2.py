@@ -24,7 +24,7 @@
 #
 # A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
 # nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
-# 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands. No NaN may come up. A token's $x$
+# 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands. No result may hold a NaN. A token's $x$
 # and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
 
 # %% answer q2

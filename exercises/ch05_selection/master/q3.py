@@ -133,8 +133,11 @@ def q3(rng):
     def briefly(size):  # 8 tokens in the middle, between closed gates, hand on more than the others
         return torch.block_diag(_gated(rng, 8, 2), _gated(rng, 8, size), _gated(rng, 14, 2))
 
-    def window():
-        return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=5)))
+    def early():  # only its first eighth hands on so much
+        return torch.block_diag(_gated(rng, 8, 4), _gated(rng, 22, 2))
+
+    def window(taps):
+        return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=taps)))
 
     def faint(T):  # one steady channel, and a second whose part is hardly above what counts
         near = 1 + 0.1 * torch.from_numpy(rng.uniform(-1, 1, size=(4, T)))
@@ -144,19 +147,23 @@ def q3(rng):
         part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
         return (strong + part * weak).tril()
 
-    K = int(rng.integers(3, 7))
+    def draw(low, high):
+        return int(rng.integers(low, high + 1))
+
+    K, wide, erased, taps = draw(3, 6), draw(2, 4), draw(3, 5), draw(4, 6)
+    small, large = draw(1, 2), draw(3, 5)
+    short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
-        (lambda: _gated(rng, 24, 3), 3, "24 tokens of linear attention, K = 3"),
+        (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
         (lambda: _gated(rng, 40, K), K, f"40 tokens of linear attention, K = {K}"),
-        (lambda: _gated(rng, 30, 4, erase=True), 3, "30 tokens of the delta rule, K = 4, strengths of 1"),
+        (lambda: _gated(rng, 30, erased, erase=True), erased - 1, f"30 tokens of the delta rule, K = {erased}, strengths of 1"),
         (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
-        (lambda: softmax(10), 5, "10 tokens of softmax attention"),
-        (lambda: softmax(16), 8, "16 tokens of softmax attention"),
-        (lambda: softmax(20), 10, "20 tokens of softmax attention"),
-        (lambda: two_parts(2, 5), 5, "24 tokens, K = 2, then 5 channels that start with a closed gate"),
-        (lambda: two_parts(4, 1), 4, "24 tokens, K = 4, then one channel that starts with a closed gate"),
-        (lambda: briefly(4), 4, "30 tokens, K = 2, but 4 channels for tokens 9 to 16, between closed gates"),
-        (window, 4, "20 tokens of a convolution over 5"),
+        *((lambda T=T: softmax(T), T // 2, f"{T} tokens of softmax attention") for T in (short, middle, long)),
+        (lambda: two_parts(small, large), large, f"24 tokens, K = {small}, then {large} channels that start with a closed gate"),
+        (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
+        (lambda: briefly(large), large, f"30 tokens, K = 2, but {large} channels for tokens 9 to 16, between closed gates"),
+        (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
+        (lambda: window(taps), taps - 1, f"20 tokens of a convolution over {taps}"),
         (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
         (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
@@ -164,10 +171,13 @@ def q3(rng):
         (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
     )
-    calls, errors = [], []
-    for make, size, inputs in tables:
-        M = _measure(rng, make, size)
-        calls.append(Call("state_size", (M,), inputs, Close(1e-9)))
-        errors += [(M, n, f"{inputs}; n = {n}") for n in {max(size - 2, 0), size // 2} if n < size]
-    errors += [(M, 12, "9 tokens, n = 12"), (calls[0].arguments[0], 0, f"{tables[0][2]}; n = 0")]
-    return calls + [Call("least_error", (M, n), inputs) for M, n, inputs in errors]
+    calls = []
+    for at in rng.permutation(len(tables)):
+        make, size, inputs = tables[at]
+        calls.append(Call("state_size", (_measure(rng, make, size),), inputs, Close(1e-9)))
+    for at in rng.permutation(len(tables)):  # of other tables: n is no hint at the size of one above
+        make, size, inputs = tables[at]
+        n = draw(0, max(size - 1, 0))
+        calls.append(Call("least_error", (_measure(rng, make, size), n), f"{inputs}; n = {n}"))
+    diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
+    return [*calls, Call("least_error", (diagonal, 12), "9 tokens that do nothing to each other, n = 12")]

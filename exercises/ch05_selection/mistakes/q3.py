@@ -173,6 +173,13 @@ def faint_beside_strong(M):
     return max(int(torch.linalg.matrix_rank(x, atol=least, rtol=1e-3)) for x in _blocks(M))
 
 
+@mistake("That looks at places in the middle half. What passes may be largest near an end: try every place.")
+def middle_half(M):
+    T = len(M)
+    places = range(max(1, T // 4), min(T - 1, T - T // 4) + 1)
+    return max((_rank(M[t:, :t], M) for t in places if t < T), default=0)
+
+
 @also_right()
 def by_elimination(M):
     most = 0

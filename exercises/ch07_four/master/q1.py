@@ -64,6 +64,8 @@ def q1(rng):
         q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
         v, state = (torch.from_numpy(rng.normal(size=size)) for size in ((T, V), (K, V, 2)))
         speed = fast * torch.from_numpy(rng.uniform(0.2, 1.0, size=K))
+        if T == 9:                                 # backwards, and beyond half a turn
+            speed = torch.from_numpy(rng.uniform((-3.0, -1.0, 3.5, 4.5), (-1.5, -0.2, 4.5, 6.0)))
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"

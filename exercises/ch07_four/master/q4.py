@@ -45,13 +45,15 @@ def q4(rng):
     shapes: list[tuple[int, ...]] = [(8192, 512, 4), (2048, 1536, 12), (131072, 4096, 32)]
     shapes += [tuple(int(n) * 128 for n in rng.integers((8, 2), (100, 20))) for _ in range(2)]
     shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
+    shapes += [(8192, 512, 8), (4096, 1024, 4)]  # heads of 64 and of 256
     for T, D, H in shapes:
         for every in (1, 8, int(rng.integers(2, 12)), math.inf):
             inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
             calls.append(Call("relative_cost", (T, D, H, every), inputs, exact))
     budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
     budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(3)]
-    budgets += [(131072, 512, 4, 1.1257)]
+    budgets += [(131072, 512, 4, 1.1257), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
+    budgets += [(8192, 512, 4, relative_cost(8192, 512, 4, math.inf))]  # exact: all are powers of two
     for T, D, H, budget in budgets:
         inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.4g}"
         calls.append(Call("smallest_every", (T, D, H, budget), inputs, exact))

@@ -71,6 +71,11 @@ def cosines_alone(q, k, v, speed, log_decay, state):
     return _attend(q, k, v, speed, log_decay, state, "alone")
 
 
+@mistake("Speeds may be below 0: then the state turns the other way.")
+def speeds_without_sign(q, k, v, speed, log_decay, state):
+    return _attend(q, k, v, speed.abs(), log_decay, state)
+
+
 @also_right()
 def by_tables(q, k, v, speed, log_decay, state):
     T = len(q)

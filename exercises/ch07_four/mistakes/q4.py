@@ -103,6 +103,21 @@ def all_above_one_is_left(T, D, H, budget):
     return 0 if budget < _cost(T, D, H, math.inf) else max(1, math.ceil(more / (budget - 1)))
 
 
+@mistake(
+    "Heads are not 128 wide in every model: the rank of the gates and the blocks are D/H.", "relative_cost"
+)
+def heads_of_128(T, D, H, every):
+    return _cost(T, D, D / 128, every)
+
+
+@mistake(
+    "What is left of the budget may be exactly 0: then TNL throughout keeps within it.", "smallest_every"
+)
+def no_room_at_the_edge(T, D, H, budget):
+    left = budget - _cost(T, D, H, math.inf)
+    return 0 if left <= 0 else max(1, math.ceil((T / (6 * D) - 1 / (2 * H)) / left))
+
+
 @also_right(replaces="smallest_every")
 def by_search(T, D, H, budget):
     if _cost(T, D, H, math.inf) > budget:

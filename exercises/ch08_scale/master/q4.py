@@ -55,12 +55,15 @@ def q4(rng):
         Call("by_curve", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-6)),
         Call("by_line", (*small, 14_171_136.0), "HGRN2 on novels, 14.17 million", Close(1e-9)),
     ]
-    for n in range(4):
+    for n in range(6):
         N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
         E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
         if n == 3:
             E, alpha = -0.3, 0.12
-        L = [E + 2.0 * (x / N[0]) ** -alpha for x in N]
+        if n > 3:
+            E, alpha = (0.1, 0.02) if n == 4 else (0.5, 1.6)
+        A = float(rng.uniform(0.8, 4.0))
+        L = [E + A * (x / N[0]) ** -alpha for x in N]
         target = N[2] * float(rng.uniform(3, 60))
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))

@@ -53,16 +53,23 @@ def refit(N, L):
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
-    for n, place in ((6, 5), (6, 0), (5, 2), (8, 7), (4, 3), (7, 6)):
+    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6))):
+        place = int(rng.choice(places))
         x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
         if n == 7:                                # the bad run is far from the others, and pulls the line to itself
             x[-1] += 9.0
         order = rng.permutation(n)
         k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
         loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
-        loss[place] *= float(rng.uniform(1.05, 1.2))
+        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06
+        if n == 9:                                # the smallest is far below the line, and makes the next one look high
+            loss[0] *= 0.6
         if n == 4:                                # in the order of their sizes, too
             order = np.arange(n)
+        if n == 8:                                # in nats the smallest run is farther above, in logarithms the largest
+            k, a = 40.0, 0.25
+            loss = k * np.exp(-a * x)
+            loss[0], loss[-1] = 1.06 * loss[0], 1.12 * loss[-1]
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
         calls.append(Call("robust", inputs, text, Close(1e-7)))

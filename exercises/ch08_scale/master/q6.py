@@ -52,14 +52,16 @@ def price(share, alpha, beta):
 def q6(rng):
     calls, tight = [], Within(1.000001)
     surfaces = [(406.4, 410.7, 0.34, 0.28)]
-    for _ in range(3):
+    for _ in range(7):
         surfaces.append((*rng.uniform(10, 900, 2).tolist(), *rng.uniform(0.15, 0.6, 2).tolist()))
-    for A, B, alpha, beta in surfaces:
+    for n, (A, B, alpha, beta) in enumerate(surfaces):
         C = float(10 ** rng.uniform(17, 24))
         text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
-        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        if n % 2 == 0:
+            calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+            continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in (0.3, 0.95, 1.05, 4.0):
+        for factor in rng.uniform((0.2, 0.9, 1.02, 2.0), (0.5, 0.98, 1.1, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:

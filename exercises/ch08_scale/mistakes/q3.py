@@ -89,6 +89,20 @@ def evenly_spaced(C, N, loss):
     return budgets, sizes
 
 
+@mistake("Sizes that do not reach the budget were left out first, so that another became the neighbour.")
+def neighbours_among_those_that_reach(C, N, loss):
+    budgets, sizes = [], []
+    for g in range(len(C)):
+        there = [i for i in range(len(N)) if loss[i][g] < math.inf]
+        column = [loss[i][g] for i in there]
+        s = column.index(min(column)) if there else 0
+        if 0 < s < len(there) - 1:
+            x = np.log([N[i] for i in there[s - 1 : s + 2]])
+            budgets.append(C[g])
+            sizes.append(math.exp(_vertex(x, np.log(column[s - 1 : s + 2]))))
+    return budgets, sizes
+
+
 @also_right()
 def by_a_formula(C, N, loss):
     budgets, sizes = [], []

@@ -80,6 +80,13 @@ def sizes_without_logarithm(N, L, target):
     return math.exp(start + slope * target)
 
 
+@mistake("That looks for alpha up to 1 alone. It may be anything from 0.001 to 5.")
+def alpha_up_to_one(N, L, target):
+    alpha = min(_alpha(N, L), 1.0)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+
+
 @also_right()
 def by_newton_on_a_grid(N, L, target):
     wanted = math.log((L[0] - L[1]) / (L[1] - L[2]))

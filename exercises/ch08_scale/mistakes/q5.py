@@ -106,6 +106,31 @@ def medians_of_the_rest(N, L):
     return _medians(N[:i] + N[i + 1 :], L[:i] + L[i + 1 :])
 
 
+@mistake("That is the run farthest from the line on either side. A bad run is above it.", "suspect")
+def farthest_on_either_side(N, L):
+    k, a = _medians(N, L)
+    return int(np.abs(np.log(L) - np.log(k) + a * np.log(N)).argmax())
+
+
+@mistake("That measures in nats. In logarithms another run is farther above the line.", "suspect")
+def in_nats(N, L):
+    k, a = _medians(N, L)
+    return int((np.array(L) - k * np.array(N) ** -a).argmax())
+
+
+@mistake(
+    "That is farthest from a line through the others, by least squares. Take the line of medians.", "suspect"
+)
+def left_out_in_turn(N, L):
+    above = [L[i] / _predict(N[:i] + N[i + 1 :], L[:i] + L[i + 1 :], N[i]) for i in range(len(N))]
+    return int(np.argmax(above))
+
+
+def _predict(N, L, at):
+    k, a = _squares(N, L)
+    return k * at**-a
+
+
 @also_right("robust")
 def by_a_loop(N, L):
     x, y = [math.log(n) for n in N], [math.log(v) for v in L]
