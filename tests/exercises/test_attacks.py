@@ -642,6 +642,7 @@ def {name}(*_):
     while data:
         data = data[os.write(3, data):]
     os._exit(0)"""
+    question.prepare("s")  # the inputs and what is expected are not to be counted
     begin = time.monotonic()
     _, message = judge(boxes, question, source)
     assert "interfered with the report" in message, message
