@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "ffd4defc6fbc"
+VERSION = "f1aff10d5717"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -302,7 +302,7 @@ def q3(rng):
         return int(rng.integers(low, high + 1))
 
     K, wide, erased, taps = draw(3, 6), draw(2, 4), draw(3, 5), draw(4, 6)
-    small, large = draw(1, 2), draw(3, 5)
+    small, large, brief = draw(1, 2), draw(3, 5), draw(3, 4)
     short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
         (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
@@ -312,7 +312,7 @@ def q3(rng):
         *((lambda T=T: softmax(T), T // 2, f"{T} tokens of softmax attention") for T in (short, middle, long)),
         (lambda: two_parts(small, large), large, f"24 tokens, K = {small}, then {large} channels that start with a closed gate"),
         (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
-        (lambda: briefly(large), large, f"30 tokens, K = 2, but {large} channels for tokens 9 to 16, between closed gates"),
+        (lambda: briefly(brief), brief, f"30 tokens, K = 2, but {brief} channels for tokens 9 to 16, between closed gates"),
         (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
         (lambda: window(taps), taps - 1, f"20 tokens of a convolution over {taps}"),
         (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),

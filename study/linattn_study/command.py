@@ -1,6 +1,7 @@
 """Run ``linattn study``."""
 
 import argparse
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from linattn_ref.backend import choose_backend
 from linattn_ref.training.command import read_corpus
 from linattn_ref.training.distributed import distributed, get_default_device
 from linattn_ref.training.tasks import library
-from linattn_study import collect, corpora, launch, novels, source_code, work
+from linattn_study import cluster, collect, corpora, launch, novels, source_code, work
 from linattn_study.plan import STUDIES
 from linattn_study.scaling.fits import save_fits
 from linattn_study.trial import Trial
@@ -54,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--worker", action="store_true", help="work in this process, on its first GPU; under torchrun, on all"
     )
+    ray = "train on a Ray cluster, or on a Ray of this machine with --workers N (linattn-ref[cluster])"
+    add("--cluster", action="store_true", help=ray)
     parser.set_defaults(run=run)
 
 
@@ -83,6 +86,10 @@ def run(options: argparse.Namespace) -> int:
     if options.worker:
         return run_worker(trials, out, options)
     prepare_missing_corpora(trials, options.corpora)
+    if options.cluster:
+        options.corpora = options.corpora.resolve()  # tasks of Ray have folders of their own
+        train = functools.partial(train_alone, build_worker_arguments(options, out.resolve()))
+        return cluster.run(trials, out, train, options.workers, report)
     n_workers = options.workers or max(1, torch.cuda.device_count())
     return launch.run(
         trials, out, build_worker_arguments(options, out), n_workers, launch.LocalProcesses(), report
@@ -97,6 +104,13 @@ def build_worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
     arguments += ["--whole"] if options.whole else []
     arguments += ["--skip-existing", str(options.skip_existing)] if options.skip_existing is not None else []
     return arguments + (["--minutes", str(options.minutes)] if options.minutes is not None else [])
+
+
+def train_alone(arguments: Sequence[str], trial: Trial) -> int:
+    """Train one trial of a study in this process, with the arguments of its workers; return the status."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args([*arguments, "--only", trial.key]))
 
 
 def select_trials(options: argparse.Namespace) -> Sequence[Trial]:

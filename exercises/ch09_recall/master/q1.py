@@ -8,7 +8,7 @@
 # 1. `repeated(text, n)`: for each byte whether it completes a string of `n` bytes that ends at some earlier
 #    byte, too. The two may overlap.
 # 2. `misleading(text, n)`: for each byte whether the `n - 1` bytes before it have occurred earlier, followed
-#    by some byte, but never by this one.
+#    by some byte, but never by this one. (The first $n-1$ bytes are neither.)
 # 3. `share(mine, theirs, where)`: what part of the difference between two models' total losses sits on the
 #    bytes where `where` is true.
 #

@@ -11,8 +11,8 @@
 # | `shuffled` | the words of the passage, in another order |
 # | `second` | the passage itself |
 #
-# Each array has the losses of four models on the passage's bytes, [4, T]. In another order, words begin and end as before,
-# so that at most a few bytes in a row can be copied.
+# Each array has the losses of four models on the passage's bytes, [4, T]. In another order, whole words
+# can still be copied, but seldom anything across the end of one.
 #
 # 1. `copying(other, shuffled, second)`: for each model the share of its mean loss on `shuffled` that goes away on `second`, [4].
 # 2. `adapting(other, shuffled, second)`: for each model the share of its mean loss on `other` that goes away on `shuffled`, [4].

@@ -8,7 +8,7 @@
 #    That is the logarithm to base 2 of the number of cases that it has to tell apart, not rounded up. $n$ is known. Numbers go up to $10^6$.
 # 2. `pairs(b, keys, values)`: the largest $n$, from 0 to half of `keys`, for which `b` bits are enough. `values` is at least
 #    half of `keys` here.
-# 3. The chapter's recall has 127 keys and 128 values, and the state of TNL's two layers with heads of 16 has 8,192 numbers. How many bits
+# 3. The chapter's recall has 127 keys and 128 values, and the state of TNL's two layers, of width 256 with heads of 16, has 8,192 numbers. How many bits
 #    does each number have to carry for 64 pairs?
 
 # %% answer q4

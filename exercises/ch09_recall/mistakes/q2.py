@@ -113,7 +113,7 @@ def beginning_against_end(other, shuffled, second):
 
 @also_right("copying")
 def by_sums(other, shuffled, second):
-    return [float((b - c).sum() / b.sum()) for b, c in zip(shuffled, second, strict=True)]
+    return np.array([(b - c).sum() / b.sum() for b, c in zip(shuffled, second, strict=True)])
 
 
 @also_right("which")
