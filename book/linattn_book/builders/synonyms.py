@@ -83,7 +83,7 @@ SYNONYMS = {
         "planning-with-a-law": "overtraining, budget, inference cost",
     },
     "chapters/09_recall": {
-        "": "recall, copying, induction, in-context learning, retrieval",
+        "": "recall, induction, in-context learning, retrieval",
         "reading-twice": "copying, induction heads, in-context copying",
         "one-softmax-layer-in-four": "hybrid, hybrid model, hybrid attention, Jamba, MiniMax-01, Qwen3-Next",
         "how-far-do-they-look": "extrapolation, length extrapolation, length generalization, context length",
