@@ -277,6 +277,7 @@ def _make_annealed_trial(corpus: str, arch: str, size: str, lr: float, seed: int
 
 # FLOPs, as 6 N D -> sizes on both sides of the best one, as far as the main grid tells
 ISO_BUDGETS = {
+    5e13: ("0.1M", "0.15M", "0.2M", "0.3M", "0.4M-4x96"),
     2e14: ("0.2M", "0.3M", "0.4M-4x96", "0.8M", "1.5M"),
     8e14: ("0.4M-4x96", "0.8M", "1.5M", "2M", "4M"),
     3.2e15: ("2M", "4M", "6M", "9M", "14M"),
@@ -284,13 +285,13 @@ ISO_BUDGETS = {
 
 
 def scaling_isoflop() -> Sequence[Trial]:
-    """Spend each of three budgets in full on each of five sizes, with a rate that falls to zero.
+    """Spend each of four budgets in full on each of five sizes, with a rate that falls to zero.
 
     All heads have a width of 32, so that no model has one head. Seeds come last, and rates before them.
     """
     return [
         _make_iso_trial(arch, size, budget, times, seed)
-        for times, seed in ((1, 0), (2, 0), (1, 1))
+        for times, seed in ((1, 0), (2, 0), (1, 1), (2, 1))
         for budget, sizes in ISO_BUDGETS.items()
         for size in sizes
         for arch in ("llama", "hgrn2")

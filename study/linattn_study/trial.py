@@ -26,7 +26,14 @@ OPTION_NAMES = {"tnl_decay": "decay"}  # recorded when options were fields of Mo
 SCHEDULES = ("constant", "linear")
 LATER_FIELDS = ("schedule", "second_reading", "window")  # of Trial: recorded where they are not the default
 RECORDED_NAMES = {"overrides": "changes"}  # name of a field of Trial -> the one that is recorded
-BETWEEN = {"0.3M": (3, 96), "0.4M-4x96": (4, 96), "1.5M": (5, 160), "4M": (8, 192), "9M": (7, 320)}
+BETWEEN = {
+    "0.15M": (3, 64),
+    "0.3M": (3, 96),
+    "0.4M-4x96": (4, 96),
+    "1.5M": (5, 160),
+    "4M": (8, 192),
+    "9M": (7, 320),
+}
 SIZES = TWO_LAYERS | MAIN_SIZES | SHAPES | BETWEEN
 
 

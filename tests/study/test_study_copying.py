@@ -55,7 +55,7 @@ def test_what_the_studies_compare() -> None:
 
 def test_isoflop_spends_its_budgets_on_sizes_around_the_best() -> None:
     trials = STUDIES["scaling_isoflop"]()
-    assert len({trial.key for trial in trials}) == 90
+    assert len({trial.key for trial in trials}) == 160
     spent: dict[tuple[str, float], set[str]] = {}
     for trial in trials:
         n_params = costs.n_parameters(trial.build_model_config(), embedding=False)
@@ -65,7 +65,7 @@ def test_isoflop_spends_its_budgets_on_sizes_around_the_best() -> None:
         assert trial.build_model_config().n_heads > 1
         spent.setdefault((trial.arch, budget), set()).add(trial.size)
     assert {len(sizes) for sizes in spent.values()} == {5}
-    assert len(spent) == 6
+    assert len(spent) == 8
 
 
 # --- repeats ------------------------------------------------------------------------------------------------
