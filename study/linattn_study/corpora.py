@@ -1,8 +1,9 @@
 """Prepare the corpora of the study once: a file of bytes for each, with a hash that every run checks.
 
-Both corpora are split by document, copies removed. Training text is taken from the documents in the order of
-a hash of their names (``documents.spread``), so the smaller part of the code is part of the larger one; both
-have the same validation text. Texts with needles or repeats are made from these when they are loaded.
+Both corpora are split by document, copies removed; "novels-authors" and "code-packages" by author and by
+package, so that their validation text is by nobody, and from nothing, that was trained on. Training text is
+taken from the documents in the order of a hash of their names (``documents.spread``), so the smaller part of
+the code is part of the larger one; parts have the validation text of the whole. Texts with needles or repeats are made from these when they are loaded.
 
 Names like "recall-512" need no file: they are drawn, sequences of 512 tokens of multi-query recall, each with
 its answers behind it.
@@ -13,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,7 +34,8 @@ class Recipe:
         text: a name that ``command`` can read.
         train: bytes to train on.
         validation: bytes to validate on.
-        validation_fraction: share of the documents for validation.
+        validation_fraction: share of the documents, or of their groups, for validation.
+        by: documents of one "author" or "package" are on the same side; default "document".
         sha256: of the corpus that we measured on; default "": any will do.
     """
 
@@ -42,6 +44,7 @@ class Recipe:
     validation: int
     validation_fraction: float
     sha256: str = ""
+    by: Literal["document", "author", "package"] = "document"
 
 
 RECIPES = {
@@ -65,6 +68,29 @@ RECIPES = {
         4_000_000,
         0.03,
         "d3de63a66502ca12ae70f8baec325dadf129e6cb4e1ba6691f8bb1b6c6dd9e9b",
+    ),
+    "novels-quarter": Recipe(
+        "novels",
+        14_500_000,
+        4_000_000,
+        0.05,
+        "2442735179926b17de4ec1a248245eae739db18becc52fa28c76ae07500bbd16",
+    ),
+    "novels-authors": Recipe(
+        "novels",
+        58_000_000,
+        4_000_000,
+        0.12,
+        "5d8706fb9f163b39bd31f52eec2f571481e30e7e5c571b8fbab84de2917198c6",
+        by="author",
+    ),
+    "code-packages": Recipe(
+        "code",
+        58_000_000,
+        4_000_000,
+        0.1,
+        "977e544beed77bee3b8eba5f74abc655059912b9e3314e4d7b3e3d7c1b07cd31",
+        by="package",
     ),
     "library-prose": Recipe("library-prose", 800_000, 50_000, 0.1),
     "library-code": Recipe("library-code", 2_000_000, 100_000, 0.1),
@@ -146,7 +172,7 @@ def prepare(
     kept = docs.drop_copies(documents)
     if len(kept) < 2:
         raise ValueError(f"documents: got {len(kept)} distinct ones, expected two at least")
-    sides = docs.split_by_name(kept, recipe.validation_fraction)
+    sides = split_by_group(kept, recipe)
     data = {}
     for split, side, size in zip(SPLITS, sides, (recipe.train, recipe.validation), strict=True):
         n_bytes = sum(map(len, side.values()))
@@ -159,6 +185,26 @@ def prepare(
     if recipe.sha256 not in ("", digest):
         raise ValueError(f"documents: sha256 {digest[:12]}... is not that of {name}, {recipe.sha256[:12]}...")
     return write(name, data["train"], data["validation"], folder)
+
+
+def split_by_group(documents: Mapping[str, bytes], recipe: Recipe) -> tuple[docs.Documents, docs.Documents]:
+    """Split documents into train and validation, so that no author or package of ``recipe.by`` is in both."""
+    groups = {name: find_group(name, recipe.by) for name in documents}
+    _, apart = docs.split_by_name(dict.fromkeys(groups.values(), b""), recipe.validation_fraction)
+    train = {name: data for name, data in documents.items() if groups[name] not in apart}
+    return train, {name: data for name, data in documents.items() if groups[name] in apart}
+
+
+def find_group(name: str, by: str) -> str:
+    """Return what a document of that name belongs to: itself, its author or its package.
+
+    Example:
+        >>> find_group("ENG18471_Bronte.xml", "author"), find_group("sympy-1.14.0/sympy/abc.py", "package")
+        ('Bronte', 'sympy-1.14.0')
+    """
+    if by == "author":
+        return name.partition("_")[2].removesuffix(".xml")
+    return name.partition("/")[0] if by == "package" else name
 
 
 def write(name: str, train: bytes, validation: bytes, folder: Path) -> StudyCorpus:

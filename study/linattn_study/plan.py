@@ -219,6 +219,28 @@ def scaling_copying_strong() -> Sequence[Trial]:
     ]
 
 
+def scaling_quarter() -> Sequence[Trial]:
+    """Read a quarter of the prose four times, as many bytes as ``scaling_copying`` reads of all of it once.
+
+    Does HGRN2's lead on prose shrink since training goes on, or since the text comes again?
+    """
+    return [
+        _make_copying_trial("novels-quarter", arch, size, seed)
+        for size, seed in (("2M", 0), ("6M", 0), ("2M", 1))
+        for arch in ARCHITECTURES
+    ]
+
+
+def scaling_apart() -> Sequence[Trial]:
+    """Validate on authors and on packages of which nothing was trained on; else as in ``scaling_copying``."""
+    return [
+        _make_copying_trial(corpus, arch, size, seed)
+        for size, seed in (("2M", 0), ("6M", 0), ("2M", 1))
+        for corpus in ("novels-authors", "code-packages")
+        for arch in ARCHITECTURES
+    ]
+
+
 def _make_copying_trial(corpus: str, arch: str, size: str, seed: int) -> Trial:
     """Return a trial of one pass that is asked for text that is read twice at every evaluation."""
     return Trial(
@@ -291,7 +313,7 @@ def scaling_isoflop() -> Sequence[Trial]:
     """
     return [
         _make_iso_trial(arch, size, budget, times, seed)
-        for times, seed in ((1, 0), (2, 0), (1, 1), (2, 1))
+        for times, seed in ((1, 0), (2, 0), (1, 1), (2, 1), (0.5, 0), (0.5, 1))
         for budget, sizes in ISO_BUDGETS.items()
         for size in sizes
         for arch in ("llama", "hgrn2")
@@ -369,6 +391,8 @@ STUDIES: dict[str, Callable[[], Sequence[Trial]]] = {
     "scaling_copying_strong": scaling_copying_strong,
     "scaling_annealed": scaling_annealed,
     "scaling_isoflop": scaling_isoflop,
+    "scaling_quarter": scaling_quarter,
+    "scaling_apart": scaling_apart,
     "reduced": reduced,
     "laptop": laptop,
 }

@@ -55,7 +55,7 @@ def test_what_the_studies_compare() -> None:
 
 def test_isoflop_spends_its_budgets_on_sizes_around_the_best() -> None:
     trials = STUDIES["scaling_isoflop"]()
-    assert len({trial.key for trial in trials}) == 160
+    assert len({trial.key for trial in trials}) == 240
     spent: dict[tuple[str, float], set[str]] = {}
     for trial in trials:
         n_params = costs.n_parameters(trial.build_model_config(), embedding=False)
