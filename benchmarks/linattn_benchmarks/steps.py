@@ -3,7 +3,7 @@
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
@@ -12,7 +12,6 @@ from linattn_ref.backend import choose_backend
 from linattn_ref.config import PAPER_ARCHITECTURES
 from linattn_ref.mixers.base import State
 from linattn_ref.mixers.softmax import SoftmaxMixer
-from linattn_ref.model import LanguageModel
 from linattn_ref.ops.results import KVCache
 from linattn_study.corpora import StudyCorpus
 from linattn_study.loop import Loop
@@ -27,11 +26,12 @@ REPEATS = {Size.FULL: 10, Size.REDUCED: 3, Size.DRY_RUN: 1}
 def attend_by_sdpa(q: Tensor, k: Tensor, v: Tensor, state: State | None) -> tuple[Tensor, KVCache]:
     """Return causal softmax attention of whole sequences [B, T, H, K] by torch, and the keys and values."""
     assert state is None, "a training step begins without a cache"
-    o = scaled_dot_product_attention(*(z.transpose(1, 2) for z in (q, k, v)), is_causal=True)
+    heads_first = [z.transpose(1, 2) for z in (q, k, v)]  # [B, H, T, K]
+    o = scaled_dot_product_attention(heads_first[0], heads_first[1], heads_first[2], is_causal=True)
     return o.transpose(1, 2), KVCache(k, v)
 
 
-def use_sdpa(model: LanguageModel) -> None:
+def use_sdpa(model: nn.Module) -> None:
     """Let every softmax layer of a model attend by torch's kernels."""
     for module in model.modules():
         if isinstance(module, SoftmaxMixer):

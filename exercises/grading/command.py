@@ -20,7 +20,7 @@ from linattn_exercises.grading import (
     processes,
     tables,
 )
-from linattn_exercises.grading.processes import count_cores
+from linattn_exercises.grading.processes import count_cores, count_jobs
 from linattn_exercises.grading.submissions import (
     SubmissionFile,
     find_notebooks,
@@ -61,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", default="", dest="default_set", help="the set of notebooks that do not name theirs"
     )
     parser.add_argument(
-        "--jobs", type=int, default=0, help="notebooks at a time; default: one for each core that we may use"
+        "--jobs",
+        type=int,
+        default=0,
+        help="notebooks at a time; default: one for each core, as far as there is memory",
     )
     parser.add_argument(
         "--cpu",
@@ -112,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         hidden=[*options.submissions, *filter(None, [options.seed_file])],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
-    for warning in filter(None, (notice, grader.warning, _describe_crowd(grader.jobs, count_cores()))):
+    for warning in filter(None, (notice, grader.warning, _describe_crowd(grader))):
         _say(f"linattn: {warning}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"
@@ -135,11 +138,14 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _describe_crowd(jobs: int, cores: int) -> str:
-    """Return what is wrong with more jobs than cores; "" if they are not more."""
-    if jobs <= cores:
+def _describe_crowd(grader: Grader) -> str:
+    """Return what is wrong with more jobs than cores, or than memory allows; "" if they are not more."""
+    if grader.jobs <= (most := count_jobs(grader.limits.memory)):
         return ""
-    return f"--jobs {jobs} is more than the cores that may be used, {cores}: answers will wait for each other"
+    said = f"--jobs {grader.jobs} is more than the"
+    if grader.jobs > (cores := count_cores()):
+        return f"{said} cores that may be used, {cores}: answers will wait for each other"
+    return f"{said} {most} that there is memory for: where it is short, the system ends answers"
 
 
 def _list_left_out(paths: Sequence[Path]) -> None:

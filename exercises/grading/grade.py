@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import linattn_exercises
-from linattn_exercises.grading.processes import count_cores, list_cores
+from linattn_exercises.grading.processes import count_jobs, list_cores
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
     Limits,
@@ -85,7 +85,7 @@ class Grader:
             none or answers may know it.
         isolation: "bubblewrap" or "process", see ``choose_isolation``.
         limits: what one question may use; default ``Limits()``.
-        jobs: submissions graded at a time; 0 is one for each core that we may use.
+        jobs: submissions graded at a time; 0 is one for each core that we may use, as far as there is memory.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
         hidden: what no answer may see, besides ``out`` and the folders of the submissions.
 
@@ -113,7 +113,7 @@ class Grader:
             raise ValueError(f"jobs: got {jobs}, expected 1 or more, or 0 for one per core")
         self.out, self.default_set, self.limits = out, default_set, limits or Limits()
         self.isolation = choose_isolation(isolation)
-        self.jobs = jobs or count_cores()
+        self.jobs = jobs or count_jobs(self.limits.memory)
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         (out / KEPT_FOLDER).mkdir(exist_ok=True)
         self.seed, self.warning = self._choose_seed(seed)

@@ -21,6 +21,8 @@ SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folde
 # Parts of /usr that no program needs, and where people put files for others. What Python needs is shown also
 # if it lies in one of these.
 SHARED = [Path("/usr/local/share"), Path("/usr/local/src"), Path("/usr/src")]
+# Where memory is short the kernel ends sandboxes first, not the grader.
+FIRST_TO_DIE = ["/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh"]
 TOTAL_BYTES = (
     6_000_000_000  # of memory that a worker and all answers that it runs may take, where systemd limits it
 )
@@ -93,7 +95,8 @@ def _build_bubblewrap(
         hidden: folders and files that must not be seen even if they lie among Python's.
         core: the processor core that answers run on; None is any.
     """
-    words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    words = [*FIRST_TO_DIE, shutil.which("bwrap") or "bwrap"]
+    words += ["--unshare-all", "--die-with-parent", "--new-session"]
     words += ["--as-pid-1", "--clearenv", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     # Shared memory of /dev/zero belongs to no process that could be looked at.
     words += ["--dev-bind", os.devnull, "/dev/zero"]

@@ -22,7 +22,7 @@ MAX_FILES = 20_000  # that an answer may make; each takes memory, even an empty 
 ROUND = (
     0.1  # seconds between looks at an answer's files and memory, and that a look takes if nothing is amiss
 )
-ANSWER_AND_KEEPER = 2  # processes
+TORCH_BYTES = 250_000_000  # of a process that has imported it
 PATIENCE = 4  # times the limit on the clock that an answer may take which has to wait for a core
 MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
@@ -56,8 +56,11 @@ FORBIDDEN = (
     *("utime", "utimes", "utimensat", "futimesat"),
     *("bind", "listen", "setsockopt"),  # what was sent to a socket that listens stays, and is in no process
     *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
+    # Of the files that all see: which parts of them are in memory.
+    *("fadvise64", "mincore", "preadv2", "readahead"),
     *("sync", "syncfs", "flock", "landlock_create_ruleset", "landlock_add_rule"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
+    "quotactl_fd",
 )
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
 NOT_EQUAL, MASKED_EQUAL = 1, 7  # comparisons of libseccomp
@@ -68,6 +71,7 @@ FIRST_NEW_CALL = 451
 # Of the calls below it that an old libseccomp does not know, the numbers.
 NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435}
 NUMBERS |= {"pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "memfd_secret": 447}
+NUMBERS |= {"quotactl_fd": 443}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -96,7 +100,10 @@ def count_cores() -> int:
     return max(1, int(min(cores, find_quota())))
 
 
-def find_quota(top: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def find_quota(top: Path = GROUPS, own: Path = OWN_GROUP) -> float:
     """Return the cores' worth of time that our control group has, or one around it; infinity without a limit.
 
     Args:
@@ -104,14 +111,50 @@ def find_quota(top: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/
         own: the file that says which is ours.
     """
     found = [math.inf]
+    for place in list_groups(top, own):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = (place / "cpu.max").read_text().split()
+            found.append(int(quota) / int(period))
+    return min(found)
+
+
+def find_memory(top: Path = GROUPS, own: Path = OWN_GROUP, machine: Path = Path("/proc/meminfo")) -> float:
+    """Return the bytes that are free for us, on the machine and in our control groups; infinity if unknown.
+
+    Args:
+        top, own: as for ``find_quota``.
+        machine: the file that says what is free on the machine.
+    """
+    found = [math.inf]
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        lines = dict(line.split(":") for line in machine.read_text().splitlines())
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    for place in list_groups(top, own):
+        with contextlib.suppress(OSError, ValueError):
+            taken = int((place / "memory.current").read_text())
+            found.append(int((place / "memory.max").read_text()) - taken)
+    return min(found)
+
+
+def list_groups(top: Path, own: Path) -> list[Path]:
+    """Return the folders of our control group and of those around it; none where there are no such groups."""
+    found: list[Path] = []
     with contextlib.suppress(OSError):
         lines = [line.partition("::")[2] for line in own.read_text().splitlines() if line.startswith("0::")]
         for folder in (top / line.strip("/") for line in lines):
-            for place in (folder, *(one for one in folder.parents if one.is_relative_to(top))):
-                with contextlib.suppress(OSError, ValueError):
-                    quota, period = (place / "cpu.max").read_text().split()
-                    found.append(int(quota) / int(period))
-    return min(found)
+            found += [folder, *(one for one in folder.parents if one.is_relative_to(top))]
+    return found
+
+
+def count_jobs(memory: int) -> int:
+    """Return how many submissions can be graded at a time: each on a core, each with enough memory.
+
+    Args:
+        memory: bytes that one process of an answer may take; all of an answer together may take twice as
+            many, and two sandboxes have imported torch.
+    """
+    each = 2 * (memory + TORCH_BYTES)
+    return max(1, int(min(count_cores(), find_memory() // each)))
 
 
 # --- before an answer runs ----------------------------------------------------------------------------------
@@ -309,15 +352,16 @@ def contain() -> Iterator[None]:
 # --- its end, and after -------------------------------------------------------------------------------------
 
 
-def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
+def wait_for_child(pid: int, seconds: float, memory: int, ours: int = 1) -> tuple[str, int]:
     """Wait until a child has ended, or must end, and then is ended.
 
     Args:
         pid: the child.
         seconds: on the clock that it may take. Those in which it waited for a core that others had do not
-            count, up to ``PATIENCE`` times as many in all; of an answer and its keeper, that is: of more
-            processes nobody can say for whom they waited.
+            count, up to ``PATIENCE`` times as many in all; but an answer that has started a process of its
+            own may wait for that.
         memory: bytes that all processes of the answer together may take.
+        ours: processes that we have started ourselves: the answer, and its keeper if it has one.
 
     Returns:
         "ended", or the limit that was passed: "wall", "memory" or "files", or "busy", if it had no core for
@@ -329,7 +373,7 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
 
     def extend() -> float:
         """Return the end, later by what it waited."""
-        return begin + seconds + (0.0 if crowd else measure_wait(now - begin))
+        return begin + seconds + (0.0 if crowd else measure_wait(now - begin, ours))
 
     while (now := time.monotonic()) < end or (end := extend()) > now:
         if now > last:
@@ -339,7 +383,7 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
             return "ended", status
         if now - looked > ROUND:
             looked = now
-            crowd = crowd or len(list_descendants()) > ANSWER_AND_KEEPER
+            crowd = crowd or len(list_descendants()) > ours
             if count_files() > MAX_FILES:
                 return "files", end_process(pid)
             if watch.exceeds(memory):
@@ -349,15 +393,16 @@ def wait_for_child(pid: int, seconds: float, memory: int) -> tuple[str, int]:
     return "wall", end_process(pid)
 
 
-def measure_wait(seconds: float) -> float:
+def measure_wait(seconds: float, ours: int = 2) -> float:
     """Return for how long our descendants have waited for a core that others had.
 
-    An answer and its keeper take turns, so the two longest times are added. No more counts than the time in
-    which neither a descendant ran nor a thread or a child of theirs that has ended: processes of one answer
-    may wait for each other.
+    An answer and its keeper take turns, so the ``ours`` longest times are added. No more counts than the time
+    in which neither a descendant ran nor a thread or a child of theirs that has ended: processes of one
+    answer may wait for each other.
 
     Args:
         seconds: how long they have been there.
+        ours: how many of them we have started ourselves.
     """
     waits = []  # of each thread, in nanoseconds
     ran = 0.0
@@ -366,7 +411,7 @@ def measure_wait(seconds: float) -> float:
         for place in glob.glob(f"/proc/{pid}/task/*/schedstat"):
             with contextlib.suppress(OSError, ValueError), open(place) as file:
                 waits.append(int(file.read().split()[1]))
-    return max(0.0, min(sum(sorted(waits)[-2:]) / 1e9, seconds - ran))
+    return max(0.0, min(sum(sorted(waits)[-ours:]) / 1e9, seconds - ran))
 
 
 def measure_run(pid: int) -> float:

@@ -396,9 +396,9 @@ def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     except OSError:  # no folder, no pipe, no process: the grader will end us
         processes.reap_orphans()
         return "machine"
-    end, status = processes.wait_for_child(pids[0], wall, memory)
+    end, status = processes.wait_for_child(pids[0], wall, memory, len(pids))
     patience = 1.0 if end == "ended" else 0.0  # of the keeper, which ends when the answer has
-    late = [processes.wait_for_child(pid, patience, memory)[1] for pid in pids[1:]]
+    late = [processes.wait_for_child(pid, patience, memory, len(pids))[1] for pid in pids[1:]]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pids[0], signal.SIGKILL)
     processes.reap_orphans()

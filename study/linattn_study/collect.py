@@ -1,6 +1,7 @@
 """Collect the rows of many trials into one table, with where they come from."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ OWN_FIELDS = {  # of Trial: a column where some trial differs from the main grid
     "window": "tokens that softmax attention looks back; 0: all",
     "weight_decay": "decoupled, on weight matrices only",
 }
+RUN_TOKENS = {"run_tokens": "bytes of the whole run"}  # a column where trials differ in nothing else
 READINGS = {  # columns where trials are asked for them at each evaluation
     "first_reading_loss": "nats per byte, over halves of windows: see study.probes.measure_second_reading",
     "second_reading_loss": "nats per byte, over the same bytes right after they were read",
@@ -69,9 +71,16 @@ def choose_columns(trials: Sequence[Trial], probes: bool = False) -> dict[str, s
         if any(getattr(trial, name) != getattr(Trial, name) for trial in trials)
     }
     own = own | {name: f"{name} of the model, see ModelConfig" for name in _list_overridden(trials)}
+    own = own | (RUN_TOKENS if _some_differ_in_length_alone(trials) else {})
     always, first = list((PROBES if probes else COLUMNS).items()), list(COLUMNS).index("seed")
     readings = READINGS if not probes and any(trial.second_reading for trial in trials) else {}
     return dict(always[:first]) | own | dict(always[first:]) | readings
+
+
+def _some_differ_in_length_alone(trials: Sequence[Trial]) -> bool:
+    """Return whether nothing but the bytes of the whole run tells some trials apart."""
+    alike = {replace(trial, tokens=Trial.tokens, warmup_tokens=Trial.warmup_tokens) for trial in trials}
+    return len(alike) < len(trials)
 
 
 def _list_overridden(trials: Sequence[Trial]) -> dict[str, None]:
@@ -110,6 +119,7 @@ def _identify(trial: Trial, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that tell a trial from the others of its table; None where it has no value."""
     always = {name: getattr(trial, name) for name in ("corpus", "arch", "size", "seed", "lr")}
     more = {name: getattr(trial, name) for name in OWN_FIELDS} | dict(trial.overrides)
+    more |= {"run_tokens": trial.tokens}
     return always | {name: more.get(name) for name in columns if name not in COLUMNS | PROBES | READINGS}
 
 

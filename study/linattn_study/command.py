@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 def build_worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:
     """Return the arguments of ``linattn study`` for a worker of this study."""
     arguments = [options.name, "--worker", "--out", str(out), "--corpora", str(options.corpora)]
-    arguments += ["--backend", options.backend, "--only", options.only]
+    arguments += ["--backend", options.backend, f"--only={options.only}"]
     arguments += ["--corpus", *options.corpus] if options.corpus else []
     arguments += ["--whole"] if options.whole else []
     arguments += ["--skip-existing", str(options.skip_existing)] if options.skip_existing is not None else []
@@ -110,7 +110,7 @@ def train_alone(arguments: Sequence[str], trial: Trial) -> int:
     """Train one trial of a study in this process, with the arguments of its workers; return the status."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return run(parser.parse_args([*arguments, "--only", trial.key]))
+    return run(parser.parse_args([*arguments, f"--only={trial.key}"]))
 
 
 def select_trials(options: argparse.Namespace) -> Sequence[Trial]:

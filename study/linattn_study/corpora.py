@@ -3,7 +3,8 @@
 Both corpora are split by document, copies removed; "novels-authors" and "code-packages" by author and by
 package, so that their validation text is by nobody, and from nothing, that was trained on. Training text is
 taken from the documents in the order of a hash of their names (``documents.spread``), so the smaller part of
-the code is part of the larger one; parts have the validation text of the whole. Texts with needles or repeats are made from these when they are loaded.
+the code is part of the larger one; parts have the validation text of the whole. Texts with needles or repeats
+are made from these when they are loaded.
 
 Names like "recall-512" need no file: they are drawn, sequences of 512 tokens of multi-query recall, each with
 its answers behind it.

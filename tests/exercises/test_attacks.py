@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from linattn_exercises.calls import decode_outcome
+from linattn_exercises.calls import Call, decode_outcome
 from linattn_exercises.grading import (
     GradedSubmission,
     Mark,
@@ -325,7 +325,7 @@ def test_children_that_end_have_had_their_time(monkeypatch):
     monkeypatch.setattr(processes, "list_descendants", lambda: [burner.pid, waiting.pid])
     begin = time.monotonic()
     try:
-        assert processes.wait_for_child(waiting.pid, 2, 10**10)[0] == "wall"
+        assert processes.wait_for_child(waiting.pid, 2, 10**10, ours=2)[0] == "wall"
         assert time.monotonic() - begin < 3.4
     finally:
         for one in (burner, waiting):
@@ -334,11 +334,46 @@ def test_children_that_end_have_had_their_time(monkeypatch):
 
 
 def test_who_has_no_core_for_too_long_is_graded_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "measure_wait", lambda seconds: seconds)
-    monkeypatch.setattr(processes, "ANSWER_AND_KEEPER", 1_000)  # this process may have others
+    monkeypatch.setattr(processes, "measure_wait", lambda seconds, ours: seconds)
+    monkeypatch.setattr(processes, "list_descendants", lambda: [])  # this process may have others
     job = {"cells": [["import time\ntime.sleep(60)", True]], "calls": [], "limits": asdict(LIMITS)}
     numbers = open_files(tmp_path, json.dumps(job), "")
     assert sandbox_worker.run_job("run", numbers, 0.5, 10**9) == "machine"
+
+
+def test_who_starts_a_process_may_wait_for_it_and_has_no_more_time(tmp_path, monkeypatch):
+    others, list_all = set(processes.list_descendants()), processes.list_descendants
+    monkeypatch.setattr(
+        processes, "list_descendants", lambda: [one for one in list_all() if one not in others]
+    )
+    monkeypatch.setattr(processes, "measure_wait", lambda seconds, ours: seconds)
+    job = {"cells": [["import os, time\nos.fork()\ntime.sleep(60)", True]], "calls": []}
+    numbers = open_files(tmp_path, json.dumps(job | {"limits": asdict(LIMITS)}), "")
+    assert sandbox_worker.run_job("run", numbers, 0.5, 10**9) == "wall"
+
+
+@pytest.mark.skipif(not isolation_works("bubblewrap"), reason="no bubblewrap")
+def test_where_memory_is_short_the_sandbox_ends_before_the_grader():
+    answer = "def merge(a, b):\n    return open('/proc/self/oom_score_adj').read()"
+    with Sandbox("bubblewrap", LIMITS) as sandbox:
+        (found,) = sandbox.run([(answer, True)], [Call("merge", (0, 0), "")])
+    assert found["value"] == "1000\n"
+
+
+def test_jobs_are_bounded_by_memory_and_by_cores(tmp_path, monkeypatch):
+    (tmp_path / "own").write_text("0::/class\n")
+    (tmp_path / "machine").write_text("MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n")
+    (tmp_path / "class").mkdir()
+    given = tmp_path, tmp_path / "own", tmp_path / "machine"
+    assert processes.find_memory(*given) == 8_192_000_000
+    (tmp_path / "class" / "memory.max").write_text("6000000000\n")
+    (tmp_path / "class" / "memory.current").write_text("500000000\n")
+    assert processes.find_memory(*given) == 5_500_000_000
+    monkeypatch.setattr(processes, "find_memory", lambda: 5_500_000_000)
+    monkeypatch.setattr(processes, "count_cores", lambda: 8)
+    assert processes.count_jobs(10**9) == 2
+    monkeypatch.setattr(processes, "find_memory", lambda: 10**6)
+    assert processes.count_jobs(10**9) == 1
 
 
 def test_a_control_group_says_how_many_cores_there_are(tmp_path):

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from linattn_study.findings import laws, losses, recall, speed, variants
+from linattn_study.findings import isoflop, laws, losses, recall, speed, variants
 from linattn_study.findings.losses import ARCHITECTURES, SIZES, select
 from linattn_study.loop import COMPILED_FLOPS
 from linattn_study.plan import CORPORA
+from linattn_study.scaling import Surface
 from linattn_study.scaling.fits import FIT_METHODS
 from linattn_study.scaling.noise import student_t
 
@@ -188,12 +189,10 @@ def test_runs_that_were_repeated_with_their_seed_differ_less_than_seeds_but_diff
         for name in ("scaling_length", *variants.REPEATS["scaling_length"])
     )
     assert len({first, *again}) == 3
-    for corpus in CORPORA:
-        assert (
-            0
-            < variants.estimate_repeat_noise(corpus, "2M").sd
-            < losses.estimate_noise(corpus, "2M", "hgrn2").sd
-        )
+    seeds = losses.estimate_noise("code", "2M", "hgrn2").sd
+    assert 0 < variants.estimate_repeat_noise("code", "2M").sd < seeds
+    prose = variants.estimate_repeat_noise("novels", "2M")
+    assert prose.freedom >= 4 * 8  # five runs of each of eight
     found = variants.estimate_repeat_noise("code", "0.8M")
     pairs = [
         [
@@ -206,6 +205,59 @@ def test_runs_that_were_repeated_with_their_seed_differ_less_than_seeds_but_diff
     assert found == (pytest.approx(by_hand), 2)
     with pytest.raises(ValueError, match="no run of novels, 6M was repeated"):
         variants.estimate_repeat_noise("novels", "6M")
+
+
+def test_a_shift_is_the_mean_over_runs_of_their_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    shifts, loss = {"a": 0.0, "b": 0.02, "c": 0.04}, {0: 1.0, 1: 1.3, 2: 1.1, 3: 2.0}
+    tables = {
+        name: [
+            {"seed": seed, "val_loss": x * math.exp(shift + 0.01 * (seed % 2))} for seed, x in loss.items()
+        ]
+        for name, shift in shifts.items()
+    }
+    tables["a"] = [row | {"val_loss": loss[row["seed"]]} for row in tables["a"]] + [
+        {"seed": 9, "val_loss": 7.0}
+    ]
+    monkeypatch.setattr(variants, "select_ends", lambda name: tables[name])
+    value, low, high = variants.estimate_shift(["a"], ["b", "c"])
+    assert value == pytest.approx(100 * math.expm1(0.035))
+    sd = 0.005 * math.sqrt(4 / 3)
+    assert math.log((1 + high / 100) / (1 + low / 100)) == pytest.approx(2 * student_t(3) * sd / 2)
+
+
+# --- isoFLOP by design --------------------------------------------------------------------------------------
+
+
+def test_the_exponent_of_a_known_surface_is_found_at_its_budgets() -> None:
+    """With equal exponents the valley is a parabola's to second order, and even in log N."""
+    surface = Surface(0.0, 300.0, 300.0 * 6**0.3, 0.3, 0.3)  # best where N = D / 6, so a is a half
+    valleys = []
+    for budget in isoflop.BUDGETS:
+        best = math.sqrt(budget) / 6
+        sizes = best * np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+        valleys.append((sizes, surface(sizes, budget / (6 * sizes))))
+        assert isoflop.find_best_size(*valleys[-1]) == pytest.approx(best)
+    assert isoflop.fit_exponent(valleys) == pytest.approx(0.5)
+    assert isoflop.fit_exponent([(sizes[:4], loss[:4]) for sizes, loss in valleys], near=1) == pytest.approx(
+        0.5
+    )
+    with pytest.raises(ValueError, match="open below"):
+        isoflop.find_best_size([1.0, 2.0, 4.0], [1.0, 1.2, 1.1])
+
+
+def test_a_valley_has_the_runs_of_its_budget_at_their_best_rate() -> None:
+    rows = losses.load_evaluations("scaling_isoflop")
+    for arch in ("llama", "hgrn2"):
+        for budget in isoflop.BUDGETS:
+            found = isoflop.select_valley(arch, budget)
+            assert len(found.n_params) == 5
+            for n, seeds, rate in zip(*found, strict=True):
+                mine = select(rows, arch=arch, n_params=n, lr=rate)
+                ends = [row for row in mine if row["run_tokens"] * 6 * n == pytest.approx(budget, rel=1e-3)]
+                last = max(row["tokens"] for row in ends)
+                assert sorted(seeds) == sorted(row["val_loss"] for row in ends if row["tokens"] == last)
+    value, low, high = isoflop.estimate_exponent("hgrn2")
+    assert 0.5 < low < value < high < 1
 
 
 def test_lengths_without_enough_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,21 @@ def test_trials_whose_runs_are_gone_stay_in_their_table(
     assert f"0 of 3 trials are in {made}\n" in capsys.readouterr().out
 
 
+def test_trials_that_differ_in_length_alone_are_told_apart(tmp_path: Path, study: None) -> None:
+    where, made = s.settings(tmp_path), tmp_path / "made"
+    longer = dataclasses.replace(s.TINY, tokens=2 * s.TINY.tokens)
+    work.train_trial(s.TINY, where)
+    assert collect.collect("words", (s.TINY, longer), where.out, made) == "1 of 2 trials are done; 0 diverged"
+    elsewhere = dataclasses.replace(where, out=tmp_path / "elsewhere")
+    work.train_trial(longer, elsewhere)
+    collect.collect("words", (s.TINY, longer), elsewhere.out, made)
+    rows = results.load("words", directory=made)
+    lengths = [row["run_tokens"] for row in rows]
+    assert lengths == sorted(lengths)
+    assert set(lengths) == {s.TINY.tokens, longer.tokens}
+    assert len(rows) == len({(row["run_tokens"], row["tokens"]) for row in rows})
+
+
 def test_the_time_left_is_told_from_trials_alike(tmp_path: Path) -> None:
     small, large = s.TINY, dataclasses.replace(s.TINY, size="2M")
     trials = [small, dataclasses.replace(small, seed=1), large]

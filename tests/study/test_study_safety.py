@@ -136,6 +136,22 @@ def test_a_named_corpus_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not list(tmp_path.iterdir())
 
 
+def test_nobody_who_is_validated_on_was_trained_on(tmp_path: Path) -> None:
+    texts = {
+        f"ENG{year}_{name}.xml": f"{name} {year} ".encode() * 9 for year in range(9) for name in "ABCDEFGH"
+    }
+    recipe = corpora.Recipe("words", 1_000, 150, 0.3, by="author")
+    train, validation = corpora.split_by_group(texts, recipe)
+    sides = [{corpora.find_group(name, "author") for name in side} for side in (train, validation)]
+    assert sides[0] | sides[1] == set("ABCDEFGH")
+    assert sides[1]
+    assert not sides[0] & sides[1]
+    corpus = corpora.prepare("words", texts, tmp_path, recipe)
+    read = bytes(corpus.validation.numpy()).decode()
+    assert set(filter(str.isalpha, read)) <= sides[1]
+    assert len(corpora.split_by_group(texts, dataclasses.replace(recipe, by="document"))[1]) % 9
+
+
 def test_a_full_disk_is_named_before_and_during_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,8 @@ EVALUATION_COLUMNS = (
 )
 
 
-REPEATS = {  # of a study's runs with the same seed, on another machine
+REPEATS = {  # of a study's runs with the same seed, on another machine; "old": by the main grid's own code
+    "scaling": ["scaling_again_1", "scaling_again_2", "scaling_again_old_1", "scaling_again_old_2"],
     "scaling_heads": ["scaling_heads_repeat"],
     "scaling_length": ["scaling_length_repeat", "scaling_length_repeat_2"],
 }
@@ -76,6 +77,29 @@ def estimate_repeat_noise(corpus: str, size: str) -> Noise:
     if noise is None:
         raise ValueError(f"corpus, size: no run of {corpus}, {size} was repeated")
     return noise
+
+
+def estimate_shift(tables: Sequence[str], others: Sequence[str]) -> Interval:
+    """Return by how many percent the losses of ``others`` are above those of ``tables``.
+
+    Each run counts once, by the means of its repeats, and the interval is Student's over runs.
+
+    Args:
+        tables, others: that have the same runs, with the same seeds.
+    """
+    first, second = (_average_repeats(names) for names in (tables, others))
+    logs = [second[run] - first[run] for run in first.keys() & second.keys()]
+    half = student_t(len(logs) - 1) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    middle = float(np.mean(logs))
+    return Interval(*(100 * (math.exp(x) - 1) for x in (middle, middle - half, middle + half)))
+
+
+def _average_repeats(tables: Sequence[str]) -> dict[tuple[Any, ...], float]:
+    """Return the mean log loss of each run that is in all of these tables."""
+    logs: dict[tuple[Any, ...], list[float]] = {}
+    for row in (row for name in tables for row in select_ends(name)):
+        logs.setdefault(_identify_run(row), []).append(math.log(row["val_loss"]))
+    return {run: float(np.mean(some)) for run, some in logs.items() if len(some) == len(tables)}
 
 
 def compare_losses(row: Mapping[str, Any], base: Sequence[float]) -> Interval:

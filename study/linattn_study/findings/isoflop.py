@@ -1,0 +1,153 @@
+"""Find the best size of each budget in runs that were trained to exactly that budget, and its exponent."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from linattn_study.findings.losses import Rows, load_evaluations, select
+from linattn_study.plan import ISO_BUDGETS
+from linattn_study.scaling import Interval, fit_power_law
+from linattn_study.scaling.runs import Array
+
+TABLE = "scaling_isoflop"
+BUDGETS = tuple(ISO_BUDGETS)  # FLOPs, as 6 N D
+N_SEEDS = 2
+
+
+class Valley(NamedTuple):
+    """Hold the runs of one budget.
+
+    Args:
+        n_params: sizes without embeddings, rising.
+        losses: final validation losses of each size's seeds, at the rate whose mean is lowest; nats per byte.
+        rates: those rates.
+    """
+
+    n_params: Sequence[int]
+    losses: Sequence[Sequence[float]]
+    rates: Sequence[float]
+
+
+def select_valley(arch: str, budget: float) -> Valley:
+    """Return the runs of an architecture that spend a budget; a rate counts if all seeds have it.
+
+    Args:
+        arch: "llama" or "hgrn2".
+        budget: one of ``BUDGETS``.
+    """
+    ends = [row for row in _select_ends(arch) if _find_budget(row) == budget]
+    sizes = sorted({row["n_params"] for row in ends})
+    chosen = [_choose_rate([row for row in ends if row["n_params"] == n]) for n in sizes]
+    return Valley(sizes, [losses for _, losses in chosen], [rate for rate, _ in chosen])
+
+
+def _select_ends(arch: str) -> Rows:
+    """Return the last evaluation of each run: its steps are whole, so it may lack a part of one."""
+    rows = select(load_evaluations(TABLE), arch=arch)
+    last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in rows:
+        last[tuple(row[name] for name in ("size", "run_tokens", "lr", "seed"))] = row
+    return list(last.values())
+
+
+def _find_budget(row: Mapping[str, Any]) -> float:
+    """Return the budget that a run was made for."""
+    spent = 6 * row["n_params"] * row["run_tokens"]
+    return min(BUDGETS, key=lambda budget: abs(math.log(spent / budget)))
+
+
+def _choose_rate(rows: Rows) -> tuple[float, list[float]]:
+    """Return the rate with the lowest mean loss of those that all seeds have, and its losses."""
+    by_rate: dict[float, list[float]] = {}
+    for row in rows:
+        by_rate.setdefault(row["lr"], []).append(row["val_loss"])
+    whole = {rate: losses for rate, losses in by_rate.items() if len(losses) == N_SEEDS}
+    return min(whole.items(), key=lambda one: sum(one[1]))
+
+
+def fit_parabola(
+    n_params: Sequence[float], losses: Sequence[float], near: int = 0
+) -> tuple[float, float, float]:
+    """Fit log loss by a parabola of x = log N, by least squares.
+
+    Args:
+        n_params: sizes, rising.
+        losses: of these sizes.
+        near: sizes on each side of the lowest that count; default 0, all.
+
+    Returns:
+        Its coefficients from the highest power on, of x.
+
+    Raises:
+        ValueError: no minimum.
+    """
+    x, y = np.log(n_params), np.log(losses)
+    if near:
+        lowest = int(np.clip(y.argmin(), near, len(y) - 1 - near))
+        x, y = (z[lowest - near : lowest + near + 1] for z in (x, y))
+    constant, slope, curvature = map(float, np.polynomial.Polynomial.fit(x, y, 2).convert().coef)
+    if not curvature > 0:
+        raise ValueError("losses: got a parabola that is open below, expected one with a minimum")
+    return curvature, slope, constant
+
+
+def find_best_size(n_params: Sequence[float], losses: Sequence[float], near: int = 0) -> float:
+    """Return where the parabola of ``fit_parabola`` is lowest."""
+    curvature, slope, _ = fit_parabola(n_params, losses, near)
+    return math.exp(-slope / (2 * curvature))
+
+
+def fit_exponent(valleys: Sequence[tuple[Sequence[float], Sequence[float]]], near: int = 0) -> float:
+    """Return a of N ~ C^a from (sizes, losses) at each of ``BUDGETS``."""
+    best = np.array([find_best_size(sizes, losses, near) for sizes, losses in valleys])
+    return fit_power_law(np.array(BUDGETS), best).exponent
+
+
+def estimate_exponent(arch: str, near: int = 0) -> Interval:
+    """Return a of N ~ C^a with a 95 % interval over seeds.
+
+    Args:
+        arch: "llama" or "hgrn2".
+        near: sizes on each side of the lowest that count at a budget; default 0, all.
+    """
+    return _make_interval(_fit_means(arch, near), draw_exponents(arch, near))
+
+
+def estimate_difference(near: int = 0) -> Interval:
+    """Return LLaMA's a less HGRN2's, with a 95 % interval over seeds; ``near`` as above."""
+    value = _fit_means("llama", near) - _fit_means("hgrn2", near)
+    return _make_interval(value, draw_exponents("llama", near) - draw_exponents("hgrn2", near, seed=1))
+
+
+def draw_exponents(arch: str, near: int = 0, n: int = 1000, seed: int = 0) -> Array:
+    """Return a for draws of one of the two seeds of every run; not a number without a minimum at some budget.
+
+    The spread of such a choice is that of a mean of two seeds.
+    """
+    rng = np.random.default_rng(seed)
+    valleys, drawn = [select_valley(arch, budget) for budget in BUDGETS], np.full(n, np.nan)
+    for i in range(n):
+        some = [(v.n_params, [seeds[int(rng.integers(N_SEEDS))] for seeds in v.losses]) for v in valleys]
+        with suppress(ValueError):
+            drawn[i] = fit_exponent(some, near)
+    return drawn
+
+
+def _fit_means(arch: str, near: int) -> float:
+    """Return a of the mean losses of the seeds."""
+    valleys = [select_valley(arch, budget) for budget in BUDGETS]
+    return fit_exponent([(v.n_params, average(v)) for v in valleys], near)
+
+
+def average(valley: Valley) -> list[float]:
+    """Return the mean loss of each size's seeds, in the logarithm."""
+    return [math.exp(np.log(losses).mean()) for losses in valley.losses]
+
+
+def _make_interval(value: float, drawn: Array) -> Interval:
+    """Return a value with the range of 95 % of draws."""
+    low, high = np.nanpercentile(drawn, (2.5, 97.5))
+    return Interval(value, float(low), float(high))
