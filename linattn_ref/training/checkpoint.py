@@ -20,6 +20,7 @@ from torch import nn
 
 from linattn_ref.model import LanguageModel, ModelConfig
 from linattn_ref.training.files import write_atomically
+from linattn_ref.training.sharding import find_plain_class, gather, scatter_model, scatter_optimizer
 
 CONTENT = ("model", "optimizer", "generator", "rows")  # of a checkpoint, beside identity and config
 
@@ -76,18 +77,27 @@ def identify_run(
     return {
         "config": {name: json.dumps(value) for name, value in config.items()},
         "corpus": {"sha256": corpus_sha256},
-        "model": {"class": type(model).__qualname__, "config": repr(getattr(model, "config", None))},
+        "model": {
+            "class": find_plain_class(model).__qualname__,
+            "config": repr(getattr(model, "config", None)),
+        },
         "parameters": shapes,
     }
 
 
-def save_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mapping[str, str]]) -> None:
+def save_checkpoint(
+    path: Path, state: TrainState, identity: Mapping[str, Mapping[str, str]], writes: bool = True
+) -> None:
     """Write a run to a file, all or nothing.
+
+    What is sharded over ranks is brought together, so the file does not depend on them; then all ranks must
+    call it.
 
     Args:
         path: the file; folders on the way are made.
         state: what to write. The configuration of a ``LanguageModel`` is written with it.
         identity: of the run, see ``identify_run``.
+        writes: whether this rank writes the file; default True.
 
     Returns:
         None.
@@ -106,12 +116,13 @@ def save_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
         "identity": identity,
         "identity_sha256": _hash(identity),
         "model_config": _parse_config(state.model),
-        "model": state.model.state_dict(),
-        "optimizer": state.optimizer.state_dict(),
+        "model": gather(state.model.state_dict()),
+        "optimizer": gather(state.optimizer.state_dict()),
         "generator": state.generator.get_state(),
         "rows": state.rows,
     }
-    write_atomically({path: lambda file: torch.save(content, file)})
+    if writes:
+        write_atomically({path: lambda file: torch.save(content, file)})
 
 
 def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mapping[str, str]]) -> None:
@@ -137,8 +148,8 @@ def load_checkpoint(path: Path, state: TrainState, identity: Mapping[str, Mappin
     model, optimizer, generator, rows = (content[name] for name in CONTENT)
     if digest != _hash(identity):
         raise ValueError(f"checkpoint: {path} is of another run; {_find_differences(saved, identity)}")
-    state.model.load_state_dict(model)
-    state.optimizer.load_state_dict(optimizer)
+    state.model.load_state_dict(scatter_model(model, state.model))
+    state.optimizer.load_state_dict(scatter_optimizer(optimizer, state.optimizer))
     state.generator.set_state(generator)
     state.rows[:] = rows
 

@@ -56,6 +56,9 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     files("--rows", type=Path, metavar="FILE", help="write a row for each step to this CSV file")
     training = parser.add_argument_group("training").add_argument
     training("--device", help="such as cpu or cuda; default: cuda if there is any")
+    training(
+        "--shard", action="store_true", help="under torchrun: a part of the weights on each rank (FSDP2)"
+    )
     for option in dataclasses.fields(TrainConfig):
         training(
             "--" + option.name.replace("_", "-"),
@@ -83,7 +86,14 @@ def run_train(arguments: argparse.Namespace) -> int:
     with distributed() as world:
         torch.manual_seed(config.seed)  # for the weights to start from
         model = LanguageModel(sizes)
-        rows = train(model, corpus, config, device=arguments.device, checkpoint=arguments.checkpoint)
+        rows = train(
+            model,
+            corpus,
+            config,
+            device=arguments.device,
+            checkpoint=arguments.checkpoint,
+            sharded=arguments.shard,
+        )
         if world.rank == 0:
             if arguments.rows is not None:
                 write_rows(arguments.rows, rows)

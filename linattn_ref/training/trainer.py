@@ -33,6 +33,7 @@ from linattn_ref.training.checkpoint import (
 )
 from linattn_ref.training.config import TrainConfig, compute_learning_rate
 from linattn_ref.training.distributed import World, get_current_world, get_default_device
+from linattn_ref.training.sharding import gather, shard_model
 from linattn_ref.training.tasks import ByteCorpus
 
 VALIDATION_SEED = 20_200_629  # one choice of validation windows for all runs, whatever their own seed
@@ -152,6 +153,8 @@ class Trainer:
         grad_clip: largest norm of the gradient of all parameters; default 1, inf does not clip.
         dtype: of matrix products: "float32", "bfloat16" (autocast), or None (default): bfloat16 on GPUs that
             have it.
+        sharded: whether each of several ranks keeps a part of the weights only (FSDP2), and not all of them
+            (DDP); default False.
 
     Example:
         >>> from linattn_ref.model import LanguageModel, ModelConfig
@@ -177,18 +180,25 @@ class Trainer:
         betas: tuple[float, float] = (0.9, 0.95),
         grad_clip: float = 1.0,
         dtype: str | None = None,
+        sharded: bool = False,
     ) -> None:
         self.device = get_default_device() if device is None else torch.device(device)
         self.world = world or World()
         self.model, self.batches, self.rate = model.to(self.device), batches, rate
         self.grad_clip, self.dtype = grad_clip, dtype
-        self.replica: nn.Module = DistributedDataParallel(model) if self.world.size > 1 else model
+        self.replica = self.spread_model(sharded)
         self.optimizer = self.make_optimizer(group_parameters(model, weight_decay), betas)
         self.state = TrainState(model, self.optimizer, batches.generator)
         self.steps_done = 0
         total = torch.promote_types(next(model.parameters()).dtype, torch.float32)
         self.loss_sum = torch.zeros((), dtype=total, device=self.device)  # since the last report
         self.worst_norm = torch.zeros((), dtype=total, device=self.device)
+
+    def spread_model(self, sharded: bool) -> nn.Module:
+        """Return what is called in training: the model, or what lets several ranks train it together."""
+        if self.world.size == 1:
+            return self.model
+        return shard_model(self.model) if sharded else DistributedDataParallel(self.model)
 
     def make_optimizer(
         self, groups: list[dict[str, Any]], betas: tuple[float, float]
@@ -220,7 +230,7 @@ class Trainer:
         inputs, targets = self.draw_batch()
         loss = self.loss(self.replica, inputs, targets)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_clip)
+        norm = gather(nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_clip))
         self.prepare_update(loss.detach(), norm)
         self.optimizer.step()
         self.loss_sum += loss.detach()
@@ -336,6 +346,7 @@ def train(
     checkpoint: str | Path | None = None,
     progress: bool = True,
     on_row: Callable[[TrainRow], None] | None = None,
+    sharded: bool = False,
 ) -> list[TrainRow]:
     """Train a model in place, next byte by next byte, and return one row for each step.
 
@@ -355,6 +366,8 @@ def train(
         checkpoint: a file to resume from if it exists, and to write to. Default None: none.
         progress: whether to show a bar with loss and speed; default True.
         on_row: called with each new row as soon as it is there; default None.
+        sharded: whether each of several ranks keeps a part of the weights only, see ``Trainer``; default
+            False.
 
     Returns:
         The rows of all steps, those before a resumption included; see ``checkpoint.TrainRow``.
@@ -386,6 +399,7 @@ def train(
         betas=config.betas,
         grad_clip=config.grad_clip,
         dtype=config.dtype,
+        sharded=sharded,
     )
     state, identity = trainer.state, identify_run(model, dataclasses.asdict(config), corpus.sha256)
     if path is not None and path.exists():
@@ -406,8 +420,8 @@ def train(
         steps.set_postfix(loss=f"{row['train_loss']:.3f}", tokens_per_s=f"{row['tokens_per_second']:.0f}")
         if world.rank == 0 and on_row is not None:
             on_row(row)
-        if world.rank == 0 and path is not None and (is_last or step % config.checkpoint_every == 0):
-            save_checkpoint(path, state, identity)
+        if path is not None and (is_last or step % config.checkpoint_every == 0):
+            save_checkpoint(path, state, identity, writes=world.rank == 0)
     model.eval()
     return state.rows
 

@@ -55,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--worker", action="store_true", help="work in this process, on its first GPU; under torchrun, on all"
     )
+    shard = "with --worker under torchrun: a part of the weights on each GPU (FSDP2), not all on each (DDP)"
+    add("--shard", action="store_true", help=shard)
     ray = "train on a Ray cluster, or on a Ray of this machine with --workers N (linattn-ref[cluster])"
     add("--cluster", action="store_true", help=ray)
     parser.set_defaults(run=run)
@@ -189,6 +191,7 @@ def run_worker(trials: Sequence[Trial], out: Path, options: argparse.Namespace) 
             resolve_backend(options),
             deadline=time.monotonic() + seconds,
             whole=options.whole,
+            sharded=options.shard,
         )
         summary = work.work(trials, settings, report if world.rank == 0 else lambda text: None)
     return 1 if summary.failed else 0

@@ -118,6 +118,7 @@ class Loop(DeviceTrainer):
         backend: "reference" or "triton"; with the latter, a step on one GPU is captured as a graph.
         world: the ranks that train together; default: this process alone.
         compile_from: FLOPs of a trial from which on its model is compiled, on one GPU.
+        sharded: whether each of several ranks keeps a part of the weights only; default False.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Loop(DeviceTrainer):
         backend: str,
         world: World | None = None,
         compile_from: float = COMPILED_FLOPS,
+        sharded: bool = False,
     ) -> None:
         world = world or World()
         self.trial = trial
@@ -149,6 +151,7 @@ class Loop(DeviceTrainer):
             weight_decay=trial.weight_decay,
             betas=BETAS,
             grad_clip=GRAD_CLIP,
+            sharded=sharded,
         )
 
     @property

@@ -45,6 +45,8 @@ class Settings:
         checkpoint_seconds: a checkpoint is written at the first evaluation after so many; default 60.
         whole: begin no trial that would not end before the deadline, as far as trials like it tell; default
             False.
+        sharded: whether each of several ranks keeps a part of the weights only, not all of them; default
+            False.
     """
 
     out: Path
@@ -54,6 +56,7 @@ class Settings:
     deadline: float = float("inf")
     checkpoint_seconds: float = 60.0
     whole: bool = False
+    sharded: bool = False
 
 
 def find_run_dir(trial: Trial, out: Path) -> RunDir:
@@ -90,7 +93,7 @@ def train_trial(
         if manifest.get("status") in (DONE, DIVERGED):
             return str(manifest["status"])
         corpus = corpora.load(trial.corpus, settings.corpora)
-        loop = Loop(trial, corpus, settings.device, settings.backend, world)
+        loop = Loop(trial, corpus, settings.device, settings.backend, world, sharded=settings.sharded)
         identity = identify_run(loop.model, trial.to_record(), corpus.sha256)
         if run_dir.checkpoint_file.is_file():
             loop.resume(run_dir.checkpoint_file, identity)
@@ -101,7 +104,7 @@ def train_trial(
         record(manifest)
         end: dict[str, Any] = {}
         try:
-            end["status"] = _train(loop, run_dir if writes else None, identity, settings, on_row)
+            end["status"] = _train(loop, run_dir, writes, identity, settings, on_row)
         except Diverged as error:
             end |= {"status": DIVERGED, "error": str(error)}
         except Stopped:
@@ -140,7 +143,12 @@ def _write_nothing(manifest: Any) -> None:
 
 
 def _train(
-    loop: Loop, run_dir: RunDir | None, identity: Any, settings: Settings, on_row: Callable[[EvalRow], None]
+    loop: Loop,
+    run_dir: RunDir,
+    writes: bool,
+    identity: Any,
+    settings: Settings,
+    on_row: Callable[[EvalRow], None],
 ) -> str:
     """Train from evaluation to evaluation; rows and checkpoints go to ``run_dir``, if this rank writes."""
     trial, saved = loop.trial, time.monotonic()
@@ -148,18 +156,18 @@ def _train(
         if step <= loop.steps_done:
             continue
         loop.state.rows.append(_train_and_evaluate(loop, step))
-        if run_dir is not None:
+        if writes:
             run_dir.save_rows(loop.state.rows)
             on_row(loop.state.rows[-1])
         now = time.monotonic()
         over = loop.world.any(now > settings.deadline) and step < trial.n_steps
-        if run_dir is not None and (over or now - saved > settings.checkpoint_seconds):
-            save_checkpoint(run_dir.checkpoint_file, loop.state, identity)
+        if loop.world.any(over or now - saved > settings.checkpoint_seconds):
+            save_checkpoint(run_dir.checkpoint_file, loop.state, identity, writes)
             saved = time.monotonic()
         if over:
             raise Stopped
     answers = probe(loop)
-    if run_dir is not None:
+    if writes:
         run_dir.save_probes(answers)
     return DONE
 

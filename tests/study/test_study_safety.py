@@ -84,6 +84,39 @@ with s.distributed() as world:
         assert row == pytest.approx(alone, rel=1e-4)
 
 
+@pytest.mark.slow
+def test_ranks_that_have_parts_of_the_weights_go_on_and_hand_on_what_one_process_has(tmp_path: Path) -> None:
+    whole = s.trained(s.TINY, tmp_path / "whole")
+    where = s.settings(tmp_path, deadline=0.0)
+    with pytest.raises(work.Stopped):
+        work.train_trial(s.TINY, where)
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        s.program_of(f"""
+import pytest
+from linattn_study import work
+from torch.distributed.tensor import DTensor
+
+scatter, parts = work.Loop.resume, []
+def resume(loop, *arguments):
+    scatter(loop, *arguments)
+    parts.extend(isinstance(weight, DTensor) for weight in loop.model.parameters())
+work.Loop.resume = resume
+with s.distributed() as world:
+    where = s.settings(s.Path({str(tmp_path)!r}), deadline=0.0, sharded=True)
+    with pytest.raises(work.Stopped):
+        s.train_trial(s.TINY, where)
+assert parts and all(parts)
+""")
+    )
+    torchrun(str(script))
+    there = work.find_run_dir(s.TINY, where.out)
+    assert len(there.load_rows()) == 2
+    assert work.train_trial(s.TINY, s.settings(tmp_path)) == "done"
+    for row, alone in zip(s.timeless(there.load_rows()), whole, strict=True):
+        assert row == pytest.approx(alone, rel=1e-4)
+
+
 def test_ranks_share_a_batch_and_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = s.settings(tmp_path)
     monkeypatch.setattr(work, "get_current_world", lambda: World(0, 3))

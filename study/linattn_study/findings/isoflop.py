@@ -1,5 +1,6 @@
 """Find the best size of each budget in runs that were trained to exactly that budget, and its exponent."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linattn_study.findings.losses import Rows, load_evaluations, select
+from linattn_study.findings.losses import ARCHITECTURES, Rows, load_evaluations, select
 from linattn_study.plan import ISO_BUDGETS
 from linattn_study.scaling import Interval, fit_power_law
 from linattn_study.scaling.runs import Array
@@ -88,10 +89,11 @@ def fit_parabola(
     if near:
         lowest = int(np.clip(y.argmin(), near, len(y) - 1 - near))
         x, y = (z[lowest - near : lowest + near + 1] for z in (x, y))
-    constant, slope, curvature = map(float, np.polynomial.Polynomial.fit(x, y, 2).convert().coef)
+    middle = float(x.mean())  # around which the fit is well conditioned
+    curvature, slope, constant = map(float, np.polyfit(x - middle, y, 2))
     if not curvature > 0:
         raise ValueError("losses: got a parabola that is open below, expected one with a minimum")
-    return curvature, slope, constant
+    return curvature, slope - 2 * curvature * middle, constant - slope * middle + curvature * middle**2
 
 
 def find_best_size(n_params: Sequence[float], losses: Sequence[float], near: int = 0) -> float:
@@ -119,15 +121,16 @@ def estimate_exponent(arch: str, near: int = 0) -> Interval:
 def estimate_difference(near: int = 0) -> Interval:
     """Return LLaMA's a less HGRN2's, with a 95 % interval over seeds; ``near`` as above."""
     value = _fit_means("llama", near) - _fit_means("hgrn2", near)
-    return _make_interval(value, draw_exponents("llama", near) - draw_exponents("hgrn2", near, seed=1))
+    return _make_interval(value, draw_exponents("llama", near) - draw_exponents("hgrn2", near))
 
 
-def draw_exponents(arch: str, near: int = 0, n: int = 1000, seed: int = 0) -> Array:
+@functools.cache
+def draw_exponents(arch: str, near: int = 0, n: int = 1000) -> Array:
     """Return a for draws of one of the two seeds of every run; not a number without a minimum at some budget.
 
     The spread of such a choice is that of a mean of two seeds.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(ARCHITECTURES.index(arch))  # draws of two architectures are independent
     valleys, drawn = [select_valley(arch, budget) for budget in BUDGETS], np.full(n, np.nan)
     for i in range(n):
         some = [(v.n_params, [seeds[int(rng.integers(N_SEEDS))] for seeds in v.losses]) for v in valleys]

@@ -115,14 +115,15 @@ def _make_interval(log: float, spread: Noise, share: float) -> Interval:
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
 
 
-Count = Literal["all", "causal", "seconds"]
+Count = Literal["all", "causal", "seconds", "sdpa"]
 
 
 def estimate_cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
     """Return what a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
 
     The loss is ``above`` times the lowest that both reach in validation. Of LLaMA's attention ``"causal"``
-    counts only the half that is not masked. The interval is that of all losses of ``arch`` moved
+    counts only the half that is not masked; ``"sdpa"`` is seconds with its softmax by torch's kernel in place
+    of ours. The interval is that of all losses of ``arch`` moved
     together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
     curves = {name: _make_curves(corpus, name, count) for name in (arch, "llama")}
@@ -148,6 +149,13 @@ def compute_bytes_per_second(
     return median(speeds)
 
 
+def compute_sdpa_gain(arch: str, size: str) -> float:
+    """Return how many times as fast a step is with torch's kernel for softmax; 1 for linear models."""
+    rows = select(load_evaluations("step_cost"), arch=arch, size=size)
+    times = {row["attention"]: row["step_ms"] for row in rows}
+    return float(times["ours"] / times.get("sdpa", times["ours"]))
+
+
 def _make_curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
     """Return (FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
     curves = []
@@ -155,8 +163,9 @@ def _make_curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
         rows = select(load_evaluations(), corpus=corpus, arch=arch, size=size)
         tokens = sorted({row["tokens"] for row in rows})
         at = [select(rows, tokens=n) for n in tokens]
-        if count == "seconds":
-            spent = np.array(tokens) / compute_bytes_per_second(corpus, arch, size)
+        if count in ("seconds", "sdpa"):
+            gain = compute_sdpa_gain(arch, size) if count == "sdpa" else 1.0
+            spent = np.array(tokens) / (gain * compute_bytes_per_second(corpus, arch, size))
         else:
             share = (
                 _compute_causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
