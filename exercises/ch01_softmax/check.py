@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "387f0fa8fbac"
+VERSION = "3f14e2895835"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -66,8 +66,11 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
-    wide, rho = 10**12, float(rng.uniform(0.1, 0.3))  # too wide for a prediction that draws samples
-    calls.append(Call("predicted_size", (wide, rho), f"K = {wide:,}, rho = {rho:.2f}", Within(1.000001)))
+    wide, less = 10**12, int(rng.integers(150_000, 230_000))  # too wide for a prediction that draws samples
+    both = float(rng.uniform(0.5, 2)) / less**0.5  # mean and spread count alike
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), (less, both)]:
+        inputs = f"K = {K:,}, rho = {rho:.2g}"
+        calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls
 
 
@@ -336,12 +339,12 @@ def merge(a, b):
     return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
 
 
-def _triple(rng, n, at=0.0):
+def _triple(rng, n, at=0.0, V=3):
     """What a reader of n keys ends with, scores near `at`."""
     x = at + 2 * rng.normal(size=n)
     m = float(x.max()) if n else -math.inf
     w = torch.from_numpy(x).sub(m).exp() if n else torch.zeros(0, dtype=torch.float64)
-    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
+    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, V)))
 
 
 @define_question(INFO["q5"], merge=merge)
@@ -362,7 +365,8 @@ def q5(rng):
         ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
-        pair = _triple(rng, *left), _triple(rng, *right)
+        V = int(rng.integers(1, 8))
+        pair = _triple(rng, *left, V), _triple(rng, *right, V)
         if inputs == "the same key":
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
         if inputs.startswith("equal maxima"):

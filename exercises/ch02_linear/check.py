@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b4e5a5fad5b9"
+VERSION = "db87225f66e7"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -73,7 +73,7 @@ def q1(rng):
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
-    often[::3], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
+    often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
     for log_decay, inputs in ((often, "log decays down to -40"), (once, "60 tokens that forget all")):
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
@@ -167,9 +167,9 @@ def repaired(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
-def _entries(rng, T, low, high):
-    q, k = (torch.from_numpy(rng.uniform(low, high, (T, 4))).float() for _ in range(2))
-    return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
+def _entries(rng, T, low, high, K=4, V=3):
+    q, k = (torch.from_numpy(rng.uniform(low, high, (T, K))).float() for _ in range(2))
+    return q, k, torch.from_numpy(rng.normal(size=(T, V))).float()
 
 
 def _two_levels(rng, part):
@@ -200,9 +200,10 @@ def q3(rng):
     others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53)
     calls = [Call("fault", (), "", Exactly())]
     calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-5)) for bits in (24, 11, 8, *others)]
-    for T, low, high in ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5), (100, -60, 5)):
+    cases = ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5), (100, -60, 5))
+    for n, (T, low, high) in enumerate(cases):
         inputs = f"T = {T}, entries from {low} to {high}"
-        calls.append(Call("repaired", _entries(rng, T, low, high), inputs, Close(1e-4)))
+        calls.append(Call("repaired", _entries(rng, T, low, high, 2 + n, 7 - n), inputs, Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),
@@ -273,11 +274,14 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 @define_question(INFO["q5"], feature_width=feature_width, break_even=break_even)
 def q5(rng):
     exact, calls = Close(1e-12), []
-    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3), (int(rng.integers(3, 9)), 5), (180, 2), (1, 5)):
+    few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
+    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40))
+    for K, order in (*widths, (int(rng.integers(3, 6)), high)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while
-    for order in (0, 1, 2, 3, 4, 5):
-        K, V, state, cache = (int(rng.integers(*span)) for span in ((2, 40), (2, 80), (2, 9), (1, 5)))
+    for order in (0, 1, 2, 3, 4, 5, high):
+        most = 40 if order < 6 else 6
+        K, V, state, cache = (int(rng.integers(*span)) for span in ((2, most), (2, 80), (2, 9), (1, 5)))
         sizes.append((K, V, order, state, cache))
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "1d1caca8602f"
+VERSION = "10f39908467f"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -110,6 +110,8 @@ def q2(rng):
         (200, 6, 6, float(rng.uniform(50, 120))),
         (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing
         (350, 4, 2, float(rng.uniform(200, 290))),
+        (40, 4, 4, 300.0),  # far longer than the text
+        (80, 3, 6, float(rng.uniform(150, 280))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)
@@ -165,6 +167,8 @@ def q3(rng):
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
         if part == 64:  # long parts that forget all, in some channels
             log_decay[:, ::2] = -strength
+        if C == 300:  # many parts, and channels that hardly forget
+            log_decay[:, ::2] *= 1e-3
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n = -(-C // part)
         whole = n * part  # tokens, of which the last may be padding
@@ -209,6 +213,11 @@ def q4(rng):
     for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
+    ends = (([0.0, low], 1, "near 0"), ([0.0, high, low, high], 3, "near 1"), ([0.0, 13.8], 1, "near 1"))
+    for given, layer, where in ends:  # bounds that are about one part in a million from 0 or 1
+        inputs = f"{len(given)} layers, layer {layer}, a bound {where}"
+        calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-8)))
     for layer in (2, 3):
         inputs = f"{len(logits)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (logits, layer), inputs, Close(1e-9)))
@@ -216,6 +225,10 @@ def q4(rng):
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
         calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
+    wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
+    inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
+    calls.append(Call("logits_for", (wide,), inputs, Close(1e-8)))
     return calls
 
 
@@ -275,7 +288,8 @@ def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
-        for T, chunk, least in ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -30.0), (6, 1, -2.0), (5, 9, -2.0)):
+        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -30.0), (6, 1, -2.0), (5, 9, -2.0), (300, 11, -0.02))
+        for T, chunk, least in sizes:
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))

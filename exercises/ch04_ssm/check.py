@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "8a5e6f0f6a26"
+VERSION = "6865693a104d"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -88,11 +88,14 @@ def q1(rng):
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
-    below.append((turned, 0.0))
+    many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(30, 40)))])
+    below += [(turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
-        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.3g}", exact))
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", exact))
     near = float(rng.uniform(0.02, 0.04))
-    steps = ((one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3))
+    steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
+    faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
+    steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls
@@ -154,7 +157,12 @@ def q2(rng):
     A, B, C = _channel(rng, 3)
     A[1] = 0
     calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
+    A, B, C = _channel(rng, 3)
+    A[1], B[1], C[1] = 1j * float(rng.uniform(1.5, 2.5)), 1.0, float(rng.uniform(1, 2))
+    inputs = "a mode that does not decay, T = 20"
+    calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), inputs, exact))
     A, B, C = _channel(rng, 4, 2e-5, 2e-2)
+    A[2], B[2], C[2] = -float(rng.uniform(2, 9)) * 1e-9, 1.0, float(rng.uniform(1, 2))  # seen after 10^5 steps
     calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
     for T in (7, 16, 1, 2**17):
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
@@ -219,11 +227,12 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14)), 1, 2000):
+        for T in (8, int(rng.integers(9, 14)), 1, 1000, 2000):
             u = torch.from_numpy(rng.normal(size=T))
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
-            inputs = f"fault {fault}, T = {T}"
+            rate = 0.02 * rate if T == 1000 else rate  # one in which they last
+            inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls
 
@@ -254,13 +263,18 @@ def q4(rng):
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
-    slow = [(27.0, 400.0), (48.0, 400.0), (27.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow):
-        T = 600 if (life, period) in slow else math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+    slow = [(34.0, 400.0), (48.0, 400.0), (34.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
+    life = _between(rng, 3, 8)
+    over = life, _between(rng, 2.2, 10 * life)  # long before the end
+    quiet, loud = drawn[:2]
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
+        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+        T = 600 if (life, period) in slow else 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
-        loud = 10 ** rng.uniform(-3, 2)
-        y = (loud * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        size = 10 ** rng.uniform(-3, 2)
+        size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)
+        y = (size * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls
@@ -299,6 +313,7 @@ def q5(rng):
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
     near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
     cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
+    cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
     for A_bar, d, T in cases:

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f1aff10d5717"
+VERSION = "2d7828ec570f"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -170,6 +170,8 @@ def q2(rng):
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
         (hidden, closed, "a hidden token, then one with a closed gate"),
         (closed, _stretch(rng, 4), "a token with a closed gate, then 4"),
+        (closed, hidden, "a token with a closed gate, then a hidden one"),
+        (closed, (closed[0], number(0.4), closed[2], draw(3)), "two tokens with closed gates"),
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
@@ -193,7 +195,7 @@ def q2(rng):
         (13, 2.0, -0.5, nobody, nobody, "13 tokens"),
         (1, 1.0, -0.5, nobody, nobody, "one token"),
         (24, 800.0, -1.0, nobody, nobody, "24 tokens, scores some hundreds apart"),
-        (11, 1.0, -0.5, [0, 4, 5], [7], "11 tokens, the first and two more hidden, one gate closed"),
+        (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8], "11 tokens, the first and two more hidden, three gates closed"),
         (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
@@ -246,8 +248,8 @@ def _filter(rng, T, taps):
     return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
 
 
-def _measure(rng, make, size):
-    """A table whose singular values are far from the threshold, rounded."""
+def _measure(rng, make, size, low=0.0, high=4.0):
+    """A table whose singular values are far from the threshold, scaled by 10^low to 10^high, with errors."""
     for _ in range(200):
         M = make()
         M = M / M.abs().max()
@@ -256,7 +258,7 @@ def _measure(rng, make, size):
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
-    M = 10 ** float(rng.uniform(0, 4)) * M
+    M = 10 ** float(rng.uniform(low, high)) * M
     error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
@@ -287,6 +289,14 @@ def q3(rng):
     def early():  # only its first eighth hands on so much
         return torch.block_diag(_gated(rng, 8, 4), _gated(rng, 22, 2))
 
+    def late():  # only the place before the last two tokens hands on so much
+        return torch.block_diag(_gated(rng, 26, 1), _gated(rng, 4, 2))
+
+    def silent():  # with nothing on the diagonal, in the first column and in the last row
+        M = _gated(rng, 20, 3).tril(-1)
+        M[:, 0], M[-1] = 0.0, 0.0
+        return M
+
     def window(taps):
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=taps)))
 
@@ -298,15 +308,21 @@ def q3(rng):
         part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
         return (strong + part * weak).tril()
 
+    def loud(T):  # one entry, which no state is needed for, is by far the largest
+        M, at = _gated(rng, T, 2), draw(0, T - 1)
+        M = M / M.abs().max()
+        M[at, at] = 100.0
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
-    K, wide, erased, taps = draw(3, 6), draw(2, 4), draw(3, 5), draw(4, 6)
+    K, wide, erased, taps = draw(12, 15), draw(2, 4), draw(3, 5), draw(4, 6)
     small, large, brief = draw(1, 2), draw(3, 5), draw(3, 4)
     short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
         (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
-        (lambda: _gated(rng, 40, K), K, f"40 tokens of linear attention, K = {K}"),
+        (lambda: _gated(rng, 44, K), K, f"44 tokens of linear attention, K = {K}"),
         (lambda: _gated(rng, 30, erased, erase=True), erased - 1, f"30 tokens of the delta rule, K = {erased}, strengths of 1"),
         (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
         *((lambda T=T: softmax(T), T // 2, f"{T} tokens of softmax attention") for T in (short, middle, long)),
@@ -314,22 +330,26 @@ def q3(rng):
         (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
         (lambda: briefly(brief), brief, f"30 tokens, K = 2, but {brief} channels for tokens 9 to 16, between closed gates"),
         (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
-        (lambda: window(taps), taps - 1, f"20 tokens of a convolution over {taps}"),
-        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (late, 2, "30 tokens, one channel, then a closed gate and 2 for the last 4"),
+        (lambda: -window(taps), taps - 1, f"20 tokens of a convolution over {taps}, no entry above 0"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
-        (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
-        (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
+        (silent, 3, "20 tokens that do not reach their own outputs; the first writes and the last reads nothing"),
         (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
+        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
     )
     calls = []
-    for at in rng.permutation(len(tables)):
+    for number, at in enumerate(rng.permutation(len(tables))):
         make, size, inputs = tables[at]
-        calls.append(Call("state_size", (_measure(rng, make, size),), inputs, Close(1e-9)))
-    for at in rng.permutation(len(tables)):  # of other tables: n is no hint at the size of one above
+        scale = (-8.0, -5.0) if number % 2 else (0.0, 4.0)
+        calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
+    for at in rng.permutation(len(tables) - 2):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))
         calls.append(Call("least_error", (_measure(rng, make, size), n), f"{inputs}; n = {n}"))
+    M, n = _measure(rng, lambda: _gated(rng, 20, 3), 3, 4.0), draw(3, 6)  # so large that errors are seen
+    calls.append(Call("least_error", (M, n), f"20 tokens of linear attention, K = 3; n = {n}", Close(1e-4)))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
     return [*calls, Call("least_error", (diagonal, 12), "9 tokens that do nothing to each other, n = 12")]
 
@@ -359,9 +379,10 @@ def q4(rng):
         (6, 4, 3, 0.5, 0.1, 1.0, 1.0),
         (1, 3, 2, 0.5, 0.1, 1.0, 1.0),
         (6, 4, 1, 0.5, 0.1, 1.0, 1.0),
+        (6, 1, 3, 0.5, 2.1, 3.0, 1.0),
         (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
         (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
-        (12, 4, 3, 0.3, 0.1, 1.0, 1.4),
+        (8, 4, 3, 0.3, 0.1, 1.0, 3.0),
         (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
@@ -373,7 +394,9 @@ def q4(rng):
             k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse needs all its terms
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:
-            k = k * torch.from_numpy(rng.uniform(0.4, longest, size=(C, 1)))
+            lengths = rng.uniform(0.4, longest, size=(C, 1))
+            lengths[0] = longest
+            k = k * torch.from_numpy(lengths)
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
         beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
@@ -439,9 +462,10 @@ def outputs(fault, beta, log_decay):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, most, least in ((6, 1.0, -2.0), (int(rng.integers(9, 14)), 2.0, -4.0), (60, 1.0, -30.0)):
+        for T, most, least in ((6, 1.0, -2.0), (int(rng.integers(18, 25)), 3.0, -0.1), (60, 1.0, -30.0)):
             beta = torch.from_numpy(rng.uniform(0.1, most, size=T))
             beta[1::3] = 1.0
+            beta[2::6], beta[3::6] = float(rng.uniform(0.001, 0.05)), 0.9 * most
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d12b9134d034"
+VERSION = "b84118916470"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -126,7 +126,7 @@ def q2(rng):
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
         calls.append(Call("n_parameters", one, inputs, exact))
     for one in sizes:
-        for T in (int(rng.integers(10, 5000)), 8192):
+        for T in (int(rng.integers(10, 5000)), int(rng.integers(10_000, 200_000))):
             inputs = "T = {}, L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(T, *one)
             calls.append(Call("flops_per_token", (T, *one), inputs, exact))
     return [*calls, Call("misprint", (), "", Exactly())]
@@ -204,9 +204,7 @@ def smallest_every(T, D, H, budget):
     """The smallest m with relative_cost(T, D, H, m) <= budget."""
     left = budget - relative_cost(T, D, H, math.inf)
     more = T / (6 * D) - 1 / (2 * H)        # what a softmax costs more
-    if left <= 0:
-        return 0 if left < 0 else math.inf
-    return max(1, math.ceil(more / left))
+    return max(1, math.ceil(more / left)) if left > 0 else 0
 
 
 @define_question(INFO["q4"], relative_cost=relative_cost, smallest_every=smallest_every)
@@ -217,15 +215,22 @@ def q4(rng):
     shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
     shapes += [(8192, 512, 8), (4096, 1024, 4)]  # heads of 64 and of 256
     for T, D, H in shapes:
-        for every in (1, 8, int(rng.integers(2, 12)), math.inf):
+        for every in (1, int(rng.integers(2, 12)), int(10 ** rng.uniform(4.5, 6)), math.inf):
             inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
             calls.append(Call("relative_cost", (T, D, H, every), inputs, exact))
     budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
-    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(3)]
-    budgets += [(131072, 512, 4, 1.1257), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
-    budgets += [(8192, 512, 4, relative_cost(8192, 512, 4, math.inf))]  # exact: all are powers of two
+    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(2)]
+    budgets += [(131072, 512, 4, 1.13), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
+    for T, D, H in shapes[3:5]:
+        edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
+        budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
+    budgets.append((8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8))
+    for T, D, H, low, high in ((8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.05e6, 1.15e6)):
+        m = int(rng.uniform(low, high))
+        between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
+        budgets.append((T, D, H, between))
     for T, D, H, budget in budgets:
-        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.4g}"
+        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.10g}"
         calls.append(Call("smallest_every", (T, D, H, budget), inputs, exact))
     return calls
 
@@ -259,6 +264,8 @@ def q5(rng):
     exact, calls = Close(1e-7), []
     for n, low, high in ((6, -2.0, 2.0), (2, 0.0, 1.0), (30, -1.0, 3.0)):
         logs = rng.uniform(low, high, n).tolist()
+        if n > 2:
+            logs[3] = logs[2]                  # two runs of one budget
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "c31030361dcf"
+VERSION = "0595e75186dc"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -73,15 +73,17 @@ def q1(rng):
     for E, gamma, L in [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0), *draw(3)]:
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
         calls.append(Call("apparent", (E, gamma, L), text, exact))
-    for E, gamma, L1 in [(0.0, float(rng.uniform(0.1, 0.3)), 3.1), *draw(4)]:
-        L2 = float(rng.uniform(1.05, 1.5)) * L1
+    ratios = rng.uniform((1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
+    for (E, gamma, L1), ratio in zip([(0.0, float(rng.uniform(0.1, 0.3)), 3.1), *draw(4)], ratios):
+        L2 = ratio * L1
         s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        for target in (E + 0.4 * (L - E), E + 0.9 * (L - E), L, E + 1.7 * (L - E), E, 0.8 * E):
-            text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.4g}"
+        near = 10 ** float(rng.uniform(-5, -4))        # almost at the floor
+        for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
+            text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
     return calls
 
@@ -145,8 +147,13 @@ def q2(rng):
         calls.append(Call("design_exponent", (N, first, last), text, exact))
         factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
-        a = float(rng.uniform(0.3, 0.9))
+        a = float(rng.uniform(*((0.1, 0.2), (0.3, 0.9), (0.3, 0.9), (0.96, 0.99))[n]))
         calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
+    for fall in (2.5, 4.0):                          # sizes that span more than the budgets do
+        N, last = [1e6, 4e6, float(rng.uniform(1e7, 4e7))], float(10 ** rng.uniform(9, 12))
+        first, factor = last / float(rng.uniform(1.2, 2.2)), [fall, float(rng.uniform(1, fall)), 1.0]
+        text = f"3 sizes from 1e+06 to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {fall} to 1", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -171,6 +178,18 @@ def iso_flop(C, N, loss):
     return budgets, sizes
 
 
+COLUMNS = (                                       # losses of five sizes at a budget
+    (3.0, 2.5, 2.6, 2.3, 2.4),                    # two valleys, the right one deeper
+    (3.0, 2.6, 2.5, 2.45, 2.4),                   # the largest is best
+    (3.0, math.inf, 2.0, 2.5, 2.6),               # a gap on the left
+    (2.4, 2.45, 2.5, 2.6, 3.0),                   # the smallest is best
+    (3.0, 2.4, 2.2, 2.3, 2.5),
+    (math.inf,) * 5,                              # nobody is there
+    (2.4, 2.3, 2.6, 2.5, 3.0),                    # two valleys, the left one deeper
+    (2.6, 2.5, 2.0, math.inf, 3.0),               # a gap on the right
+)
+
+
 @define_question(INFO["q3"], iso_flop=iso_flop)
 def q3(rng):
     calls = []
@@ -193,7 +212,11 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    return calls
+    loss = np.array(COLUMNS).T + rng.uniform(-0.02, 0.02, (5, len(COLUMNS)))
+    C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
+    N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
+    text = "5 sizes, 8 budgets: valleys, gaps, and a budget that nobody reaches"
+    return [*calls, Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001))]
 
 
 # --- q4: Two sizes up ---
@@ -232,11 +255,15 @@ def q4(rng):
     for n in range(6):
         N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
         E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
+        A = float(rng.uniform(0.8, 4.0))
         if n == 3:
             E, alpha = -0.3, 0.12
-        if n > 3:
-            E, alpha = (0.1, 0.02) if n == 4 else (0.5, 1.6)
-        A = float(rng.uniform(0.8, 4.0))
+        if n == 4:                                # nearly a line of L against log N
+            alpha = float(rng.uniform(0.0011, 0.0015))
+            A = float(rng.uniform(0.1, 0.2)) / alpha
+            E = 3 - A
+        if n == 5:                                # nearly at E
+            E, alpha = 0.5, float(rng.uniform(4.7, 4.9))
         L = [E + A * (x / N[0]) ** -alpha for x in N]
         target = N[2] * float(rng.uniform(3, 60))
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
@@ -270,6 +297,23 @@ def refit(N, L):
     return math.exp(start), -float(slope)
 
 
+def _runs_with_close_sizes(rng):
+    """(N, L) of six runs, shuffled; another run is farthest above the line that other medians give."""
+    x = np.array([0.0, 1.18, 1.88, 2.01, 2.24, 3.57]) * rng.uniform(0.95, 1.05)
+    above = np.array([-0.017, 0.05, 0.005, -0.004, -0.014, -0.003]) * rng.uniform(0.9, 1.1)
+    k, a, first = rng.uniform((3, 0.05, 11.5), (9, 0.2, 13.0))
+    order = rng.permutation(6)
+    return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
+
+
+def _ask(inputs, text):
+    return [
+        Call("robust", inputs, text, Close(1e-7)),
+        Call("suspect", inputs, text, Exactly()),
+        Call("refit", inputs, text, Close(1e-7)),
+    ]
+
+
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
@@ -292,10 +336,8 @@ def q5(rng):
             loss[0], loss[-1] = 1.06 * loss[0], 1.12 * loss[-1]
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
-        calls.append(Call("robust", inputs, text, Close(1e-7)))
-        calls.append(Call("suspect", inputs, text, Exactly()))
-        calls.append(Call("refit", inputs, text, Close(1e-7)))
-    return calls
+        calls += _ask(inputs, text)
+    return calls + _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
 
 
 # --- q6: Spend a budget ---
@@ -336,12 +378,12 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.2, 0.9, 1.02, 2.0), (0.5, 0.98, 1.1, 6.0)).tolist():
+        for factor in rng.uniform((0.2, 0.99, 1.001, 2.0), (0.5, 0.999, 1.01, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
-        for share in (1.0, 0.5, 3.0, 1.05 * limit, 0.95 * limit):
+        for share in (1.0, 0.5, 3.0, 1.0011 * limit, 0.9989 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls

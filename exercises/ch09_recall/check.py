@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "282d0b693da0"
+VERSION = "8815656b2d78"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -94,11 +94,24 @@ def q1(rng):
     run = [int(rng.integers(0, 256))] * 12
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
-    for T, part in ((50, 0.3), (400, 0.1), (400, 0.8)):
+    once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
+    again = once.copy()
+    again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
+    for name in ("repeated", "misleading"):
+        calls.append(Call(name, (np.append(once, again), n), f"200 bytes, and again with two changed, n = {n}"))
+    for T, part, there, elsewhere in (
+        (50, 0.3, 0.4, 0.1),
+        (400, 0.1, 0.4, 0.1),
+        (400, 0.8, 0.4, 0.1),
+        (300, 0.4, -0.4, -0.1),  # the first model is better, on both kinds
+        (300, 0.5, 0.8, -0.3),
+        (300, 0.5, -0.3, 0.8),
+    ):
         where = rng.random(T) < part
         theirs = rng.gamma(1.0, 1.0, T)
-        mine = theirs + np.where(where, 0.4, 0.1) + 0.2 * rng.normal(size=T)
-        calls.append(Call("share", (mine, theirs, where), f"{T} bytes, {where.mean():.0%} of them repeated", Close(1e-9)))
+        mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
+        text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
+        calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
     return calls
 
 
@@ -123,21 +136,26 @@ def which(other, shuffled, second):
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
-    for n in range(12):
+    for n, own in enumerate(3 * ("other words", "best", "adapter", "last")):
         T = int(rng.integers(200, 400))
-        copier, adapter, best, last = rng.permutation(4).tolist()
+        copier, *others = rng.permutation(4).tolist()
+        roles = dict(zip(("adapter", "best", "last"), others, strict=True))
+        if own in roles:                                  # what the copier is besides
+            roles[own] = copier
         level = rng.uniform(0.9, 1.3, 4)
-        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
+        level[roles["best"]] = rng.uniform(0.05, 0.07)    # lowest at the second reading, too
         knows = rng.uniform(0.02, 0.06, 4)
-        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
-        copies = rng.uniform(0.0, 0.03, 4)
-        copies[copier] = rng.uniform(0.25, 0.35)
-        if n % 3 == 0:                                    # it copies, but loses by other words
+        knows[roles["adapter"]] = rng.uniform(0.5, 0.6)   # gains most from other to second
+        copies = rng.uniform(0.0, 0.02, 4)
+        copies[copier] = rng.uniform(0.2, 0.6)
+        if own == "best":                                 # saves little, and fewer nats than another
+            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))
-        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
-        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
+        hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
+        rows = [level[:, None] * hard * np.exp(0.02 * rng.normal(size=(4, T))) for _ in range(3)]
         other, shuffled, second = rows
         shuffled = shuffled * (1 - knows)[:, None]
         second = second * ((1 - knows) * (1 - copies))[:, None]
@@ -192,6 +210,22 @@ def q3(rng):
         np.put_along_axis(logits, 48 + digits[..., None], np.take_along_axis(logits, 48 + digits[..., None], -1) + keen * likely[..., None], -1)
         for name in ("split_cost", "found", "found_if_told"):
             calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    digits = rng.permuted(np.tile(np.arange(10), (8, 1)), axis=1)[:, :6]
+    said = digits.copy()
+    swapped = int(rng.integers(2, 7))
+    said[:swapped, :2] = digits[:swapped, 1::-1]
+    logits = rng.normal(size=(8, 6, 256))
+    np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), "8 needles, some with two digits swapped", exact))
+    for needles in (1, 3):
+        digits = rng.integers(0, 10, (needles, 6))
+        level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
+        for logits, text in (
+            (level[..., None] + rng.normal(size=(needles, 6, 256)), "logits of each digit near another number"),
+            (rng.uniform(-2_000, 2_000, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
+        ):
+            calls.append(Call("split_cost", (logits, digits), f"{needles} needles, {text}", exact))
     return calls
 
 
@@ -245,10 +279,11 @@ def q4(rng):
         keys = int(rng.integers(top // 2, top))
         values = keys // 2 + int(rng.integers(1, top))
         n = int(rng.integers(1, keys // 2))
-        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
-        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
+        for b in (bits(n, keys, values) + 2e-5, bits(n + 1, keys, values) - 2e-5):
+            text = f"{b:.5f} bits, {keys:,} keys, {values:,} values"
+            calls.append(Call("pairs", (b, keys, values), text, Exactly()))
     calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
-    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
+    calls.append(Call("pairs", (1e9, 21, 20), "a billion bits, 21 keys, 20 values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls
 
@@ -295,17 +330,23 @@ def _find_flaw(K, task):
         return Difference("[1]", "something else", "signs of 1 and -1")
     if abs(signs.sum()) == n:
         return Difference("[1]", "equal signs", "signs of both kinds")
-    directions = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+    largest = keys.max(1)                    # divided by it first: squares of entries over- or underflow
+    directions = keys / largest[:, None]
+    lengths = np.linalg.norm(directions, axis=1)
+    directions /= lengths[:, None]
     for left_out in range(n):
-        if np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] < 1e-5:
+        if not np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] >= 1e-5:
             return Difference("[0]", "keys that are linearly dependent", "any K of them linearly independent")
     if proof.min() < 0:
         return Difference("[2]", f"{proof.min():g}", "numbers of 0 or more")
     if proof.max() == 0:
         return Difference("[2]", "0 everywhere", "a number above 0")
-    total = np.abs((proof * signs) @ keys).max()
-    if total > 1e-9 * (proof @ keys).max():
-        return Difference("[2]", f"a sum with an entry of {total:.3g}", "a sum of 0")
+    with np.errstate(divide="ignore"):       # numbers for directions: products, the largest of them 1
+        logs = np.log(proof) + np.log(largest) + np.log(lengths)
+    weights = np.exp(logs - logs.max())
+    total = np.linalg.norm((weights * signs) @ directions)
+    if not total <= 1e-11:                   # with singular values above 1e-5 an exact proof is near
+        return Difference("[2]", f"a sum of length {total:.3g} (with keys of length 1)", "a sum of 0")
     return None
 
 
@@ -313,12 +354,17 @@ def _find_flaw(K, task):
 def q5(rng):
     exact, calls = Close(1e-8), []
     for n, K in ((1, 3), (3, 3), (2, 6), (8, 8), (10, 24)):
-        keys = rng.uniform(0.1, 2.0, (n, K))
+        keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}", exact))
+    key = rng.uniform(0.5, 1.5, 4)
+    across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
+    keys = np.stack([key, key + 1.5e-4 * np.linalg.norm(key) * across])  # smallest singular value 1.5e-4/sqrt 2
+    signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015", Close(1e-6)))
     for K in (2, 3, 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
-    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
+    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (11, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     return calls
 

@@ -1,6 +1,7 @@
 """Estimators of the study's findings, on its committed tables and by hand."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -208,16 +209,17 @@ def test_runs_that_were_repeated_with_their_seed_differ_less_than_seeds_but_diff
 
 
 def test_a_shift_is_the_mean_over_runs_of_their_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    shifts, loss = {"a": 0.0, "b": 0.02, "c": 0.04}, {0: 1.0, 1: 1.3, 2: 1.1, 3: 2.0}
-    tables = {
-        name: [
-            {"seed": seed, "val_loss": x * math.exp(shift + 0.01 * (seed % 2))} for seed, x in loss.items()
+    loss = (1.0, 1.3, 1.1, 2.0)
+
+    def repeat(shift: float, wobble: float = 0.0) -> list[dict[str, float]]:
+        """Return the runs with losses that are higher by so much, and of odd seeds by some more."""
+        return [
+            {"seed": seed, "val_loss": x * math.exp(shift + wobble * (seed % 2))}
+            for seed, x in enumerate(loss)
         ]
-        for name, shift in shifts.items()
-    }
-    tables["a"] = [row | {"val_loss": loss[row["seed"]]} for row in tables["a"]] + [
-        {"seed": 9, "val_loss": 7.0}
-    ]
+
+    alone = {"seed": 9, "val_loss": 7.0}
+    tables = {"a": [*repeat(0.0), alone], "b": repeat(0.02, 0.01), "c": repeat(0.04, 0.01)}
     monkeypatch.setattr(variants, "select_ends", lambda name: tables[name])
     value, low, high = variants.estimate_shift(["a"], ["b", "c"])
     assert value == pytest.approx(100 * math.expm1(0.035))
@@ -231,12 +233,16 @@ def test_a_shift_is_the_mean_over_runs_of_their_repeats(monkeypatch: pytest.Monk
 def test_the_exponent_of_a_known_surface_is_found_at_its_budgets() -> None:
     """With equal exponents the valley is a parabola's to second order, and even in log N."""
     surface = Surface(0.0, 300.0, 300.0 * 6**0.3, 0.3, 0.3)  # best where N = D / 6, so a is a half
-    valleys = []
+    valleys: list[tuple[Sequence[float], Sequence[float]]] = []
     for budget in isoflop.BUDGETS:
         best = math.sqrt(budget) / 6
         sizes = best * np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-        valleys.append((sizes, surface(sizes, budget / (6 * sizes))))
+        valleys.append((sizes.tolist(), surface(sizes, budget / (6 * sizes)).tolist()))
         assert isoflop.find_best_size(*valleys[-1]) == pytest.approx(best)
+        valley = isoflop.Valley([int(n) for n in sizes], [[x, x] for x in valleys[-1][1]], [1e-3] * 5)
+        fine, drawn = isoflop.trace_parabola(valley, 5)
+        assert fine == pytest.approx(sizes, rel=1e-4)
+        assert fine[drawn.argmin()] == pytest.approx(best, rel=1e-4)
     assert isoflop.fit_exponent(valleys) == pytest.approx(0.5)
     assert isoflop.fit_exponent([(sizes[:4], loss[:4]) for sizes, loss in valleys], near=1) == pytest.approx(
         0.5

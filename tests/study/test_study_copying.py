@@ -22,6 +22,8 @@ LATER = (
     "scaling_annealed",
     "scaling_recall_state",
     "scaling_isoflop",
+    "scaling_quarter",
+    "scaling_apart",
 )
 # twelve steps of 128 bytes; the last has a rate of 0
 ANNEALED = dataclasses.replace(s.TINY, seq_len=64, batch_size=2, schedule="linear", second_reading=True)

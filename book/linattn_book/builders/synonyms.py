@@ -123,6 +123,7 @@ SYNONYMS = {
         "the-paper-s-accounting": "FLOPs, parameter count",
         "multi-query-recall": "MQAR, multi-query associative recall",
     },
+    "book/large_runs": {"": "FSDP, DDP, torchrun, Ray, cluster, GPU hours, price, cost of training"},
 }
 
 

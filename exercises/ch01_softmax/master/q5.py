@@ -29,12 +29,12 @@ def merge(a, b):
 # cache over a whole GPU and join the parts in a tree.
 
 # %% checks q5
-def _triple(rng, n, at=0.0):
+def _triple(rng, n, at=0.0, V=3):
     """What a reader of n keys ends with, scores near `at`."""
     x = at + 2 * rng.normal(size=n)
     m = float(x.max()) if n else -math.inf
     w = torch.from_numpy(x).sub(m).exp() if n else torch.zeros(0, dtype=torch.float64)
-    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, 3)))
+    return m, float(w.sum()), w @ torch.from_numpy(rng.normal(size=(n, V)))
 
 
 @define_question(INFO["q5"], merge=merge)
@@ -55,7 +55,8 @@ def q5(rng):
         ((3, 0.0), (5, 0.0), "equal maxima, 3 and 5 keys"),
         ((0, 0.0), (0, 0.0), "neither has keys"),
     ):
-        pair = _triple(rng, *left), _triple(rng, *right)
+        V = int(rng.integers(1, 8))
+        pair = _triple(rng, *left, V), _triple(rng, *right, V)
         if inputs == "the same key":
             pair = pair[0], (*pair[0][:2], pair[1][2])  # equal maxima
         if inputs.startswith("equal maxima"):

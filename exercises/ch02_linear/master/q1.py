@@ -63,7 +63,7 @@ def q1(rng):
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
-    often[::3], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
+    often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
     for log_decay, inputs in ((often, "log decays down to -40"), (once, "60 tokens that forget all")):
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}

@@ -62,9 +62,9 @@ def repaired(q, k, v):
 # branches in float64 are right here too, and cost what float64 costs.
 
 # %% checks q3
-def _entries(rng, T, low, high):
-    q, k = (torch.from_numpy(rng.uniform(low, high, (T, 4))).float() for _ in range(2))
-    return q, k, torch.from_numpy(rng.normal(size=(T, 3))).float()
+def _entries(rng, T, low, high, K=4, V=3):
+    q, k = (torch.from_numpy(rng.uniform(low, high, (T, K))).float() for _ in range(2))
+    return q, k, torch.from_numpy(rng.normal(size=(T, V))).float()
 
 
 def _two_levels(rng, part):
@@ -95,9 +95,10 @@ def q3(rng):
     others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53)
     calls = [Call("fault", (), "", Exactly())]
     calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-5)) for bits in (24, 11, 8, *others)]
-    for T, low, high in ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5), (100, -60, 5)):
+    cases = ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5), (100, -60, 5))
+    for n, (T, low, high) in enumerate(cases):
         inputs = f"T = {T}, entries from {low} to {high}"
-        calls.append(Call("repaired", _entries(rng, T, low, high), inputs, Close(1e-4)))
+        calls.append(Call("repaired", _entries(rng, T, low, high, 2 + n, 7 - n), inputs, Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

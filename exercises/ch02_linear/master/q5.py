@@ -37,11 +37,14 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 @define_question(INFO["q5"], feature_width=feature_width, break_even=break_even)
 def q5(rng):
     exact, calls = Close(1e-12), []
-    for K, order in ((5, 2), (16, 2), (int(rng.integers(3, 9)), 3), (7, 1), (4, 0), (64, 3), (int(rng.integers(3, 9)), 5), (180, 2), (1, 5)):
+    few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
+    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40))
+    for K, order in (*widths, (int(rng.integers(3, 6)), high)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while
-    for order in (0, 1, 2, 3, 4, 5):
-        K, V, state, cache = (int(rng.integers(*span)) for span in ((2, 40), (2, 80), (2, 9), (1, 5)))
+    for order in (0, 1, 2, 3, 4, 5, high):
+        most = 40 if order < 6 else 6
+        K, V, state, cache = (int(rng.integers(*span)) for span in ((2, most), (2, 80), (2, 9), (1, 5)))
         sizes.append((K, V, order, state, cache))
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"

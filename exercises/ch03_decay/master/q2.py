@@ -56,6 +56,8 @@ def q2(rng):
         (200, 6, 6, float(rng.uniform(50, 120))),
         (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing
         (350, 4, 2, float(rng.uniform(200, 290))),
+        (40, 4, 4, 300.0),  # far longer than the text
+        (80, 3, 6, float(rng.uniform(150, 280))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)

@@ -11,8 +11,8 @@
 # so that the bounds rise from layer to layer and stay below 1. A gate $\alpha_t \ge \gamma_l$ cannot forget
 # faster than with some half-life: the *shortest half-life* of the layer.
 #
-# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No bound
-#    is nearer to 1 than one part in a million.)
+# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No other bound
+#    is nearer to 0 or 1 than one part in a million.)
 # 2. The other way round: you want the layers to start with given shortest half-lives, 0 for layer 0 and
 #    rising. Which $\lambda$ does that? Many do; return the one with mean 0.
 
@@ -60,6 +60,11 @@ def q4(rng):
     for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
+    ends = (([0.0, low], 1, "near 0"), ([0.0, high, low, high], 3, "near 1"), ([0.0, 13.8], 1, "near 1"))
+    for given, layer, where in ends:  # bounds that are about one part in a million from 0 or 1
+        inputs = f"{len(given)} layers, layer {layer}, a bound {where}"
+        calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-8)))
     for layer in (2, 3):
         inputs = f"{len(logits)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (logits, layer), inputs, Close(1e-9)))
@@ -67,4 +72,8 @@ def q4(rng):
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
         calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
+    wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
+    inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
+    calls.append(Call("logits_for", (wide,), inputs, Close(1e-8)))
     return calls

@@ -98,6 +98,11 @@ def search_ends_at_100(q, k, v, o):
     return min(_fit(q, k, v, o), 100.0)
 
 
+@mistake("A half-life may be much longer than the text. Your search ends at its length.")
+def search_ends_with_the_text(q, k, v, o):
+    return min(_fit(q, k, v, o), float(len(q)))
+
+
 @also_right()
 def by_least_squares_on_a_grid(q, k, v, o):
     lives = [2 ** (n / 40) for n in range(0, 400)]

@@ -215,6 +215,14 @@ def softmax_that_overflows(logits, layer):
     return -math.log(2) / math.log(sum(share[1 : layer + 1]) / sum(share))
 
 
+@mistake(
+    "Your bound ends at 0.999. It may come nearer to 1, up to one part in a million: half-lives are long then.",
+    replaces="shortest_half_life",
+)
+def bound_ends_at_0_999(logits, layer):
+    return _life(min(sum(_share(logits)[1 : layer + 1]), 0.999))
+
+
 @also_right(replaces="logits_for")
 def from_the_last_layer_down(half_lives):
     left, steps = 1.0, []

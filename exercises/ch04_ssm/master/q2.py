@@ -10,8 +10,8 @@
 #
 # and, without a skip, the output $y_t = \sum_{j \le t} \kappa_{t-j}\,u_j$.
 #
-# 1. Compute the kernel. Among the inputs are an integrator, $A_n = 0$, and modes with $|\Delta A_n|$ from
-#    $10^{-3}$ down to $10^{-13}$; the largest $|\Delta A_n|$ is 100. The check compares seven digits.
+# 1. Compute the kernel. Among the inputs are an integrator, $A_n = 0$, an oscillator that does not decay,
+#    and modes with $|\Delta A_n|$ from $10^{-3}$ down to $10^{-13}$; the largest $|\Delta A_n|$ is 100. The check compares seven digits.
 # 2. Compute the output in $O(T\log T)$ operations. $T$ goes up to $2^{17}$, where a table of $T\times T$
 #    numbers would take 137 GB. The check does not count operations; a grader stops an answer that takes
 #    too long.
@@ -90,7 +90,12 @@ def q2(rng):
     A, B, C = _channel(rng, 3)
     A[1] = 0
     calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
+    A, B, C = _channel(rng, 3)
+    A[1], B[1], C[1] = 1j * float(rng.uniform(1.5, 2.5)), 1.0, float(rng.uniform(1, 2))
+    inputs = "a mode that does not decay, T = 20"
+    calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), inputs, exact))
     A, B, C = _channel(rng, 4, 2e-5, 2e-2)
+    A[2], B[2], C[2] = -float(rng.uniform(2, 9)) * 1e-9, 1.0, float(rng.uniform(1, 2))  # seen after 10^5 steps
     calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
     for T in (7, 16, 1, 2**17):
         u, k = torch.from_numpy(rng.normal(size=(2, T)))

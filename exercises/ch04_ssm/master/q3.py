@@ -94,10 +94,11 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14)), 1, 2000):
+        for T in (8, int(rng.integers(9, 14)), 1, 1000, 2000):
             u = torch.from_numpy(rng.normal(size=T))
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
-            inputs = f"fault {fault}, T = {T}"
+            rate = 0.02 * rate if T == 1000 else rate  # one in which they last
+            inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls

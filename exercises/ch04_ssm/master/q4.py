@@ -10,7 +10,7 @@
 # rounded to bfloat16 (8 significant bits), as a model would have it. You know neither $c$ nor $\bar A$.
 # Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
-# 2.2 and 400, a period is shorter than 15 half-lives, and the response is at least two half-lives and one
+# 2.2 and 400, a period is shorter than 12 half-lives, and the response is at least two half-lives and one
 # and a half periods long, but no longer than 1,000. (A search is a good answer; go coarsely first, then
 # finely.) How loud it is, you do not know either.
 #
@@ -62,13 +62,18 @@ def q4(rng):
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
-    slow = [(27.0, 400.0), (48.0, 400.0), (27.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow):
-        T = 600 if (life, period) in slow else math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+    slow = [(34.0, 400.0), (48.0, 400.0), (34.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
+    life = _between(rng, 3, 8)
+    over = life, _between(rng, 2.2, 10 * life)  # long before the end
+    quiet, loud = drawn[:2]
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
+        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+        T = 600 if (life, period) in slow else 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
-        loud = 10 ** rng.uniform(-3, 2)
-        y = (loud * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        size = 10 ** rng.uniform(-3, 2)
+        size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)
+        y = (size * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls

@@ -80,6 +80,7 @@ def q5(rng):
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
     near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
     cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
+    cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
     for A_bar, d, T in cases:

@@ -189,6 +189,21 @@ def two_terms_for_small_steps(delta, A, B, C, T):
     return _kernel(delta, A, B, C, T, B_bar=B_bar)
 
 
+@mistake(
+    "B_bar = Delta B belongs to A = 0. A mode whose real part alone is 0 does not decay, but it turns: use the formula.",
+    replaces="kernel",
+)
+def oscillator_as_an_integrator(delta, A, B, C, T):
+    return _kernel(
+        delta,
+        A,
+        B,
+        C,
+        T,
+        B_bar=lambda delta, A, B: delta * torch.where(A.real == 0, 1.0, _hold(delta * A)) * B,
+    )
+
+
 @also_right(replaces="kernel")
 def by_expm1_of_parts(delta, A, B, C, T):
     A, B, C = (torch.view_as_complex(x) for x in (A, B, C))

@@ -17,6 +17,8 @@ def _run(fault, u, delta, rate, frequency, change=""):
     k = 2 * (power * B_bar).real
     if fault == "B":
         k = {"B as none": k, "B of the magnitude": (power * B_bar).abs()}.get(change, k / 2)
+    if change == "short kernel":
+        k = k * (torch.arange(T) < 64)
     if fault == "C" and change == "C on a circle":
         k = k.roll(1)
     elif fault == "C" and change != "C early":
@@ -101,6 +103,14 @@ def divided_by_powers(fault, u, delta, rate, frequency):
     B_bar = 1.0 if fault == "D" else ((A * delta).exp() - 1) / A
     y = (B_bar * power * (u / power).cumsum(0)).real
     return y if fault == "B" else 2 * y
+
+
+@mistake(
+    "Your kernel ends after 64 steps. At a small rate it lasts longer: give it the length of the input.",
+    replaces="outputs",
+)
+def kernel_of_64_steps(fault, u, delta, rate, frequency):
+    return _run(fault, u, delta, rate, frequency, "short kernel")
 
 
 @also_right(replaces="outputs")

@@ -101,6 +101,25 @@ def peak_of_the_spectrum(y):
     return _memory(_hankel(y))[0], len(y) / peak
 
 
+@mistake(
+    "The period is right; a half-life may be far shorter than the response, and yours is never below T/25. "
+    "Search from 3 steps on."
+)
+def half_life_limited_by_the_length(y):
+    half_life, period = _memory(_hankel(y))
+    return max(half_life, len(y) / 25), period
+
+
+@mistake(
+    "A search that ends at a fixed squared error ends at once where the response is quiet. Compare the error with "
+    "the sum of y^2."
+)
+def ends_at_a_fixed_error(y):
+    if y.square().sum() < 1e-12:  # anything is good enough then, where the search starts too
+        return len(y) / 4, len(y) / 3
+    return _memory(_hankel(y))
+
+
 @also_right()
 def best_fit_of_the_whole_response(y):
     l = torch.arange(len(y), dtype=y.dtype)

@@ -154,6 +154,18 @@ def normal_equations(A_bar, d, T):
     return X @ torch.linalg.solve(X.T @ X, X[d])
 
 
+@mistake(
+    "You drop singular values below 1e-4 of the largest. These small ones are no noise: they tell close modes apart. "
+    "Keep all.",
+    replaces="best_delay",
+)
+def small_singular_values_dropped(A_bar, d, T):
+    X = torch.cat([_powers(A_bar, T).real, _powers(A_bar, T).imag], 1)
+    U, S, _ = torch.linalg.svd(X, full_matrices=False)
+    U = U[:, S / S[0] > 1e-4]
+    return U @ U[d]
+
+
 @also_right(replaces="best_delay")
 def by_least_squares(A_bar, d, T):
     power = _powers(A_bar, T)

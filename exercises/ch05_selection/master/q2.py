@@ -20,7 +20,7 @@
 # 3. `identity`, the element of no tokens, neutral on both sides;
 # 4. `read`, the output of an element;
 # 5. `prefixes`, all $o_t$ of a row, by these four and the `scan` that stands there. It goes up a tree and
-#    down again, for any operator, and uses the neutral element on both sides.
+#    down again, for any operator, and uses the neutral element on both sides. (The check sees outputs only.)
 #
 # A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
 # nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
@@ -161,6 +161,8 @@ def q2(rng):
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
         (hidden, closed, "a hidden token, then one with a closed gate"),
         (closed, _stretch(rng, 4), "a token with a closed gate, then 4"),
+        (closed, hidden, "a token with a closed gate, then a hidden one"),
+        (closed, (closed[0], number(0.4), closed[2], draw(3)), "two tokens with closed gates"),
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
@@ -184,7 +186,7 @@ def q2(rng):
         (13, 2.0, -0.5, nobody, nobody, "13 tokens"),
         (1, 1.0, -0.5, nobody, nobody, "one token"),
         (24, 800.0, -1.0, nobody, nobody, "24 tokens, scores some hundreds apart"),
-        (11, 1.0, -0.5, [0, 4, 5], [7], "11 tokens, the first and two more hidden, one gate closed"),
+        (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8], "11 tokens, the first and two more hidden, three gates closed"),
         (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),

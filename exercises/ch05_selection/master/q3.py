@@ -17,9 +17,9 @@
 # 2. Suppose the state has only $n$ numbers. Then $M$ can only be approximated by some $\tilde M$. How
 #    large must the error be for some input with $|x| = 1$? Give the bound $\max_x |Mx - \tilde Mx| \ge
 #    \dots$ that you get from one place of the sequence, the place where it is largest; 0 if no place has
-#    more than $n$ singular values. (Chapter 2 used that the best approximation of rank $n$ is the one by
-#    singular values. It is so for this norm too, $\max_x |Mx|$: what it misses a matrix by is singular
-#    value number $n+1$.)
+#    more than $n$ singular values, those of errors included. (Chapter 2 used that the best approximation
+#    of rank $n$ is the one by singular values. It is so for this norm too, $\max_x |Mx|$: what it misses a
+#    matrix by is singular value number $n+1$.)
 #
 # $M$ was measured: each entry on and below the diagonal has an error of up to $10^{-6}$ of the largest
 # entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
@@ -95,8 +95,8 @@ def _filter(rng, T, taps):
     return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
 
 
-def _measure(rng, make, size):
-    """A table whose singular values are far from the threshold, rounded."""
+def _measure(rng, make, size, low=0.0, high=4.0):
+    """A table whose singular values are far from the threshold, scaled by 10^low to 10^high, with errors."""
     for _ in range(200):
         M = make()
         M = M / M.abs().max()
@@ -105,7 +105,7 @@ def _measure(rng, make, size):
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
-    M = 10 ** float(rng.uniform(0, 4)) * M
+    M = 10 ** float(rng.uniform(low, high)) * M
     error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
@@ -136,6 +136,14 @@ def q3(rng):
     def early():  # only its first eighth hands on so much
         return torch.block_diag(_gated(rng, 8, 4), _gated(rng, 22, 2))
 
+    def late():  # only the place before the last two tokens hands on so much
+        return torch.block_diag(_gated(rng, 26, 1), _gated(rng, 4, 2))
+
+    def silent():  # with nothing on the diagonal, in the first column and in the last row
+        M = _gated(rng, 20, 3).tril(-1)
+        M[:, 0], M[-1] = 0.0, 0.0
+        return M
+
     def window(taps):
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=taps)))
 
@@ -147,15 +155,21 @@ def q3(rng):
         part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
         return (strong + part * weak).tril()
 
+    def loud(T):  # one entry, which no state is needed for, is by far the largest
+        M, at = _gated(rng, T, 2), draw(0, T - 1)
+        M = M / M.abs().max()
+        M[at, at] = 100.0
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
-    K, wide, erased, taps = draw(3, 6), draw(2, 4), draw(3, 5), draw(4, 6)
+    K, wide, erased, taps = draw(12, 15), draw(2, 4), draw(3, 5), draw(4, 6)
     small, large, brief = draw(1, 2), draw(3, 5), draw(3, 4)
     short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
         (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
-        (lambda: _gated(rng, 40, K), K, f"40 tokens of linear attention, K = {K}"),
+        (lambda: _gated(rng, 44, K), K, f"44 tokens of linear attention, K = {K}"),
         (lambda: _gated(rng, 30, erased, erase=True), erased - 1, f"30 tokens of the delta rule, K = {erased}, strengths of 1"),
         (lambda: rotating(30), 3, "30 tokens of a filter of three rates, two of them a complex pair, and a skip"),
         *((lambda T=T: softmax(T), T // 2, f"{T} tokens of softmax attention") for T in (short, middle, long)),
@@ -163,21 +177,25 @@ def q3(rng):
         (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
         (lambda: briefly(brief), brief, f"30 tokens, K = 2, but {brief} channels for tokens 9 to 16, between closed gates"),
         (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
-        (lambda: window(taps), taps - 1, f"20 tokens of a convolution over {taps}"),
-        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (late, 2, "30 tokens, one channel, then a closed gate and 2 for the last 4"),
+        (lambda: -window(taps), taps - 1, f"20 tokens of a convolution over {taps}, no entry above 0"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
-        (lambda: -_filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=3))), 2, "20 tokens, no entry above 0"),
-        (lambda: _gated(rng, 20, 3).tril(-1), 3, "20 tokens that do not reach their own outputs"),
+        (silent, 3, "20 tokens that do not reach their own outputs; the first writes and the last reads nothing"),
         (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
+        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
     )
     calls = []
-    for at in rng.permutation(len(tables)):
+    for number, at in enumerate(rng.permutation(len(tables))):
         make, size, inputs = tables[at]
-        calls.append(Call("state_size", (_measure(rng, make, size),), inputs, Close(1e-9)))
-    for at in rng.permutation(len(tables)):  # of other tables: n is no hint at the size of one above
+        scale = (-8.0, -5.0) if number % 2 else (0.0, 4.0)
+        calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
+    for at in rng.permutation(len(tables) - 2):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))
         calls.append(Call("least_error", (_measure(rng, make, size), n), f"{inputs}; n = {n}"))
+    M, n = _measure(rng, lambda: _gated(rng, 20, 3), 3, 4.0), draw(3, 6)  # so large that errors are seen
+    calls.append(Call("least_error", (M, n), f"20 tokens of linear attention, K = 3; n = {n}", Close(1e-4)))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
     return [*calls, Call("least_error", (diagonal, 12), "9 tokens that do nothing to each other, n = 12")]

@@ -68,9 +68,10 @@ def q4(rng):
         (6, 4, 3, 0.5, 0.1, 1.0, 1.0),
         (1, 3, 2, 0.5, 0.1, 1.0, 1.0),
         (6, 4, 1, 0.5, 0.1, 1.0, 1.0),
+        (6, 1, 3, 0.5, 2.1, 3.0, 1.0),
         (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
         (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
-        (12, 4, 3, 0.3, 0.1, 1.0, 1.4),
+        (8, 4, 3, 0.3, 0.1, 1.0, 3.0),
         (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
@@ -82,7 +83,9 @@ def q4(rng):
             k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse needs all its terms
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:
-            k = k * torch.from_numpy(rng.uniform(0.4, longest, size=(C, 1)))
+            lengths = rng.uniform(0.4, longest, size=(C, 1))
+            lengths[0] = longest
+            k = k * torch.from_numpy(lengths)
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
         beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))

@@ -105,9 +105,10 @@ def outputs(fault, beta, log_decay):
 def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T, most, least in ((6, 1.0, -2.0), (int(rng.integers(9, 14)), 2.0, -4.0), (60, 1.0, -30.0)):
+        for T, most, least in ((6, 1.0, -2.0), (int(rng.integers(18, 25)), 3.0, -0.1), (60, 1.0, -30.0)):
             beta = torch.from_numpy(rng.uniform(0.1, most, size=T))
             beta[1::3] = 1.0
+            beta[2::6], beta[3::6] = float(rng.uniform(0.001, 0.05)), 0.9 * most
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))

@@ -173,6 +173,26 @@ def faint_beside_strong(M):
     return max(int(torch.linalg.matrix_rank(x, atol=least, rtol=1e-3)) for x in _blocks(M))
 
 
+@mistake(
+    "Where one entry is far larger than all others, the root mean square says little about it. Errors are measured by "
+    "the largest entry."
+)
+def relative_to_the_mean_square(M):
+    return max((int((_values(x) > 3e-4 * M.square().mean().sqrt()).sum()) for x in _blocks(M)), default=0)
+
+
+@mistake(
+    "With a state as large as that of `state_size` the errors in M remain. They are singular values too, and M is taken "
+    "as it is.",
+    replaces="least_error",
+)
+def nothing_beyond_the_size(M, n):
+    blocks = _blocks(M)
+    if n >= max((_rank(x, M) for x in blocks), default=0):
+        return 0.0
+    return max((_values(x)[n].item() for x in blocks if len(_values(x)) > n), default=0.0)
+
+
 @mistake("That looks at places in the middle half. What passes may be largest near an end: try every place.")
 def middle_half(M):
     T = len(M)

@@ -76,7 +76,7 @@ def q2(rng):
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
         calls.append(Call("n_parameters", one, inputs, exact))
     for one in sizes:
-        for T in (int(rng.integers(10, 5000)), 8192):
+        for T in (int(rng.integers(10, 5000)), int(rng.integers(10_000, 200_000))):
             inputs = "T = {}, L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(T, *one)
             calls.append(Call("flops_per_token", (T, *one), inputs, exact))
     return [*calls, Call("misprint", (), "", Exactly())]

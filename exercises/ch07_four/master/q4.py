@@ -7,7 +7,8 @@
 #
 # 1. What does a token cost, in units of $72LD^2$?
 # 2. You have a budget of so many of these units. How many layers may have softmax attention? Give the smallest $m$
-#    that keeps within the budget, `math.inf` if only TNL throughout does, to the last digit, and 0 if not even that.
+#    that keeps within the budget, and 0 if not even TNL throughout does. (Rounding does not matter: no budget lies
+#    within $10^{-9}$ of one where the answer changes.)
 
 # %% answer q4
 def relative_cost(T, D, H, every):
@@ -23,9 +24,7 @@ def smallest_every(T, D, H, budget):
     # BEGIN SOLUTION
     left = budget - relative_cost(T, D, H, math.inf)
     more = T / (6 * D) - 1 / (2 * H)        # what a softmax costs more
-    if left <= 0:
-        return 0 if left < 0 else math.inf
-    return max(1, math.ceil(more / left))
+    return max(1, math.ceil(more / left)) if left > 0 else 0
     # END SOLUTION
 
 # %% [markdown] solution q4
@@ -47,14 +46,21 @@ def q4(rng):
     shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
     shapes += [(8192, 512, 8), (4096, 1024, 4)]  # heads of 64 and of 256
     for T, D, H in shapes:
-        for every in (1, 8, int(rng.integers(2, 12)), math.inf):
+        for every in (1, int(rng.integers(2, 12)), int(10 ** rng.uniform(4.5, 6)), math.inf):
             inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
             calls.append(Call("relative_cost", (T, D, H, every), inputs, exact))
     budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
-    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(3)]
-    budgets += [(131072, 512, 4, 1.1257), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
-    budgets += [(8192, 512, 4, relative_cost(8192, 512, 4, math.inf))]  # exact: all are powers of two
+    budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(2)]
+    budgets += [(131072, 512, 4, 1.13), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
+    for T, D, H in shapes[3:5]:
+        edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
+        budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
+    budgets.append((8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8))
+    for T, D, H, low, high in ((8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.05e6, 1.15e6)):
+        m = int(rng.uniform(low, high))
+        between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
+        budgets.append((T, D, H, between))
     for T, D, H, budget in budgets:
-        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.4g}"
+        inputs = f"T = {T:,}, D = {D:,}, H = {H}, a budget of {budget:.10g}"
         calls.append(Call("smallest_every", (T, D, H, budget), inputs, exact))
     return calls

@@ -55,6 +55,8 @@ def q5(rng):
     exact, calls = Close(1e-7), []
     for n, low, high in ((6, -2.0, 2.0), (2, 0.0, 1.0), (30, -1.0, 3.0)):
         logs = rng.uniform(low, high, n).tolist()
+        if n > 2:
+            logs[3] = logs[2]                  # two runs of one budget
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]

@@ -60,11 +60,7 @@ def _every(T, D, H, budget, rounding=math.ceil):
     """The answer with another rounding."""
     left = budget - _cost(T, D, H, math.inf)
     more = T / (6 * D) - 1 / (2 * H)
-    if left < 0:
-        return 0
-    if left == 0 and more > 0:
-        return math.inf
-    return max(1, rounding(more / left)) if more > 0 else 1
+    return max(1, rounding(more / left)) if left > 0 else 0
 
 
 @mistake("Rounded down, the budget is exceeded.", replaces="smallest_every")
@@ -111,23 +107,33 @@ def heads_of_128(T, D, H, every):
 
 
 @mistake(
-    "What is left of the budget may be exactly 0: then TNL throughout keeps within it.", "smallest_every"
+    "Rounded to three digits first, a budget that is missed by less counts as kept: round up what you have.",
+    replaces="smallest_every",
 )
-def no_room_at_the_edge(T, D, H, budget):
+def rounded_before_rounding_up(T, D, H, budget):
+    return _every(T, D, H, budget, lambda m: math.ceil(round(m, 3)))
+
+
+@mistake(
+    "However little is left beside TNL, there are layers enough for one softmax: L is as large as you like.",
+    replaces="smallest_every",
+)
+def little_taken_for_nothing(T, D, H, budget):
     left = budget - _cost(T, D, H, math.inf)
-    return 0 if left <= 0 else max(1, math.ceil((T / (6 * D) - 1 / (2 * H)) / left))
+    return math.inf if 0 < left < 1e-4 else _every(T, D, H, budget)
 
 
 @also_right(replaces="smallest_every")
 def by_search(T, D, H, budget):
     if _cost(T, D, H, math.inf) > budget:
         return 0
-    m = 1
-    while _cost(T, D, H, m) > budget:
-        m += 1
-        if m > 10**6:
-            return math.inf
-    return m
+    low, high = 0, 1
+    while _cost(T, D, H, high) > budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _cost(T, D, H, middle) > budget else (low, middle)
+    return high
 
 
 @also_right(replaces="relative_cost")

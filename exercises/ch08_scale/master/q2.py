@@ -50,7 +50,7 @@ found = "C"
 # %% [markdown] solution q2
 # The staircase starts at the smallest size and its first evaluation, $C_{\min} = 6N_{\min}D_{\text{first}}$, and ends at the largest and its last.
 # For the slope from end to end nothing in between matters. With a factor the two ends cost
-# $f_{\min}$ and $f_{\max}$ times as much, and a factor that falls with the size makes $a$ larger. Solving
+# $f_{\min}$ and $f_{\max}$ times as much, and a factor that falls with the size makes $a$ larger, even above 1. Solving
 # $a = \frac{\log n}{\log n + \log r}$ for $r = D_{\text{last}}/D_{\text{first}}$ gives $\log r = (\frac1a - 1)\log n$.
 #
 # A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55. A least squares line through a staircase may be off
@@ -87,7 +87,12 @@ def q2(rng):
         calls.append(Call("design_exponent", (N, first, last), text, exact))
         factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
-        a = float(rng.uniform(0.3, 0.9))
+        a = float(rng.uniform(*((0.1, 0.2), (0.3, 0.9), (0.3, 0.9), (0.96, 0.99))[n]))
         calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
+    for fall in (2.5, 4.0):                          # sizes that span more than the budgets do
+        N, last = [1e6, 4e6, float(rng.uniform(1e7, 4e7))], float(10 ** rng.uniform(9, 12))
+        first, factor = last / float(rng.uniform(1.2, 2.2)), [fall, float(rng.uniform(1, fall)), 1.0]
+        text = f"3 sizes from 1e+06 to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {fall} to 1", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls

@@ -6,7 +6,7 @@
 #
 # 1. Find the size with the lowest loss.
 # 2. Skip the budget if that is the smallest or the largest size, or if one of its two neighbours does not reach the budget: the
-#    best size may be one that nobody trained.
+#    best size may be one that nobody trained. A budget that no run reaches is skipped too.
 # 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
 #
 # Sizes are not evenly spaced, in logarithms either.
@@ -40,6 +40,18 @@ def iso_flop(C, N, loss):
 
 
 # %% checks q3
+COLUMNS = (                                       # losses of five sizes at a budget
+    (3.0, 2.5, 2.6, 2.3, 2.4),                    # two valleys, the right one deeper
+    (3.0, 2.6, 2.5, 2.45, 2.4),                   # the largest is best
+    (3.0, math.inf, 2.0, 2.5, 2.6),               # a gap on the left
+    (2.4, 2.45, 2.5, 2.6, 3.0),                   # the smallest is best
+    (3.0, 2.4, 2.2, 2.3, 2.5),
+    (math.inf,) * 5,                              # nobody is there
+    (2.4, 2.3, 2.6, 2.5, 3.0),                    # two valleys, the left one deeper
+    (2.6, 2.5, 2.0, math.inf, 3.0),               # a gap on the right
+)
+
+
 @define_question(INFO["q3"], iso_flop=iso_flop)
 def q3(rng):
     calls = []
@@ -62,4 +74,8 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    return calls
+    loss = np.array(COLUMNS).T + rng.uniform(-0.02, 0.02, (5, len(COLUMNS)))
+    C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
+    N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
+    text = "5 sizes, 8 budgets: valleys, gaps, and a budget that nobody reaches"
+    return [*calls, Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001))]

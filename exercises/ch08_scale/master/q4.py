@@ -58,11 +58,15 @@ def q4(rng):
     for n in range(6):
         N = (10 ** (5 + np.array([0.0, *rng.uniform(0.3, 0.9, 2)]).cumsum())).tolist()
         E, alpha = float(rng.uniform(0.2, 1.5)), float(rng.uniform(0.15, 0.9))
+        A = float(rng.uniform(0.8, 4.0))
         if n == 3:
             E, alpha = -0.3, 0.12
-        if n > 3:
-            E, alpha = (0.1, 0.02) if n == 4 else (0.5, 1.6)
-        A = float(rng.uniform(0.8, 4.0))
+        if n == 4:                                # nearly a line of L against log N
+            alpha = float(rng.uniform(0.0011, 0.0015))
+            A = float(rng.uniform(0.1, 0.2)) / alpha
+            E = 3 - A
+        if n == 5:                                # nearly at E
+            E, alpha = 0.5, float(rng.uniform(4.7, 4.9))
         L = [E + A * (x / N[0]) ** -alpha for x in N]
         target = N[2] * float(rng.uniform(3, 60))
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"

@@ -50,6 +50,23 @@ def refit(N, L):
 
 
 # %% checks q5
+def _runs_with_close_sizes(rng):
+    """(N, L) of six runs, shuffled; another run is farthest above the line that other medians give."""
+    x = np.array([0.0, 1.18, 1.88, 2.01, 2.24, 3.57]) * rng.uniform(0.95, 1.05)
+    above = np.array([-0.017, 0.05, 0.005, -0.004, -0.014, -0.003]) * rng.uniform(0.9, 1.1)
+    k, a, first = rng.uniform((3, 0.05, 11.5), (9, 0.2, 13.0))
+    order = rng.permutation(6)
+    return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
+
+
+def _ask(inputs, text):
+    return [
+        Call("robust", inputs, text, Close(1e-7)),
+        Call("suspect", inputs, text, Exactly()),
+        Call("refit", inputs, text, Close(1e-7)),
+    ]
+
+
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
@@ -72,7 +89,5 @@ def q5(rng):
             loss[0], loss[-1] = 1.06 * loss[0], 1.12 * loss[-1]
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
-        calls.append(Call("robust", inputs, text, Close(1e-7)))
-        calls.append(Call("suspect", inputs, text, Exactly()))
-        calls.append(Call("refit", inputs, text, Close(1e-7)))
-    return calls
+        calls += _ask(inputs, text)
+    return calls + _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")

@@ -6,7 +6,8 @@
 # 1. What are the best $N$ and $D$ for a budget $C$, in closed form?
 # 2. There are only `most` tokens, none of which may be read twice. What are the best $N$ and $D$ now? All of the budget is spent.
 # 3. A model of `share` times the best size is to reach the loss that the best model of the budget reaches. By which factor does that cost
-#    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough.
+#    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough
+#    (`share` is at least 0.1 % away from where that begins).
 
 # %% answer q6
 def split(C, A, B, alpha, beta):
@@ -61,12 +62,12 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.2, 0.9, 1.02, 2.0), (0.5, 0.98, 1.1, 6.0)).tolist():
+        for factor in rng.uniform((0.2, 0.99, 1.001, 2.0), (0.5, 0.999, 1.01, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
-        for share in (1.0, 0.5, 3.0, 1.05 * limit, 0.95 * limit):
+        for share in (1.0, 0.5, 3.0, 1.0011 * limit, 0.9989 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls

@@ -84,6 +84,14 @@ def floor_can_be_passed(E, gamma, L, target):
     return abs((L - E) / ((target - E) or 1e-300)) ** (1 / gamma)
 
 
+@mistake(
+    "Every loss above E is reached, however near to E it is: only E itself and what is below are not.",
+    replaces="more_compute",
+)
+def nothing_near_the_floor(E, gamma, L, target):
+    return math.inf if target < E + 0.02 else ((L - E) / (target - E)) ** (1 / gamma)
+
+
 @also_right(replaces="recover")
 def by_solving(L1, s1, L2, s2):
     gamma, product = np.linalg.solve([[1, -1 / L1], [1, -1 / L2]], [s1, s2])

@@ -59,6 +59,16 @@ def mean_factor(N, first, last, factor):
     return math.log(N[-1] / N[0]) / math.log(budgets)
 
 
+@mistake(
+    "A share would end at 1. This slope may be above it: where a cost falls with the size, sizes can span more than "
+    "budgets.",
+    "with_cost",
+)
+def taken_for_a_share(N, first, last, factor):
+    budgets = N[-1] * factor[-1] * last / (N[0] * factor[0] * first)
+    return min(1.0, math.log(N[-1] / N[0]) / math.log(budgets))
+
+
 def exponent(N, first, last):
     sizes = math.log(N[-1] / N[0])
     return sizes / (sizes + math.log(last / first))

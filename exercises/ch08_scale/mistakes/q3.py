@@ -103,6 +103,32 @@ def neighbours_among_those_that_reach(C, N, loss):
     return budgets, sizes
 
 
+@mistake("That goes on to the first valley. Losses scatter: the lowest of all may come after it.")
+def first_valley(C, N, loss):
+    budgets, sizes = [], []
+    for g in range(len(C)):
+        column = [row[g] for row in loss]
+        s = 0
+        while s < len(N) - 1 and (column[s] == math.inf or column[s + 1] < column[s]):
+            s += 1
+        three = column[s - 1 : s + 2] if 0 < s < len(N) - 1 else [math.inf]
+        if math.inf not in three:
+            budgets.append(C[g])
+            sizes.append(math.exp(_vertex(np.log(N[s - 1 : s + 2]), np.log(three))))
+    return budgets, sizes
+
+
+@mistake("Where the largest size is best, one budget is to be skipped, not all that follow: losses scatter.")
+def ends_at_the_largest(C, N, loss):
+    columns = [[row[g] for row in loss] for g in range(len(C))]
+    last = next((g for g, column in enumerate(columns) if min(column) == column[-1] < math.inf), len(C))
+    found = [
+        (C[g], math.exp(_vertex(np.log(N[s - 1 : s + 2]), np.log(y))))
+        for g, s, y in _columns(C[:last], N, loss)
+    ]
+    return [c for c, _ in found], [n for _, n in found]
+
+
 @also_right()
 def by_a_formula(C, N, loss):
     budgets, sizes = [], []

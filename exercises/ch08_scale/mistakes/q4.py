@@ -7,8 +7,7 @@ import numpy as np
 from linattn_exercises.known_mistakes import also_right, mistake
 
 
-def _alpha(N, L, first=0):
-    low, high = 1e-3, 5.0
+def _alpha(N, L, low=1e-3, high=5.0):
     wanted = (L[0] - L[1]) / (L[1] - L[2])
     for _ in range(100):
         middle = (low + high) / 2
@@ -83,6 +82,13 @@ def sizes_without_logarithm(N, L, target):
 @mistake("That looks for alpha up to 1 alone. It may be anything from 0.001 to 5.")
 def alpha_up_to_one(N, L, target):
     alpha = min(_alpha(N, L), 1.0)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+
+
+@mistake("That looks for alpha from 0.02 on alone. Where L falls nearly as a line in log N it is smaller.")
+def alpha_not_small(N, L, target):
+    alpha = _alpha(N, L, 0.02)
     A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
     return L[0] + A * (target**-alpha - N[0] ** -alpha)
 

@@ -126,6 +126,15 @@ def left_out_in_turn(N, L):
     return int(np.argmax(above))
 
 
+@mistake(
+    "From another line, of the neighbours' slopes, or of all runs but one, another run is farthest above. Take "
+    "the line of question 1.",
+    "suspect",
+)
+def farthest_from_neighbours(N, L):
+    return _highest(N, L, _medians(N, L, pairs=list(pairwise(np.argsort(N).tolist()))))
+
+
 def _predict(N, L, at):
     k, a = _squares(N, L)
     return k * at**-a

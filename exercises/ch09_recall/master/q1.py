@@ -10,7 +10,7 @@
 # 2. `misleading(text, n)`: for each byte whether the `n - 1` bytes before it have occurred earlier, followed
 #    by some byte, but never by this one. (The first $n-1$ bytes are neither.)
 # 3. `share(mine, theirs, where)`: what part of the difference between two models' total losses sits on the
-#    bytes where `where` is true.
+#    bytes where `where` is true. It is below 0 or above 1 where the rest of the difference has the other sign.
 #
 # `text` is an array of up to 9,500 whole numbers from 0 to 255; comparing all pairs of places in a loop takes too
 # long; `n` is 2 or more. Losses are arrays with an entry for each byte.
@@ -85,9 +85,22 @@ def q1(rng):
     run = [int(rng.integers(0, 256))] * 12
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
-    for T, part in ((50, 0.3), (400, 0.1), (400, 0.8)):
+    once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
+    again = once.copy()
+    again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
+    for name in ("repeated", "misleading"):
+        calls.append(Call(name, (np.append(once, again), n), f"200 bytes, and again with two changed, n = {n}"))
+    for T, part, there, elsewhere in (
+        (50, 0.3, 0.4, 0.1),
+        (400, 0.1, 0.4, 0.1),
+        (400, 0.8, 0.4, 0.1),
+        (300, 0.4, -0.4, -0.1),  # the first model is better, on both kinds
+        (300, 0.5, 0.8, -0.3),
+        (300, 0.5, -0.3, 0.8),
+    ):
         where = rng.random(T) < part
         theirs = rng.gamma(1.0, 1.0, T)
-        mine = theirs + np.where(where, 0.4, 0.1) + 0.2 * rng.normal(size=T)
-        calls.append(Call("share", (mine, theirs, where), f"{T} bytes, {where.mean():.0%} of them repeated", Close(1e-9)))
+        mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
+        text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
+        calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
     return calls

@@ -16,7 +16,7 @@
 #
 # 1. `copying(other, shuffled, second)`: for each model the share of its mean loss on `shuffled` that goes away on `second`, [4].
 # 2. `adapting(other, shuffled, second)`: for each model the share of its mean loss on `other` that goes away on `shuffled`, [4].
-# 3. `which(other, shuffled, second)`: the index of the one model that copies. The others adapt, are better, or both.
+# 3. `which(other, shuffled, second)`: the index of the one model that copies. Any of the four may adapt, or be better.
 
 # %% answer q2
 def copying(other, shuffled, second):
@@ -60,21 +60,26 @@ def which(other, shuffled, second):
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
-    for n in range(12):
+    for n, own in enumerate(3 * ("other words", "best", "adapter", "last")):
         T = int(rng.integers(200, 400))
-        copier, adapter, best, last = rng.permutation(4).tolist()
+        copier, *others = rng.permutation(4).tolist()
+        roles = dict(zip(("adapter", "best", "last"), others, strict=True))
+        if own in roles:                                  # what the copier is besides
+            roles[own] = copier
         level = rng.uniform(0.9, 1.3, 4)
-        level[best] = rng.uniform(0.25, 0.3)              # lowest at the second reading, too
+        level[roles["best"]] = rng.uniform(0.05, 0.07)    # lowest at the second reading, too
         knows = rng.uniform(0.02, 0.06, 4)
-        knows[adapter] = rng.uniform(0.5, 0.6)            # gains most from other to second
-        copies = rng.uniform(0.0, 0.03, 4)
-        copies[copier] = rng.uniform(0.25, 0.35)
-        if n % 3 == 0:                                    # it copies, but loses by other words
+        knows[roles["adapter"]] = rng.uniform(0.5, 0.6)   # gains most from other to second
+        copies = rng.uniform(0.0, 0.02, 4)
+        copies[copier] = rng.uniform(0.2, 0.6)
+        if own == "best":                                 # saves little, and fewer nats than another
+            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))
-        hard[last] *= np.linspace(2.5, 0.2, T)            # better further on, whatever stands before
-        rows = [level[:, None] * hard * np.exp(0.1 * rng.normal(size=(4, T))) for _ in range(3)]
+        hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
+        rows = [level[:, None] * hard * np.exp(0.02 * rng.normal(size=(4, T))) for _ in range(3)]
         other, shuffled, second = rows
         shuffled = shuffled * (1 - knows)[:, None]
         second = second * ((1 - knows) * (1 - copies))[:, None]

@@ -73,4 +73,20 @@ def q3(rng):
         np.put_along_axis(logits, 48 + digits[..., None], np.take_along_axis(logits, 48 + digits[..., None], -1) + keen * likely[..., None], -1)
         for name in ("split_cost", "found", "found_if_told"):
             calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    digits = rng.permuted(np.tile(np.arange(10), (8, 1)), axis=1)[:, :6]
+    said = digits.copy()
+    swapped = int(rng.integers(2, 7))
+    said[:swapped, :2] = digits[:swapped, 1::-1]
+    logits = rng.normal(size=(8, 6, 256))
+    np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), "8 needles, some with two digits swapped", exact))
+    for needles in (1, 3):
+        digits = rng.integers(0, 10, (needles, 6))
+        level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
+        for logits, text in (
+            (level[..., None] + rng.normal(size=(needles, 6, 256)), "logits of each digit near another number"),
+            (rng.uniform(-2_000, 2_000, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
+        ):
+            calls.append(Call("split_cost", (logits, digits), f"{needles} needles, {text}", exact))
     return calls

@@ -7,7 +7,7 @@
 # 1. `bits(n, keys, values)`: how many bits must a memory have, for every question to be answered rightly whatever the pairs are?
 #    That is the logarithm to base 2 of the number of cases that it has to tell apart, not rounded up. $n$ is known. Numbers go up to $10^6$.
 # 2. `pairs(b, keys, values)`: the largest $n$, from 0 to half of `keys`, for which `b` bits are enough. `values` is at least
-#    half of `keys` here.
+#    half of `keys` here, and `b` is never within $10^{-5}$ of the bits of any number of pairs.
 # 3. The chapter's recall has 127 keys and 128 values, and the state of TNL's two layers, of width 256 with heads of 16, has 8,192 numbers. How many bits
 #    does each number have to carry for 64 pairs?
 
@@ -78,9 +78,10 @@ def q4(rng):
         keys = int(rng.integers(top // 2, top))
         values = keys // 2 + int(rng.integers(1, top))
         n = int(rng.integers(1, keys // 2))
-        b = (bits(n, keys, values) + bits(n + 1, keys, values)) / 2
-        calls.append(Call("pairs", (b, keys, values), f"{b:.1f} bits, {keys:,} keys, {values:,} values", Exactly()))
+        for b in (bits(n, keys, values) + 2e-5, bits(n + 1, keys, values) - 2e-5):
+            text = f"{b:.5f} bits, {keys:,} keys, {values:,} values"
+            calls.append(Call("pairs", (b, keys, values), text, Exactly()))
     calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
-    calls.append(Call("pairs", (1e9, 20, 20), "a billion bits, 20 keys, 20 values", Exactly()))
+    calls.append(Call("pairs", (1e9, 21, 20), "a billion bits, 21 keys, 20 values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls

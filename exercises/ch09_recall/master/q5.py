@@ -4,7 +4,7 @@
 # A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
 # and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
 # is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent (for the check: scaled to length 1,
-# their smallest singular value is above $10^{-5}$).
+# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$).
 #
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
@@ -76,17 +76,23 @@ def _find_flaw(K, task):
         return Difference("[1]", "something else", "signs of 1 and -1")
     if abs(signs.sum()) == n:
         return Difference("[1]", "equal signs", "signs of both kinds")
-    directions = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+    largest = keys.max(1)                    # divided by it first: squares of entries over- or underflow
+    directions = keys / largest[:, None]
+    lengths = np.linalg.norm(directions, axis=1)
+    directions /= lengths[:, None]
     for left_out in range(n):
-        if np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] < 1e-5:
+        if not np.linalg.svd(np.delete(directions, left_out, 0), compute_uv=False)[-1] >= 1e-5:
             return Difference("[0]", "keys that are linearly dependent", "any K of them linearly independent")
     if proof.min() < 0:
         return Difference("[2]", f"{proof.min():g}", "numbers of 0 or more")
     if proof.max() == 0:
         return Difference("[2]", "0 everywhere", "a number above 0")
-    total = np.abs((proof * signs) @ keys).max()
-    if total > 1e-9 * (proof @ keys).max():
-        return Difference("[2]", f"a sum with an entry of {total:.3g}", "a sum of 0")
+    with np.errstate(divide="ignore"):       # numbers for directions: products, the largest of them 1
+        logs = np.log(proof) + np.log(largest) + np.log(lengths)
+    weights = np.exp(logs - logs.max())
+    total = np.linalg.norm((weights * signs) @ directions)
+    if not total <= 1e-11:                   # with singular values above 1e-5 an exact proof is near
+        return Difference("[2]", f"a sum of length {total:.3g} (with keys of length 1)", "a sum of 0")
     return None
 
 
@@ -94,11 +100,16 @@ def _find_flaw(K, task):
 def q5(rng):
     exact, calls = Close(1e-8), []
     for n, K in ((1, 3), (3, 3), (2, 6), (8, 8), (10, 24)):
-        keys = rng.uniform(0.1, 2.0, (n, K))
+        keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}", exact))
+    key = rng.uniform(0.5, 1.5, 4)
+    across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
+    keys = np.stack([key, key + 1.5e-4 * np.linalg.norm(key) * across])  # smallest singular value 1.5e-4/sqrt 2
+    signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015", Close(1e-6)))
     for K in (2, 3, 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
-    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
+    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (11, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     return calls

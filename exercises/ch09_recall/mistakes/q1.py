@@ -162,6 +162,22 @@ def without_gains(mine, theirs, where):
     return float(more[where].sum() / more.sum())
 
 
+@mistake(
+    "That is cut off at 0 and 1. Where the rest has the other sign, a share is below 0 or above 1.", "share"
+)
+def cut_off(mine, theirs, where):
+    more = mine - theirs
+    return float(np.clip(more[where].sum() / more.sum(), 0, 1))
+
+
+@mistake(
+    "Divide by the whole with its sign: a model that is better all over gains on those bytes, too.", "share"
+)
+def divided_by_the_size(mine, theirs, where):
+    more = mine - theirs
+    return float(more[where].sum() / abs(more.sum()))
+
+
 @mistake("That is the difference on those bytes. Divide by the whole.", "share")
 def not_divided(mine, theirs, where):
     return float((mine - theirs)[where].sum())

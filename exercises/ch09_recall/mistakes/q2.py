@@ -93,6 +93,14 @@ def largest_gain(other, shuffled, second):
     return int((1 - second.mean(1) / other.mean(1)).argmax())
 
 
+@mistake(
+    "That is the model that saves most nats. One with a low loss has few to save: compare the shares.",
+    "which",
+)
+def most_nats(other, shuffled, second):
+    return int((shuffled.mean(1) - second.mean(1)).argmax())
+
+
 @mistake("That counts from 1. The first model has the index 0.", "which")
 def from_one(other, shuffled, second):
     return int((1 - second.mean(1) / shuffled.mean(1)).argmax()) + 1

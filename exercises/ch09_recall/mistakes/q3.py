@@ -35,6 +35,18 @@ def underflows(logits, digits):
         return float(-np.log(p[..., 48:58].sum(-1)).mean()), float(_parts(logits, digits)[1].mean())
 
 
+@mistake(
+    "That subtracts the largest logit of all. Where those of another digit are lower by 1,000, all their "
+    "exponentials are 0: subtract the largest of each digit's own."
+)
+def one_maximum_for_all(logits, digits):
+    with np.errstate(all="ignore"):
+        ten = logits[..., 48:58]
+        log_sums = [np.log(np.exp(x - x.max()).sum(-1)) + x.max() for x in (logits, ten)]
+        right = np.take_along_axis(ten, digits[..., None], -1)[..., 0]
+        return float((log_sums[0] - log_sums[1]).mean()), float((log_sums[1] - right).mean())
+
+
 @mistake("The second part is that among digits: the whole loss without the form.")
 def whole_loss_as_choice(logits, digits):
     form, choice = _parts(logits, digits)
@@ -80,6 +92,11 @@ def share_of_digits(logits, digits):
 @mistake("A needle is found if all six digits are right, not any of them.", "found")
 def any_digit(logits, digits):
     return float((logits.argmax(-1) == 48 + digits).any(-1).mean())
+
+
+@mistake("That takes the digits in any order. Each has to be right at its own place.", "found")
+def in_any_order(logits, digits):
+    return float((np.sort(logits.argmax(-1), -1) == np.sort(48 + digits, -1)).all(-1).mean())
 
 
 @mistake("The digit d is the byte 48 + d.", "found")

@@ -69,6 +69,11 @@ def one_too_many(b, keys, values):
     return _pairs(b, keys, values, _bits) + 1
 
 
+@mistake("That rounds the bits of n pairs up. With 12.4 bits, pairs that need 12.3 fit.", "pairs")
+def whole_bits(b, keys, values):
+    return _pairs(b, keys, values, lambda *sizes: math.ceil(_bits(*sizes)))
+
+
 @mistake("That divides the bits by those of the first pair. Later pairs need fewer.", "pairs")
 def by_the_first_pair(b, keys, values):
     return min(keys // 2, int(b / _bits(1, keys, values)))

@@ -36,6 +36,11 @@ def ridge(keys, signs):
     return keys.T @ np.linalg.solve(keys @ keys.T + 0.01 * np.eye(len(keys)), signs)
 
 
+@mistake("That takes singular values that are small for 0. Two keys that nearly agree need them.")
+def coarse_cutoff(keys, signs):
+    return np.linalg.pinv(keys, rcond=1e-3) @ signs
+
+
 @mistake("That has the inverse of the wrong table: of [K, K], which is singular for fewer keys than K.")
 def covariance(keys, signs):
     return np.linalg.solve(keys.T @ keys + 1e-3 * np.eye(keys.shape[1]), keys.T @ signs)
@@ -87,6 +92,14 @@ def negative_proof(K):
 def empty_proof(K):
     keys, signs, proof = _task(K)
     return keys, signs, 0 * proof
+
+
+@mistake(
+    "The sum in the proof is not 0. Any K keys are a basis: solve for the numbers of the last one.", "design"
+)
+def random_keys(K):
+    keys = np.random.default_rng(K).uniform(1.0, 2.0, (K + 1, K))
+    return keys, np.append(np.ones(K), -1.0), np.ones(K + 1)
 
 
 @mistake("Signs are 1 and -1.", "design")

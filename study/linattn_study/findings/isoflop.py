@@ -96,6 +96,13 @@ def fit_parabola(
     return curvature, slope - 2 * curvature * middle, constant - slope * middle + curvature * middle**2
 
 
+def trace_parabola(valley: Valley, n: int = 40) -> tuple[Array, Array]:
+    """Return ``n`` sizes from the smallest to the largest, and the losses of the parabola there."""
+    curvature, slope, constant = fit_parabola(valley.n_params, average(valley))
+    x = np.linspace(math.log(valley.n_params[0]), math.log(valley.n_params[-1]), n)
+    return np.exp(x), np.exp(curvature * x**2 + slope * x + constant)
+
+
 def find_best_size(n_params: Sequence[float], losses: Sequence[float], near: int = 0) -> float:
     """Return where the parabola of ``fit_parabola`` is lowest."""
     curvature, slope, _ = fit_parabola(n_params, losses, near)
