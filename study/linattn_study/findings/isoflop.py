@@ -96,11 +96,10 @@ def fit_parabola(
     return curvature, slope - 2 * curvature * middle, constant - slope * middle + curvature * middle**2
 
 
-def trace_parabola(valley: Valley, n: int = 40) -> tuple[Array, Array]:
-    """Return ``n`` sizes from the smallest to the largest, and the losses of the parabola there."""
+def find_lowest(valley: Valley) -> tuple[float, float]:
+    """Return the size at which the parabola through a valley's means is lowest, and its loss there."""
     curvature, slope, constant = fit_parabola(valley.n_params, average(valley))
-    x = np.linspace(math.log(valley.n_params[0]), math.log(valley.n_params[-1]), n)
-    return np.exp(x), np.exp(curvature * x**2 + slope * x + constant)
+    return math.exp(-slope / (2 * curvature)), math.exp(constant - slope**2 / (4 * curvature))
 
 
 def find_best_size(n_params: Sequence[float], losses: Sequence[float], near: int = 0) -> float:
