@@ -11,6 +11,7 @@ import numpy as np
 from linattn_study.findings.losses import ARCHITECTURES, Rows, load_evaluations, select
 from linattn_study.plan import ISO_BUDGETS
 from linattn_study.scaling import Interval, fit_power_law
+from linattn_study.scaling.noise import pool_noise
 from linattn_study.scaling.runs import Array
 
 TABLE = "scaling_isoflop"
@@ -69,15 +70,17 @@ def _choose_rate(rows: Rows) -> tuple[float, list[float]]:
     return min(whole.items(), key=lambda one: sum(one[1]))
 
 
-def fit_parabola(
-    n_params: Sequence[float], losses: Sequence[float], near: int = 0
-) -> tuple[float, float, float]:
+def average(valley: Valley) -> list[float]:
+    """Return the mean loss of each size's seeds, in the logarithm."""
+    return [math.exp(np.log(losses).mean()) for losses in valley.losses]
+
+
+def fit_parabola(n_params: Sequence[float], losses: Sequence[float]) -> tuple[float, float, float]:
     """Fit log loss by a parabola of x = log N, by least squares.
 
     Args:
         n_params: sizes, rising.
         losses: of these sizes.
-        near: sizes on each side of the lowest that count; default 0, all.
 
     Returns:
         Its coefficients from the highest power on, of x.
@@ -86,9 +89,6 @@ def fit_parabola(
         ValueError: no minimum.
     """
     x, y = np.log(n_params), np.log(losses)
-    if near:
-        lowest = int(np.clip(y.argmin(), near, len(y) - 1 - near))
-        x, y = (z[lowest - near : lowest + near + 1] for z in (x, y))
     middle = float(x.mean())  # around which the fit is well conditioned
     curvature, slope, constant = map(float, np.polyfit(x - middle, y, 2))
     if not curvature > 0:
@@ -96,64 +96,62 @@ def fit_parabola(
     return curvature, slope - 2 * curvature * middle, constant - slope * middle + curvature * middle**2
 
 
-def find_lowest(valley: Valley) -> tuple[float, float]:
-    """Return the size at which the parabola through a valley's means is lowest, and its loss there."""
-    curvature, slope, constant = fit_parabola(valley.n_params, average(valley))
+def find_lowest(n_params: Sequence[float], losses: Sequence[float]) -> tuple[float, float]:
+    """Return the size at which the parabola of ``fit_parabola`` is lowest, and its loss there."""
+    curvature, slope, constant = fit_parabola(n_params, losses)
     return math.exp(-slope / (2 * curvature)), math.exp(constant - slope**2 / (4 * curvature))
 
 
-def find_best_size(n_params: Sequence[float], losses: Sequence[float], near: int = 0) -> float:
-    """Return where the parabola of ``fit_parabola`` is lowest."""
-    curvature, slope, _ = fit_parabola(n_params, losses, near)
-    return math.exp(-slope / (2 * curvature))
+def find_bottom(valley: Valley) -> tuple[float, float]:
+    """Return size and loss at the bottom of the parabola through a valley's means."""
+    return find_lowest(valley.n_params, average(valley))
 
 
-def fit_exponent(valleys: Sequence[tuple[Sequence[float], Sequence[float]]], near: int = 0) -> float:
+def fit_exponent(valleys: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
     """Return a of N ~ C^a from (sizes, losses) at each of ``BUDGETS``."""
-    best = np.array([find_best_size(sizes, losses, near) for sizes, losses in valleys])
+    best = np.array([find_lowest(sizes, losses)[0] for sizes, losses in valleys])
     return fit_power_law(np.array(BUDGETS), best).exponent
 
 
-def estimate_exponent(arch: str, near: int = 0) -> Interval:
-    """Return a of N ~ C^a with a 95 % interval over seeds.
-
-    Args:
-        arch: "llama" or "hgrn2".
-        near: sizes on each side of the lowest that count at a budget; default 0, all.
-    """
-    return _make_interval(_fit_means(arch, near), draw_exponents(arch, near))
+def fit_means(arch: str, sizes: slice = slice(None)) -> float:
+    """Return a of N ~ C^a from the means over seeds; ``sizes`` says which of each budget count (all)."""
+    valleys = [select_valley(arch, budget) for budget in BUDGETS]
+    return fit_exponent([(v.n_params[sizes], average(v)[sizes]) for v in valleys])
 
 
-def estimate_difference(near: int = 0) -> Interval:
-    """Return LLaMA's a less HGRN2's, with a 95 % interval over seeds; ``near`` as above."""
-    value = _fit_means("llama", near) - _fit_means("hgrn2", near)
-    return _make_interval(value, draw_exponents("llama", near) - draw_exponents("hgrn2", near))
+def estimate_exponent(arch: str) -> Interval:
+    """Return a of N ~ C^a with a 95 % interval over seeds."""
+    return _make_interval(fit_means(arch), draw_exponents(arch))
+
+
+def estimate_difference() -> Interval:
+    """Return LLaMA's a less HGRN2's, with a 95 % interval over seeds."""
+    drawn = draw_exponents("llama") - draw_exponents("hgrn2")
+    return _make_interval(fit_means("llama") - fit_means("hgrn2"), drawn)
 
 
 @functools.cache
-def draw_exponents(arch: str, near: int = 0, n: int = 1000) -> Array:
-    """Return a for draws of one of the two seeds of every run; not a number without a minimum at some budget.
+def draw_exponents(arch: str, n: int = 1000) -> Array:
+    """Return a for losses that are moved by what means over seeds may be off.
 
-    The spread of such a choice is that of a mean of two seeds.
+    The spread of log loss between seeds is pooled over the sizes of a budget. It is drawn, too, from its
+    estimate and degrees of freedom, so intervals have Student's width. Not a number where some valley has no
+    minimum.
     """
     rng = np.random.default_rng(ARCHITECTURES.index(arch))  # draws of two architectures are independent
-    valleys, drawn = [select_valley(arch, budget) for budget in BUDGETS], np.full(n, np.nan)
-    for i in range(n):
-        some = [(v.n_params, [seeds[int(rng.integers(N_SEEDS))] for seeds in v.losses]) for v in valleys]
-        with suppress(ValueError):
-            drawn[i] = fit_exponent(some, near)
-    return drawn
-
-
-def _fit_means(arch: str, near: int) -> float:
-    """Return a of the mean losses of the seeds."""
     valleys = [select_valley(arch, budget) for budget in BUDGETS]
-    return fit_exponent([(v.n_params, average(v)) for v in valleys], near)
-
-
-def average(valley: Valley) -> list[float]:
-    """Return the mean loss of each size's seeds, in the logarithm."""
-    return [math.exp(np.log(losses).mean()) for losses in valley.losses]
+    noises = [pool_noise([np.log(losses).tolist() for losses in valley.losses]) for valley in valleys]
+    drawn = np.full(n, np.nan)
+    for i in range(n):
+        some = []
+        for valley, noise in zip(valleys, noises, strict=True):
+            assert noise is not None  # each size has two seeds
+            sd = noise.sd * math.sqrt(noise.freedom / rng.chisquare(noise.freedom) / N_SEEDS)
+            moved = np.log(average(valley)) + sd * rng.normal(size=len(valley.losses))
+            some.append((valley.n_params, np.exp(moved).tolist()))
+        with suppress(ValueError):
+            drawn[i] = fit_exponent(some)
+    return drawn
 
 
 def _make_interval(value: float, drawn: Array) -> Interval:
