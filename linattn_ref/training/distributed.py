@@ -1,7 +1,8 @@
 """Train in several processes: what `torchrun` sets up, in two functions and one context.
 
-Every rank holds the whole model, draws the same global batch and works on its own slice of it; gradients and
-losses are averaged, so the run equals that of a single process up to rounding.
+Every rank holds the whole model, or a part of it (``sharding``), draws the same global batch and works on
+its own slice of it; gradients and losses are averaged, so the run equals that of a single process up to
+rounding.
 """
 
 import os

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linattn_study.findings.losses import ARCHITECTURES, Rows, load_evaluations, select
+from linattn_study.findings.losses import ARCHITECTURES, Rows
+from linattn_study.findings.variants import select_ends
 from linattn_study.plan import ISO_BUDGETS
 from linattn_study.scaling import Interval, fit_power_law
 from linattn_study.scaling.noise import pool_noise
@@ -40,22 +41,13 @@ def select_valley(arch: str, budget: float) -> Valley:
         arch: "llama" or "hgrn2".
         budget: one of ``BUDGETS``.
     """
-    ends = [row for row in _select_ends(arch) if _find_budget(row) == budget]
+    ends = [row for row in select_ends(TABLE, arch=arch) if find_budget(row) == budget]
     sizes = sorted({row["n_params"] for row in ends})
     chosen = [_choose_rate([row for row in ends if row["n_params"] == n]) for n in sizes]
     return Valley(sizes, [losses for _, losses in chosen], [rate for rate, _ in chosen])
 
 
-def _select_ends(arch: str) -> Rows:
-    """Return the last evaluation of each run: its steps are whole, so it may lack a part of one."""
-    rows = select(load_evaluations(TABLE), arch=arch)
-    last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for row in rows:
-        last[tuple(row[name] for name in ("size", "run_tokens", "lr", "seed"))] = row
-    return list(last.values())
-
-
-def _find_budget(row: Mapping[str, Any]) -> float:
+def find_budget(row: Mapping[str, Any]) -> float:
     """Return the budget that a run was made for."""
     spent = 6 * row["n_params"] * row["run_tokens"]
     return min(BUDGETS, key=lambda budget: abs(math.log(spent / budget)))
