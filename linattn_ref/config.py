@@ -248,10 +248,9 @@ def paper_config(architecture: str, size: str) -> ModelConfig:
         >>> config.n_layers, config.d_model, config.n_heads, config.ff_width
         (12, 768, 6, 2048)
     """
-    if architecture not in PAPER_ARCHITECTURES:
-        raise ValueError(f"architecture: got {architecture!r}, expected one of {sorted(PAPER_ARCHITECTURES)}")
-    if size not in PAPER_SIZES:
-        raise ValueError(f"size: got {size!r}, expected one of {list(PAPER_SIZES)}")
+    known = sorted(PAPER_ARCHITECTURES)
+    require(architecture in known, "architecture", f"{architecture!r}", f"one of {known}")
+    require(size in PAPER_SIZES, "size", f"{size!r}", f"one of {list(PAPER_SIZES)}")
     n_layers, d_model, n_heads, d_ff = PAPER_SIZES[size]
     if size == "410M" and architecture in ("tnl", "cosformer2"):
         n_layers = GATED_LAYERS_AT_410M

@@ -496,20 +496,18 @@ def generate(
         >>> generate(model, torch.tensor([[1, 2, 3], [4, 0, 0]]), 4, temperature=0, lengths=[3, 1]).shape
         torch.Size([2, 4])
     """
-    if temperature != 0 and not COLDEST <= temperature < math.inf:
-        raise ValueError(f"temperature: got {temperature}, expected 0 or a finite number, at least {COLDEST}")
+    fits = temperature == 0 or COLDEST <= temperature < math.inf
+    require(fits, "temperature", f"{temperature}", f"0 or a finite number, at least {COLDEST}")
     check_tokens(prompt)
     known = range(model.config.vocab_size)
     require(n_tokens >= 0, "n_tokens", str(n_tokens), "at least 0")
     require(top_k is None or top_k >= 1, "top_k", str(top_k), "at least 1")
     require(top_p is None or 0 < top_p <= 1, "top_p", str(top_p), "above 0 and at most 1")
     require(end is None or end in known, "end", str(end), f"from 0 to {known[-1]}")
-    if generator is None and temperature != 0:
-        raise ValueError("generator: got None, expected a torch.Generator, or temperature 0")
-    if generator is not None and generator.device.type != prompt.device.type:
-        raise ValueError(
-            f"generator: got one on {generator.device}, expected the device of prompt, {prompt.device}"
-        )
+    draws = generator is not None or temperature == 0
+    require(draws, "generator", "None", "a torch.Generator, or temperature 0")
+    here, there = prompt.device, prompt.device if generator is None else generator.device
+    require(here.type == there.type, "generator", f"one on {there}", f"the device of prompt, {here}")
     new = prompt.new_full((prompt.shape[0], n_tokens), 0 if end is None else end, dtype=torch.int64)
     going = torch.ones(len(prompt), dtype=torch.bool, device=prompt.device)
     lengths = [prompt.shape[1]] * len(prompt) if lengths is None else lengths

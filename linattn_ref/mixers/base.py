@@ -57,11 +57,9 @@ class Mixer(nn.Module):
         self.config, self.layer = config, layer
         own = type(config.options) is self.options_class
         require(own, "config.options", repr(config.options), self.options_class.__name__)
-        if not hasattr(load_ops(config.backend), self.needs):  # raise here, not in the first forward pass
-            raise ValueError(
-                f"backend: got {config.backend!r}, which has no {self.needs}, expected 'reference' "
-                f"for {config.mixer!r}"
-            )
+        known = hasattr(load_ops(config.backend), self.needs)  # raise here, not in the first forward pass
+        came = f"{config.backend!r}, which has no {self.needs}"
+        require(known, "backend", came, f"'reference' for {config.mixer!r}")
 
     @property
     def ops(self) -> ModuleType:

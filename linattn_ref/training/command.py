@@ -36,13 +36,8 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("model").add_argument
     sizes = ModelConfig("linear", n_layers=4)
     model("--mixer", default=sizes.mixer, help=f"token mixer: {', '.join(MIXERS)}")
-    model(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the mixer; may be repeated; a wrong name tells which there are",
-    )
+    more = "of the mixer; may be repeated; a wrong name tells which there are"
+    model("--option", action="append", default=[], metavar="NAME=VALUE", help=more)
     model("--d-model", type=int, default=sizes.d_model, help="width")
     model("--n-layers", type=int, default=sizes.n_layers, help="blocks")
     model("--n-heads", type=int, default=sizes.n_heads, help="heads")
@@ -56,9 +51,8 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     files("--rows", type=Path, metavar="FILE", help="write a row for each step to this CSV file")
     training = parser.add_argument_group("training").add_argument
     training("--device", help="such as cpu or cuda; default: cuda if there is any")
-    training(
-        "--shard", action="store_true", help="under torchrun: a part of the weights on each rank (FSDP2)"
-    )
+    shard = "under torchrun: a part of the weights on each rank (FSDP2)"
+    training("--shard", action="store_true", help=shard)
     for option in dataclasses.fields(TrainConfig):
         training(
             "--" + option.name.replace("_", "-"),
@@ -74,26 +68,15 @@ def run_train(arguments: argparse.Namespace) -> int:
     """Build model and corpus, train, write the rows, print the last loss; return the exit status."""
     values = {option.name: getattr(arguments, option.name) for option in dataclasses.fields(TrainConfig)}
     config = TrainConfig(**values | {"betas": tuple(arguments.betas)})
-    sizes = ModelConfig(
-        arguments.mixer,
-        arguments.d_model,
-        arguments.n_layers,
-        arguments.n_heads,
-        options=dict(map(parse_option, arguments.option)),
-        backend=arguments.backend,
-    )
+    shape = (arguments.mixer, arguments.d_model, arguments.n_layers, arguments.n_heads)
+    options = dict(map(parse_option, arguments.option))
+    sizes = ModelConfig(*shape, options=options, backend=arguments.backend)
     corpus = read_corpus(arguments.corpus, arguments.pattern, arguments.max_bytes)
     with distributed() as world:
         torch.manual_seed(config.seed)  # for the weights to start from
         model = LanguageModel(sizes)
-        rows = train(
-            model,
-            corpus,
-            config,
-            device=arguments.device,
-            checkpoint=arguments.checkpoint,
-            sharded=arguments.shard,
-        )
+        where = {"device": arguments.device, "checkpoint": arguments.checkpoint, "sharded": arguments.shard}
+        rows = train(model, corpus, config, **where)
         if world.rank == 0:
             if arguments.rows is not None:
                 write_rows(arguments.rows, rows)

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from linattn_ref.ops.validation import require
+
 
 @dataclass(frozen=True)
 class World:
@@ -49,8 +51,8 @@ class World:
 
     def require_divides(self, batch_size: int) -> None:
         """Raise a ``ValueError`` if a batch does not divide evenly by the ranks."""
-        if batch_size % self.size:
-            raise ValueError(f"batch_size: got {batch_size}, expected a multiple of {self.size} ranks")
+        fits = batch_size % self.size == 0
+        require(fits, "batch_size", f"{batch_size}", f"a multiple of {self.size} ranks")
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from linattn_book import results
 from linattn_ref.backend import choose_backend
 from linattn_ref.training.command import read_corpus
 from linattn_ref.training.distributed import distributed, get_default_device
-from linattn_ref.training.tasks import library
-from linattn_study import cluster, collect, corpora, launch, novels, source_code, work
+from linattn_study import cluster, collect, corpora, launch, library, novels, source_code, work
 from linattn_study.plan import STUDIES
 from linattn_study.scaling.fits import save_fits
 from linattn_study.trial import Trial

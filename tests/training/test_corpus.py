@@ -240,7 +240,7 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         ValueError, match=r"path: got .*absent, which does not exist, expected a file or a folder"
     ):
         ByteCorpus.from_path(tmp_path / "absent")
-    with pytest.raises(ValueError, match=r"pattern: got '\*.txt', which no file under .* matches"):
+    with pytest.raises(ValueError, match=r"pattern: got '\*.txt', expected one that a file under .* matches"):
         ByteCorpus.from_path(tmp_path)
     (tmp_path / "short").write_bytes(b"x")
     with pytest.raises(ValueError, match="path: got 1 bytes, expected text enough for two parts"):

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from linattn_ref.ops.validation import require
 from linattn_ref.training.tasks import documents as docs
 
 SPLITS = ("train", "validation")
@@ -62,9 +63,9 @@ class ByteCorpus:
     def __post_init__(self) -> None:
         for split in SPLITS:
             data = getattr(self, split)
-            if data.dtype != torch.uint8 or data.ndim != 1 or len(data) == 0:
-                came = f"{data.dtype} of shape {list(data.shape)}"
-                raise ValueError(f"{split}: got {came}, expected a non-empty uint8 tensor of shape [N]")
+            fits = data.dtype == torch.uint8 and data.ndim == 1 and len(data) > 0
+            came = f"{data.dtype} of shape {list(data.shape)}"
+            require(fits, split, came, "a non-empty uint8 tensor of shape [N]")
 
     def __repr__(self) -> str:
         sizes = f"train {len(self.train):,} bytes, validation {len(self.validation):,} bytes"
@@ -99,9 +100,8 @@ class ByteCorpus:
         kept = docs.drop_copies(documents)
         if max_bytes is not None:
             kept = docs.spread(kept, max_bytes)
-        if len(kept) < 2:
-            came = f"{len(kept)} of {len(documents)} given (max_bytes {max_bytes})"
-            raise ValueError(f"documents: got {came}, expected two distinct non-empty ones at least")
+        came = f"{len(kept)} of {len(documents)} given (max_bytes {max_bytes})"
+        require(len(kept) >= 2, "documents", came, "two distinct non-empty ones at least")
         return _assemble(name, *docs.split_by_name(kept, validation_fraction))
 
     @classmethod
@@ -156,14 +156,12 @@ class ByteCorpus:
         _check_arguments(max_bytes, validation_fraction)
         if path.is_file():
             head, tail = docs.split_by_position(path.read_bytes()[:max_bytes], validation_fraction)
-            if not head or not tail:
-                raise ValueError(f"path: got {len(head + tail)} bytes, expected text enough for two parts")
+            enough = bool(head and tail)
+            require(enough, "path", f"{len(head + tail)} bytes", "text enough for two parts")
             return _assemble(path.name, {path.name: head}, {path.name: tail})
-        if not path.is_dir():
-            raise ValueError(f"path: got {path}, which does not exist, expected a file or a folder")
+        require(path.is_dir(), "path", f"{path}, which does not exist", "a file or a folder")
         documents = docs.read_folder(path, pattern)
-        if not documents:
-            raise ValueError(f"pattern: got {pattern!r}, which no file under {path} matches")
+        require(bool(documents), "pattern", f"{pattern!r}", f"one that a file under {path} matches")
         return cls.from_documents(
             path.resolve().name, documents, max_bytes=max_bytes, validation_fraction=validation_fraction
         )
@@ -230,8 +228,7 @@ class ByteCorpus:
         Raises:
             ValueError: any other word.
         """
-        if split not in SPLITS:
-            raise ValueError(f"split: got {split!r}, expected one of {SPLITS}")
+        require(split in SPLITS, "split", f"{split!r}", f"one of {SPLITS}")
         data: Tensor = getattr(self, split)
         return data
 
@@ -260,13 +257,12 @@ class ByteCorpus:
                 generator that is none or does not live on the CPU.
         """
         data = self.split(split)
-        if batch_size < 1 or seq_len < 1:
-            raise ValueError(f"batch_size, seq_len: got {batch_size} and {seq_len}, expected at least 1")
-        if len(data) < seq_len + 1:
-            there = f"{split} of {self.name!r} has {len(data)} bytes"
-            raise ValueError(f"seq_len: got {seq_len}, expected {len(data) - 1} at most: {there}")
-        if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-            raise ValueError(f"generator: got {generator!r}, expected a torch.Generator on the CPU")
+        least = min(batch_size, seq_len)
+        require(least >= 1, "batch_size, seq_len", f"{batch_size} and {seq_len}", "at least 1")
+        most = f"{len(data) - 1} at most: {split} of {self.name!r} has {len(data)} bytes"
+        require(seq_len < len(data), "seq_len", f"{seq_len}", most)
+        on_cpu = isinstance(generator, torch.Generator) and generator.device.type == "cpu"
+        require(on_cpu, "generator", f"{generator!r}", "a torch.Generator on the CPU")
         starts = torch.randint(len(data) - seq_len, (batch_size, 1), generator=generator)  # [B, 1]
         windows = data[starts + torch.arange(seq_len + 1)].long()  # [B, T + 1]
         return windows[:, :-1].to(device), windows[:, 1:].to(device)
@@ -285,10 +281,9 @@ class ByteCorpus:
 
 def _check_arguments(max_bytes: int | None, validation_fraction: float) -> None:
     """Raise a ``ValueError`` if an argument of a constructor is out of range."""
-    if max_bytes is not None and max_bytes < 1:
-        raise ValueError(f"max_bytes: got {max_bytes}, expected None or at least 1")
-    if not 0 < validation_fraction < 1:
-        raise ValueError(f"validation_fraction: got {validation_fraction}, expected a number between 0 and 1")
+    require(max_bytes is None or max_bytes >= 1, "max_bytes", f"{max_bytes}", "None or at least 1")
+    inside = 0 < validation_fraction < 1
+    require(inside, "validation_fraction", f"{validation_fraction}", "a number between 0 and 1")
 
 
 def _assemble(name: str, train: Mapping[str, bytes], validation: Mapping[str, bytes]) -> ByteCorpus:

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from linattn_ref.ops.validation import require
+
 IGNORED = -100  # a target that is not asked for, as torch's cross_entropy has it
 KEY_LENGTH, ANSWER_LENGTH = 6, 6  # letters and digits of a needle
 Mode = Literal["easy", "standard"]
@@ -70,20 +72,12 @@ def multi_query_recall(
     """
     context = 2 * n_pairs * n_passes
     n_places = (seq_len - context) // 2
-    if min(batch_size, n_pairs, n_passes) < 1 or power <= 0:
-        raise ValueError(
-            f"batch_size, n_pairs, n_passes, power: got {batch_size}, {n_pairs}, {n_passes} and {power}, "
-            "expected at least 1, and a power above 0"
-        )
-    if n_places < n_pairs:
-        raise ValueError(
-            f"seq_len: got {seq_len}, expected {context + 2 * n_pairs} at least for {n_pairs} pairs in "
-            f"{n_passes} passes"
-        )
-    if vocab_size // 2 <= n_pairs:
-        raise ValueError(
-            f"vocab_size: got {vocab_size}, expected {2 * n_pairs + 2} at least for {n_pairs} pairs"
-        )
+    sizes, names = (batch_size, n_pairs, n_passes, power), "batch_size, n_pairs, n_passes, power"
+    require(min(sizes[:3]) >= 1 and power > 0, names, f"{sizes}", "at least 1, and a power above 0")
+    needed = f"{context + 2 * n_pairs} at least for {n_pairs} pairs in {n_passes} passes"
+    require(n_places >= n_pairs, "seq_len", f"{seq_len}", needed)
+    needed = f"{2 * n_pairs + 2} at least for {n_pairs} pairs"
+    require(vocab_size // 2 > n_pairs, "vocab_size", f"{vocab_size}", needed)
     half = vocab_size // 2
     keys = 1 + _draw_distinct(batch_size, n_pairs, torch.ones(half - 1), generator)  # [B, N]
     values = half + _draw_distinct(batch_size, n_pairs, torch.ones(vocab_size - half), generator)  # [B, N]
@@ -123,8 +117,7 @@ def recall_accuracy(logits: Tensor, targets: Tensor) -> float:
         0.5
     """
     asked = targets != IGNORED
-    if not asked.any():
-        raise ValueError(f"targets: got none that is asked for, expected one that is not {IGNORED}")
+    require(bool(asked.any()), "targets", "none that is asked for", f"one that is not {IGNORED}")
     return (logits.argmax(-1) == targets)[asked].float().mean().item()
 
 
@@ -171,20 +164,17 @@ def make_needle(
         >>> len(prompt), len(answer), bytes(answer.tolist()) in bytes(prompt.tolist())
         (120, 6, True)
     """
-    if mode not in ("easy", "standard"):
-        raise ValueError(f"mode: got {mode!r}, expected easy or standard")
-    if not 0 <= depth <= 1:
-        raise ValueError(f"depth: got {depth}, expected a number from 0 to 1")
-    if n_passes < 1:
-        raise ValueError(f"n_passes: got {n_passes}, expected at least 1")
+    require(mode in ("easy", "standard"), "mode", f"{mode!r}", "easy or standard")
+    require(0 <= depth <= 1, "depth", f"{depth}", "a number from 0 to 1")
+    require(n_passes >= 1, "n_passes", f"{n_passes}", "at least 1")
     planted, question, answer = _draw_words(mode, generator)
     n_hay = (length - len(question)) // n_passes - len(planted)
-    if n_hay < 0 or len(text) < n_hay:
-        raise ValueError(
-            f"length: got {length} with a text of {len(text)} bytes, expected "
-            f"{n_passes * len(planted) + len(question)} "
-            "at least, and as much text as is left beside the needle"
-        )
+    least = f"{n_passes * len(planted) + len(question)} at least"
+    came, needed = (
+        f"{length} with a text of {len(text)} bytes",
+        f"{least}, and as much text as is left beside it",
+    )
+    require(0 <= n_hay <= len(text), "length", came, needed)
     start = int(torch.randint(len(text) - n_hay + 1, (), generator=generator))
     hay = bytes(text[start : start + n_hay].tolist())
     at = round(depth * n_hay)
@@ -218,8 +208,7 @@ def insert_needles(text: Tensor, every: int, generator: torch.Generator, n: int 
         >>> bytes(mixed.tolist()).count(b"What is the number of") >= 2
         True
     """
-    if every < 64 or n < 1:
-        raise ValueError(f"every, n: got {every} and {n}, expected at least 64 and 1")
+    require(every >= 64 and n >= 1, "every, n", f"{every} and {n}", "at least 64 and 1")
     data, pieces = text.numpy().tobytes(), []
     n_stretches = len(data) // every
     pairs = torch.rand(n_stretches, n, 2, generator=generator, dtype=torch.float64).sort(2).values.tolist()
