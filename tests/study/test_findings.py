@@ -240,6 +240,7 @@ def test_the_exponent_of_a_known_surface_is_found_at_its_budgets() -> None:
         valleys.append((sizes.tolist(), surface(sizes, budget / (6 * sizes)).tolist()))
         at, lowest = isoflop.find_lowest(*valleys[-1])
         assert at == pytest.approx(best)
+        assert surface.find_best_size(budget) == pytest.approx(best)
         assert lowest == pytest.approx(valleys[-1][1][2], rel=0.02)  # it is no parabola at the ends
     assert isoflop.fit_exponent(valleys) == pytest.approx(0.5)
     with pytest.raises(ValueError, match="open below"):
@@ -262,22 +263,22 @@ def test_a_valley_has_the_runs_of_its_budget_at_their_best_rate() -> None:
     assert 0.5 < low < value < high < 1
 
 
-def test_what_seeds_may_do_to_an_exponent_is_students(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_seeds_may_do_to_an_exponent_is_students() -> None:
     """Two seeds a size with a known spread: the draws spread as errors of the mean do, and some more."""
     rng, sd = np.random.default_rng(0), 0.002
 
-    def make(arch: str, budget: float) -> isoflop.Valley:
+    def make(budget: float) -> isoflop.Valley:
         sizes = math.sqrt(budget) / 6 * np.array([0.25, 0.5, 1.0, 2.0, 4.0])
         logs = 0.1 * np.log(sizes / sizes[2]) ** 2
         return isoflop.Valley(sizes.tolist(), np.exp([[x - sd, x + sd] for x in logs]).tolist(), [1e-3] * 5)
 
-    monkeypatch.setattr(isoflop, "select_valley", make)
-    drawn = isoflop.draw_exponents.__wrapped__("tnl", 400)
+    valleys = list(map(make, isoflop.BUDGETS))
+    drawn = isoflop.draw_exponents(valleys, np.random.default_rng(1), 400)
     exact = [
         isoflop.fit_exponent(
             [
                 (v.n_params, np.exp(np.log(isoflop.average(v)) + sd * rng.normal(size=5)).tolist())
-                for v in (make("", budget) for budget in isoflop.BUDGETS)
+                for v in valleys
             ]
         )
         for _ in range(400)

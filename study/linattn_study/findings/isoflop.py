@@ -105,33 +105,57 @@ def fit_exponent(valleys: Sequence[tuple[Sequence[float], Sequence[float]]]) -> 
     return fit_power_law(np.array(BUDGETS), best).exponent
 
 
+def fit_valleys(valleys: Sequence[Valley]) -> float:
+    """Return a of N ~ C^a from the means over seeds."""
+    return fit_exponent([(valley.n_params, average(valley)) for valley in valleys])
+
+
 def fit_means(arch: str, sizes: slice = slice(None)) -> float:
-    """Return a of N ~ C^a from the means over seeds; ``sizes`` says which of each budget count (all)."""
-    valleys = [select_valley(arch, budget) for budget in BUDGETS]
-    return fit_exponent([(v.n_params[sizes], average(v)[sizes]) for v in valleys])
+    """Return ``fit_valleys`` of an architecture; ``sizes`` says which of each budget count (all)."""
+    return fit_valleys(select_sizes(select_valleys(arch), sizes))
+
+
+def select_sizes(valleys: Sequence[Valley], sizes: slice) -> list[Valley]:
+    """Return valleys with some of their sizes."""
+    return [Valley(v.n_params[sizes], v.losses[sizes], v.rates[sizes]) for v in valleys]
+
+
+@functools.cache
+def select_valleys(arch: str) -> list[Valley]:
+    """Return the runs of an architecture, a valley for each of ``BUDGETS``."""
+    return [select_valley(arch, budget) for budget in BUDGETS]
 
 
 def estimate_exponent(arch: str) -> Interval:
     """Return a of N ~ C^a with a 95 % interval over seeds."""
-    return _make_interval(fit_means(arch), draw_exponents(arch))
+    return make_interval(fit_means(arch), _draw_exponents(arch))
 
 
 def estimate_difference() -> Interval:
     """Return LLaMA's a less HGRN2's, with a 95 % interval over seeds."""
-    drawn = draw_exponents("llama") - draw_exponents("hgrn2")
-    return _make_interval(fit_means("llama") - fit_means("hgrn2"), drawn)
+    return make_interval(
+        fit_means("llama") - fit_means("hgrn2"), _draw_exponents("llama") - _draw_exponents("hgrn2")
+    )
 
 
 @functools.cache
-def draw_exponents(arch: str, n: int = 1000) -> Array:
-    """Return a for losses that are moved by what means over seeds may be off.
+def _draw_exponents(arch: str) -> Array:
+    """Return a thousand exponents of an architecture; draws of two architectures are independent."""
+    return draw_exponents(select_valleys(arch), np.random.default_rng(ARCHITECTURES.index(arch)), 1000)
+
+
+def draw_exponents(valleys: Sequence[Valley], rng: np.random.Generator, n: int) -> Array:
+    """Return n exponents a for losses that are moved by what means over seeds may be off.
 
     The spread of log loss between seeds is pooled over the sizes of a budget. It is drawn, too, from its
     estimate and degrees of freedom, so intervals have Student's width. Not a number where some valley has no
     minimum.
+
+    Args:
+        valleys: one for each of ``BUDGETS``, every size with ``N_SEEDS`` losses.
+        rng: of the draws.
+        n: how many.
     """
-    rng = np.random.default_rng(ARCHITECTURES.index(arch))  # draws of two architectures are independent
-    valleys = [select_valley(arch, budget) for budget in BUDGETS]
     noises = [pool_noise([np.log(losses).tolist() for losses in valley.losses]) for valley in valleys]
     drawn = np.full(n, np.nan)
     for i in range(n):
@@ -146,7 +170,7 @@ def draw_exponents(arch: str, n: int = 1000) -> Array:
     return drawn
 
 
-def _make_interval(value: float, drawn: Array) -> Interval:
+def make_interval(value: float, drawn: Array) -> Interval:
     """Return a value with the range of 95 % of draws."""
     low, high = np.nanpercentile(drawn, (2.5, 97.5))
     return Interval(value, float(low), float(high))

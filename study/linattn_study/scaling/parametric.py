@@ -35,6 +35,12 @@ class Surface(NamedTuple):
         """The exponent a in N_opt(C) ~ C^a, if C is proportional to N D; that of tokens is 1 - a."""
         return self.beta / (self.alpha + self.beta)
 
+    def find_best_size(self, flops: float) -> float:
+        """Return the N with the lowest loss among those with 6 N D = flops."""
+        ratio = self.alpha * self.A / (self.beta * self.B)
+        best: float = (ratio * (flops / 6) ** self.beta) ** (1 / (self.alpha + self.beta))
+        return best
+
 
 class Parametric(NamedTuple):
     """Hold the exponents of a surface with intervals."""
