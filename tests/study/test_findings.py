@@ -61,14 +61,15 @@ def test_llama_is_not_above_itself(corpus: str) -> None:
 
 def test_a_cost_is_where_a_loss_is_reached() -> None:
     """By hand, from the rows, without interpolation: within the spacing of evaluations."""
-    curves = {}
-    for arch in ("llama", "hgrn2"):
-        rows = [row for row in losses.load_evaluations() if (row["corpus"], row["arch"]) == ("code", arch)]
-        curves[arch] = [(row["flops"], row["val_loss"]) for row in rows]
-    at = 1.05 * max(min(loss for _, loss in found) for found in curves.values())
-    first = {arch: min(C for C, loss in found if loss <= at) for arch, found in curves.items()}
+    rows = {arch: select(losses.load_evaluations(), corpus="code", arch=arch) for arch in ("llama", "hgrn2")}
+    at = 1.05 * max(min(row["val_loss"] for row in found) for found in rows.values())
+    reached = {arch: [row for row in found if row["val_loss"] <= at] for arch, found in rows.items()}
     ratio = losses.estimate_cost("code", "hgrn2", 1.05).value
+    first = {arch: min(row["flops"] for row in found) for arch, found in reached.items()}
     assert ratio == pytest.approx(first["hgrn2"] / first["llama"], rel=0.25)
+    first = {arch: min(row["n_params"] * row["tokens"] for row in found) for arch, found in reached.items()}
+    plain = losses.estimate_cost("code", "hgrn2", 1.05, "6ND").value
+    assert plain == pytest.approx(first["hgrn2"] / first["llama"], rel=0.25)
     causal = losses.estimate_cost("code", "hgrn2", 1.05, "causal").value
     assert 1.1 < causal / ratio < 1.6  # half of attention, at widths from 64 to 512
 

@@ -115,15 +115,15 @@ def _make_interval(log: float, spread: Noise, share: float) -> Interval:
     return Interval(math.exp(log), math.exp(log - half), math.exp(log + half))
 
 
-Count = Literal["all", "causal", "seconds", "sdpa"]
+Count = Literal["all", "causal", "6ND", "seconds", "sdpa"]
 
 
 def estimate_cost(corpus: str, arch: str, above: float, count: Count = "all") -> Interval:
     """Return what a loss costs over what it costs LLaMA: FLOPs, or seconds of training.
 
     The loss is ``above`` times the lowest that both reach in validation. Of LLaMA's attention ``"causal"``
-    counts only the half that is not masked; ``"sdpa"`` is seconds with its softmax by torch's kernel in place
-    of ours. The interval is that of all losses of ``arch`` moved
+    counts only the half that is not masked, and ``"6ND"`` no model's token mixing; ``"sdpa"`` is seconds with
+    LLaMA's softmax by torch's kernel in place of ours. The interval is that of all losses of ``arch`` moved
     together, by what a seed may move a pair of runs; not a number where the moved loss is never reached.
     """
     curves = {name: _make_curves(corpus, name, count) for name in (arch, "llama")}
@@ -166,6 +166,8 @@ def _make_curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
         if count in ("seconds", "sdpa"):
             gain = compute_sdpa_gain(arch, size) if count == "sdpa" else 1.0
             spent = np.array(tokens) / (gain * compute_bytes_per_second(corpus, arch, size))
+        elif count == "6ND":
+            spent = 6.0 * rows[0]["n_params"] * np.array(tokens)
         else:
             share = (
                 _compute_causal_share(rows[0]["d_model"]) if count == "causal" and arch == "llama" else 1.0
