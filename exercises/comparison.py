@@ -14,9 +14,12 @@ import torch
 
 # A letter that is chosen, as in "C", "(c)", "option C." or "C: the denominator", and what follows it.
 CHOICE = re.compile(r"[\s(\[]*(?:(?:OPTION|ANSWER)\b[\s:(\[]*)?([A-Z])\b(.*)", re.DOTALL)
-# One more beside it, as in "C or B", "C, B" and "C/B"; in "C, a row" and "C and a mask" stands an article.
-ONE_MORE = re.compile(
-    r"[\s)\],/&+|;]*(?:\(?\b(?:OR|AND)\b[\s(\[]*)?(?:OPTION\b[\s(\[]*)?(?:[B-H]\b|A\b(?!\s+\w))"
+# One more beside it, as in "C or B", "C, B", "C/B" and "C? B?"; in "C, a row" and "C and a mask" stands an
+# article, and "C: B is not scaled" speaks of a matrix.
+MORE_WORDS = r"(?:OR|AND|THEN|MAYBE|PERHAPS)\b"
+ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer than it is
+    r"[\s)\],/&+|;]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
+    rf"(?:\((?={MORE_WORDS}))?(?:{MORE_WORDS}[\s(\[]*+)*+(?:OPTION\b[\s(\[]*+)?(?:[B-H]\b|A\b(?!\s++\w))"
 )
 
 
@@ -100,13 +103,15 @@ class Within:
 class Exactly:
     """Accept a text (capitals and spaces around it do not matter) or a whole number that is the expected one.
 
-    Where a letter is expected, words may follow it, as in "C: the denominator"; a second letter may not.
+    Where a letter is expected, words may follow it, as in "C: the denominator"; a second letter may not. A
+    whole number may come as an array of one number, or as a float.
 
     The expected value is not part of the message: it would give the answer away.
     """
 
     def find_difference(self, got: Any, expected: Any) -> Difference | None:
         """Return that the value is another one, or None."""
+        got = _find_whole_number(got) if isinstance(expected, int) else got
         if not isinstance(got, (str, int, float)):
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
@@ -146,8 +151,17 @@ def _find_letter(text: str) -> str:
     return found[1] if found and not ONE_MORE.match(found[2]) else text
 
 
+def _find_whole_number(value: Any) -> Any:
+    """Return the whole number that a value is, as an array without axes or a float; or the value itself."""
+    if isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim == 0:
+        value = value.item()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _find_in_tuple(how: Comparison, got: Any, expected: tuple[Any, ...]) -> Difference | None:
-    """Return the first difference between the parts of two tuples."""
+    """Return the first difference between the parts of two tuples; the first may be an array of its parts."""
+    if isinstance(got, (np.ndarray, torch.Tensor)) and len(got.shape) and len(got) == len(expected):
+        got = list(got)
     if not isinstance(got, (tuple, list)) or len(got) != len(expected):
         return Difference("", describe(got), describe(expected))
     for i, pair in enumerate(zip(got, expected, strict=True)):

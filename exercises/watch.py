@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import os
+import re
 import socket
 import sys
 import threading
@@ -48,7 +49,8 @@ RESHAPING = (
     "squeeze",
     "unsqueeze",
 )  # not in place: an answer keeps the old shape
-BITS_OF_AN_ERROR = 64  # whose text may name a value
+BITS_OF_AN_ERROR = 64  # whose text may name a value, but not write out a tensor
+WRITTEN_OUT = re.compile(r"(?:\bValue:|\b[tT]ensor\().*", re.DOTALL)
 MATRIX_PRODUCTS = (
     "mm",
     "bmm",
@@ -216,7 +218,7 @@ class Keeper:
             found = serialization.describe_exception(error)
             if self._call is not None and isinstance(error, PermissionError):
                 self.outcomes.setdefault(self._call, found)
-            return {"error": found["error"], "text": found["text"]}
+            return {"error": found["error"], "text": WRITTEN_OUT.sub("", found["text"]).rstrip()}
 
     def _begin(self, number: Any) -> list[Any]:
         """Begin a call, and return its arguments: plain data, and descriptions of tensors."""
@@ -394,6 +396,8 @@ class Keeper:
             return data
         ((kind, content),) = data.items()
         if kind == "list":
+            if "List[" not in str(wanted.type):
+                raise TypeError(f"{wanted.name}: got a list, expected one value")
             return [self._restore(one, wanted) for one in content]
         if kind == "dtype":
             return _find_dtype(content)

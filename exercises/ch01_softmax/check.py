@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "3f14e2895835"
+VERSION = "ed572e9cd1a9"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -66,9 +66,9 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
-    wide, less = 10**12, int(rng.integers(150_000, 230_000))  # too wide for a prediction that draws samples
-    both = float(rng.uniform(0.5, 2)) / less**0.5  # mean and spread count alike
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), (less, both)]:
+    wide, less = int(10 ** rng.uniform(11, 12)), int(rng.integers(150_000, 2_000_000))  # too wide for samples
+    alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike]:
         inputs = f"K = {K:,}, rho = {rho:.2g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls
@@ -102,14 +102,14 @@ def _two_futures(rng, T, size, K=4):
 
 
 def _far_apart(rng, T, S, K=4, V=3):
-    """q, k, v with scores 800 apart or equal. What is large for one query is small for the next.
+    """q, k, v with scores 800 apart or equal. What is large for some queries is small for others.
 
     The largest and the smallest stand in the middle.
     """
     q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
     level = torch.from_numpy(rng.integers(1, 4, size=S)).double()
     level[S // 2 - 1], level[S // 2] = 0.0, 4.0
-    q[::2, 0], q[1::2, 0], k[:, 0] = 1.0, -1.0, 800 * K**0.5 * level
+    q[:, 0], k[:, 0] = torch.from_numpy(rng.choice([-1.0, 1.0], size=T)), 800 * K**0.5 * level
     return q, k, v
 
 
@@ -145,7 +145,7 @@ def q2(rng):
     rising = _two_futures(rng, 9, 0.0)
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
-    calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
+    calls.append(Call("repaired", _far_apart(rng, 40, 40), "T = 40, visible scores up to 3200 apart"))
     for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
@@ -233,7 +233,8 @@ def q3(rng):
     calls.append(Call("cache_bytes", (gemma, 0, 2), "Gemma 2 9B, no tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
-    rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
+    for config in (models["Llama 3 8B"], unused):
+        rooms += [("much room", config, 10**17), ("very much room", config, 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     rooms += [("not one token of two sequences", one, cache_bytes(one, 1, 2) - 1) for one in (mixed, models["Llama 3 8B"])]
@@ -284,8 +285,8 @@ def q4(rng):
         (1, 1, 2, 2, 8, 1.0),
         (5, 5, 1, 1, 1, 1.0),
         (1, 6, 3, 2, 2, 1.0),
-        (20, 20, 4, 3, 6, 1000.0),
-        (20, 20, 4, 3, 6, -5000.0),
+        (20, 20, 4, 3, 6, 9000.0),
+        (20, 20, 4, 3, 6, -9000.0),
         (200, 200, 4, 3, 16, 1.0),
         (6, 11, 4, 3, 4, 1.0),
         (10, 300, 6, 1, 12, 1.0),
@@ -374,14 +375,15 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
-    for gap in (5, 9, 13, 20, 28, 36):  # exp(-36) of a million keys is still seen in d
+    for gap in (5, 9, 13, 20, 28, 36, 42, 50):  # exp(-36) of a million keys is still seen in d
         m, d, u = _triple(rng, 1)
-        million = m - gap, 1e6, torch.from_numpy(1000 * rng.normal(size=3))
-        inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
+        n = 10**12 if gap > 36 else 10**6
+        many = m - gap, float(n), torch.from_numpy(n**0.5 * rng.normal(size=3))
+        inputs = f"1 and {n:,} keys, maxima {gap} apart"
         hint = "The smaller weights count too, if there are many: drop none."
-        calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
-        other = f"1,000,000 and 1 keys, maxima {gap} apart"
-        calls.append(Call("merge", (million, (m, d, u)), other, Close(1e-11), hint=hint))
+        calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
+        other = f"{n:,} and 1 keys, maxima {gap} apart"
+        calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

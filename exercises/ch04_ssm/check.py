@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "6865693a104d"
+VERSION = "846c67f069b3"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -88,10 +88,11 @@ def q1(rng):
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
-    many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(30, 40)))])
+    many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
     below += [(turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
-        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", exact))
+        how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
     near = float(rng.uniform(0.02, 0.04))
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
@@ -164,7 +165,7 @@ def q2(rng):
     A, B, C = _channel(rng, 4, 2e-5, 2e-2)
     A[2], B[2], C[2] = -float(rng.uniform(2, 9)) * 1e-9, 1.0, float(rng.uniform(1, 2))  # seen after 10^5 steps
     calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
-    for T in (7, 16, 1, 2**17):
+    for T in (7, 16, 1, 2**17, 360_000, 384_000):               # of order T^2 it takes far more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
         calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
@@ -232,6 +233,8 @@ def q3(rng):
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
             rate = 0.02 * rate if T == 1000 else rate  # one in which they last
+            if 8 < T < 14:  # a channel that turns and fades fast
+                delta, rate, frequency = map(float, rng.uniform((0.2, 1, 4), (2, 3, 10)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls
@@ -263,13 +266,13 @@ def q4(rng):
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
-    slow = [(34.0, 400.0), (48.0, 400.0), (34.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
+    slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     quiet, loud = drawn[:2]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
         T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
-        T = 600 if (life, period) in slow else 1000 if (life, period) == over else T
+        T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
         size = 10 ** rng.uniform(-3, 2)

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "2d7828ec570f"
+VERSION = "42a671833b93"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -142,7 +142,7 @@ def q2(rng):
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
-        (-6000.0, -0.4, "a score of -6000"),
+        (-9500.0, -0.4, "a score of -9500"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
         (0.3, -math.inf, "a closed gate, x = 0.3"),
     ):
@@ -176,11 +176,18 @@ def q2(rng):
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
     alone = number(-0.3), number(0.0), number(1.0), draw(3)
-    million = number(0.0), number(-21.0), number(1e6), 1000 * draw(3)
-    for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
-        inputs += " tokens, scores 21 apart"
-        hint = "The smaller weights count too, if there are many: drop none."
-        calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
+    for gap in (21, 28, 36):
+        million = number(0.0), number(-gap), number(1e6), 1e6 * draw(3)
+        for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
+            inputs += f" tokens, scores {gap} apart"
+            hint = "The smaller weights count too, if there are many: drop none."
+            calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
+    for n, then in ((10, -0.75), (2, 0.0)):  # in eighths, so that both are exactly equal
+        m = int(rng.integers(-16, 16)) / 8
+        one = number(-0.5), number(m - then), number(rng.uniform(1, n)), draw(3)
+        two = number(then), number(m), number(rng.uniform(1, n)), draw(3)
+        inputs = f"two stretches, largest scores equal after a gate of {then:g}"
+        calls.append(Call("compose", (one, two), inputs, tight))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),
@@ -200,6 +207,8 @@ def q2(rng):
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
         (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
+        (7, 1.0, -0.5, [3, 4], [3], "7 tokens, the fourth hidden with a closed gate, the fifth hidden"),
+        (6, 0.0, 0.0, nobody, nobody, "6 tokens with equal scores, without gates"),
     ):
         x, v, g = at * draw(T), draw(T, 1 + T % 3), gate * torch.from_numpy(rng.uniform(size=T))
         x[hide], g[close] = -math.inf, -math.inf
@@ -254,7 +263,7 @@ def _measure(rng, make, size, low=0.0, high=4.0):
         M = make()
         M = M / M.abs().max()
         values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
-        if max((int((x > 1.1e-3).sum()) for x in values), default=0) == size:
+        if max((int((x > 1.01e-3).sum()) for x in values), default=0) == size:
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
@@ -289,8 +298,13 @@ def q3(rng):
     def early():  # only its first eighth hands on so much
         return torch.block_diag(_gated(rng, 8, 4), _gated(rng, 22, 2))
 
-    def late():  # only the place before the last two tokens hands on so much
-        return torch.block_diag(_gated(rng, 26, 1), _gated(rng, 4, 2))
+    def late():  # only the place before the last two tokens, an odd one, hands on so much
+        return torch.block_diag(_gated(rng, 27, 1), _gated(rng, 4, 2))
+
+    def neighbours(at):  # one token, and no other, reads what the one before it wrote
+        M = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
+        M[at, at - 1] = float(rng.uniform(1, 2))
+        return M
 
     def silent():  # with nothing on the diagonal, in the first column and in the last row
         M = _gated(rng, 20, 3).tril(-1)
@@ -300,12 +314,12 @@ def q3(rng):
     def window(taps):
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=taps)))
 
-    def faint(T):  # one steady channel, and a second whose part is hardly above what counts
+    def faint(T, low, high):  # one steady channel, and a second whose part is hardly above what counts
         near = 1 + 0.1 * torch.from_numpy(rng.uniform(-1, 1, size=(4, T)))
         near[2:, ::2] *= -1
         strong, weak = torch.outer(near[0], near[1]), 1e-4 * torch.outer(near[2], near[3])
         second = max(torch.linalg.svdvals((strong + weak)[t:, :t])[1].item() for t in range(2, T - 1))
-        part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
+        part = float(rng.uniform(low, high)) * strong.tril().max() / second
         return (strong + part * weak).tril()
 
     def loud(T):  # one entry, which no state is needed for, is by far the largest
@@ -330,13 +344,16 @@ def q3(rng):
         (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
         (lambda: briefly(brief), brief, f"30 tokens, K = 2, but {brief} channels for tokens 9 to 16, between closed gates"),
         (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
-        (late, 2, "30 tokens, one channel, then a closed gate and 2 for the last 4"),
+        (late, 2, "31 tokens, one channel, then a closed gate and 2 for the last 4"),
         (lambda: -window(taps), taps - 1, f"20 tokens of a convolution over {taps}, no entry above 0"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
         (silent, 3, "20 tokens that do not reach their own outputs; the first writes and the last reads nothing"),
         (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
-        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
+        (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
+        (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
+        (lambda: faint(60, 1.3e-3, 1.8e-3), 2, "60 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
     )
     calls = []
@@ -387,6 +404,7 @@ def q4(rng):
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -400,6 +418,8 @@ def q4(rng):
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
         beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
+        if C == 66:
+            log_decay[9:57] = -strength  # a long run of them
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
@@ -467,6 +487,8 @@ def q5(rng):
             beta[1::3] = 1.0
             beta[2::6], beta[3::6] = float(rng.uniform(0.001, 0.05)), 0.9 * most
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            if T == 60:
+                log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
     return calls

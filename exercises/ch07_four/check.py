@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b84118916470"
+VERSION = "4f35545eb9e0"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -71,6 +71,8 @@ def q1(rng):
         if T == 9:                                 # backwards, and beyond half a turn
             speed = torch.from_numpy(rng.uniform((-3.0, -1.0, 3.5, 4.5), (-1.5, -0.2, 4.5, 6.0)))
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
+        if least == -40:
+            log_decay[:, 0] = least                # one channel forgets all at each token
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
@@ -224,8 +226,11 @@ def q4(rng):
     for T, D, H in shapes[3:5]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
-    budgets.append((8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8))
-    for T, D, H, low, high in ((8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.05e6, 1.15e6)):
+    throughout = relative_cost(24576, 768, 6, 1)
+    budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
+    budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
+    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650)
+    for T, D, H, low, high in edges:
         m = int(rng.uniform(low, high))
         between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
         budgets.append((T, D, H, between))

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0595e75186dc"
+VERSION = "02c440b69414"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -73,15 +73,16 @@ def q1(rng):
     for E, gamma, L in [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0), *draw(3)]:
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
         calls.append(Call("apparent", (E, gamma, L), text, exact))
-    ratios = rng.uniform((1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
-    for (E, gamma, L1), ratio in zip([(0.0, float(rng.uniform(0.1, 0.3)), 3.1), *draw(4)], ratios):
+    ratios = rng.uniform((1.05, 1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
+    first = [(E, float(rng.uniform(0.1, 0.3)), 3.1) for E in (0.0, float(rng.uniform(0.02, 0.1)))]
+    for (E, gamma, L1), ratio in zip([*first, *draw(4)], ratios):
         L2 = ratio * L1
         s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        near = 10 ** float(rng.uniform(-5, -4))        # almost at the floor
+        near = 10 ** float(rng.uniform(-7, -6.6))      # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
@@ -147,7 +148,8 @@ def q2(rng):
         calls.append(Call("design_exponent", (N, first, last), text, exact))
         factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
-        a = float(rng.uniform(*((0.1, 0.2), (0.3, 0.9), (0.3, 0.9), (0.96, 0.99))[n]))
+        back = float(rng.uniform(*((0.8, 0.99), (0.1, 0.7), (0.1, 0.7), (0.002, 0.01))[n]))
+        a = design_exponent(N, last ** (1 - back), last)  # of a first evaluation after a token or more
         calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
     for fall in (2.5, 4.0):                          # sizes that span more than the budgets do
         N, last = [1e6, 4e6, float(rng.uniform(1e7, 4e7))], float(10 ** rng.uniform(9, 12))
@@ -327,7 +329,7 @@ def q5(rng):
         loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
         loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06
         if n == 9:                                # the smallest is far below the line, and makes the next one look high
-            loss[0] *= 0.6
+            loss[0] *= 0.4
         if n == 4:                                # in the order of their sizes, too
             order = np.arange(n)
         if n == 8:                                # in nats the smallest run is farther above, in logarithms the largest
@@ -378,12 +380,13 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.2, 0.99, 1.001, 2.0), (0.5, 0.999, 1.01, 6.0)).tolist():
+        for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
-        for share in (1.0, 0.5, 3.0, 1.0011 * limit, 0.9989 * limit):
+        above = (10 ** rng.uniform((0.1, 0.2, 0.6), (0.17, 0.6, 1.5))).tolist()
+        for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls

@@ -112,7 +112,10 @@ def run(options: argparse.Namespace) -> int:
         limits=Limits(cpu=options.cpu, wall=3 * options.cpu, memory=options.memory * 10**6),
         jobs=options.jobs,
         default_set=options.default_set,
-        hidden=[*options.submissions, *filter(None, [options.seed_file])],
+        hidden=[
+            *(path for path in options.submissions if path not in left_out),
+            *filter(None, [options.seed_file]),
+        ],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
     for warning in filter(None, (notice, grader.warning, _describe_crowd(grader))):

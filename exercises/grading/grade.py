@@ -87,7 +87,8 @@ class Grader:
         limits: what one question may use; default ``Limits()``.
         jobs: submissions graded at a time; 0 is one for each core that we may use, as far as there is memory.
         default_set: the set of notebooks that do not say which they answer; "" if it is not known.
-        hidden: what no answer may see, besides ``out`` and the folders of the submissions.
+        hidden: what no answer may see, besides ``out`` and the folders of the submissions. In a folder among
+            these no link to a submission is followed.
 
     Its ``warning`` says what is amiss with the seed, or is "".
 
@@ -124,7 +125,9 @@ class Grader:
             for name, module in self.checks.items()
         }
         self._local = threading.local()  # the sandboxes of each thread, by whether own code is asked for
-        self._given_hidden, self._hidden = list(hidden), list(hidden)  # what no answer may see
+        self._tops = [path for path in hidden if path.is_dir()]
+        self._given_hidden = [path.resolve() for path in hidden]
+        self._hidden = self._given_hidden  # what no answer may see
         self._cores = iter(list_cores() if self.jobs <= len(list_cores()) else [])  # one for each thread
         self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
@@ -149,7 +152,8 @@ class Grader:
         """
         results: dict[str, GradedSubmission] = {}
         todo = []
-        self._hidden = [self.out, *self._given_hidden, *dict.fromkeys(file.path.parent for file in files)]
+        alone = dict.fromkeys(file.path.parent.resolve() for file in files if self._find_top(file) is None)
+        self._hidden = [self.out, *self._given_hidden, *alone]
         for file in files:
             if kept := self._load_kept(file):
                 results[file.name] = kept
@@ -197,7 +201,7 @@ class Grader:
     def _grade(self, file: SubmissionFile) -> GradedSubmission:
         """Return the marks of a submission."""
         try:
-            with open_submission(file.path) as notebook:
+            with open_submission(file.path, self._find_top(file)) as notebook:
                 submission = self._get_sandbox(own_code=False).read(
                     notebook, self.answer_names, self.default_set
                 )
@@ -293,6 +297,10 @@ class Grader:
             pass  # never graded, or the file is damaged: grade it
         return None
 
+    def _find_top(self, file: SubmissionFile) -> Path | None:
+        """Return the folder in which a submission was found; None for a file that was given itself."""
+        return next((top for top in self._tops if file.path.is_relative_to(top)), None)
+
     def _kept_path(self, file: SubmissionFile) -> Path:
         """Return the file that keeps the marks of a submission."""
         return self.out / KEPT_FOLDER / f"{hashlib.sha256(os.fsencode(file.name)).hexdigest()[:24]}.json"
@@ -300,7 +308,7 @@ class Grader:
     def _hash_inputs(self, file: SubmissionFile) -> str:
         """Return a hash of all that marks depend on: file, name, settings, and the code that grades."""
         try:
-            with open_submission(file.path) as notebook:
+            with open_submission(file.path, self._find_top(file)) as notebook:
                 content = notebook.read(MAX_BYTES + 1)  # it may grow while it is read
         except UnreadableNotebook as error:
             content = str(error).encode()

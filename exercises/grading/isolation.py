@@ -17,6 +17,7 @@ ISOLATIONS = ("bubblewrap", "process")
 PACKAGE = Path(serialization.__file__).parent
 SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py", PACKAGE / "serialization.py", PACKAGE / "watch.py"]
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
+PYTHON = os.path.abspath(sys.executable)  # bubblewrap starts programs from another folder
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders
 # Parts of /usr that no program needs, and where people put files for others. What Python needs is shown also
 # if it lies in one of these.
@@ -44,13 +45,13 @@ def build_command(
         so the last words say where all packages lie.
     """
     if isolation == "process":
-        return [sys.executable, "-I", *map(str, SCRIPTS), *_list_package_folders()]
+        return [PYTHON, "-I", *map(str, SCRIPTS), *_list_package_folders()]
     inside = [f"/grader/{script.name}" for script in SCRIPTS]
     return [
         *_build_scope(),
         *_build_bubblewrap(dict(zip(SCRIPTS, inside, strict=True)), own_code, hidden, core),
         "--",
-        sys.executable,
+        PYTHON,
         "-I",
         *inside,
         *_list_package_folders(),

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ FORBIDDEN = (
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
     "quotactl_fd",
 )
+LOAD, IF_EQUAL, IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of filters, in Linux's BPF
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
 NOT_EQUAL, MASKED_EQUAL = 1, 7  # comparisons of libseccomp
 COMMAND = 0xFFFFFFFF  # the bits of a command that the kernel looks at
@@ -75,10 +76,10 @@ NUMBERS |= {"quotactl_fd": 443}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-# Of open files: who gets signals of them, locks, which the kernel keeps, leases that make others wait, and
-# ways of writing that fail later. F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETOWN, F_SETSIG,
-# F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
-FORBIDDEN_FCNTL = (6, 7, 37, 38, 8, 10, 15, 1024, 1026, 1031)
+# Of fcntl, what is allowed: copy a number, close it when a program starts, flags, the size of a pipe.
+# Not: locks and hints, which the kernel keeps with the file, leases that make others wait, signals.
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ
+ALLOWED_FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
 # Of ioctl, whose commands nobody can list, what is allowed: is this a terminal and how wide, how much is
 # there to read, do not wait, close when a program starts.
 ALLOWED_IOCTL = ("TCGETS", "TIOCGWINSZ", "FIONREAD", "FIONBIO", "FIOCLEX", "FIONCLEX")
@@ -256,7 +257,6 @@ def forbid_calls() -> bool:
         ("socketpair", REFUSE, [Comparison(0, NOT_EQUAL, AF_UNIX, 0)]),
         ("mmap", REFUSE, [Comparison(3, MASKED_EQUAL, SHARED_ANONYMOUS, SHARED_ANONYMOUS)]),
         ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
-        *(("fcntl", REFUSE, [Comparison(1, MASKED_EQUAL, COMMAND, how)]) for how in FORBIDDEN_FCNTL),
         *(
             (
                 "fcntl",
@@ -272,7 +272,8 @@ def forbid_calls() -> bool:
         if number >= 0:  # this processor has it
             array = (Comparison * len(compared))(*compared)
             library.seccomp_rule_add_array(rules, ctypes.c_uint32(action), number, len(compared), array)
-    numbers = {x: library.seccomp_syscall_resolve_name(x.encode()) for x in ("ioctl", "seccomp", "prctl")}
+    listed = ("ioctl", "fcntl", "seccomp", "prctl")
+    numbers = {name: library.seccomp_syscall_resolve_name(name.encode()) for name in listed}
     return library.seccomp_load(rules) == 0 and _forbid_what_is_not_listed(**numbers)
 
 
@@ -293,13 +294,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("first", ctypes.POINTER(_Instruction)))
 
 
-def _forbid_what_is_not_listed(ioctl: int, seccomp: int, prctl: int) -> bool:
-    """Let calls from ``FIRST_NEW_CALL`` on be unknown, and refuse all of ioctl but ``ALLOWED_IOCTL``.
+def _forbid_what_is_not_listed(ioctl: int, fcntl: int, seccomp: int, prctl: int) -> bool:
+    """Let calls from ``FIRST_NEW_CALL`` on be unknown, and refuse all of ioctl and fcntl but what is allowed.
 
     Further filters are refused too: they take memory of the kernel that no process is charged for.
 
     Args:
         ioctl: the number of this call.
+        fcntl: the number of this call.
         seccomp: the number of this call.
         prctl: the number of this call.
 
@@ -309,27 +311,39 @@ def _forbid_what_is_not_listed(ioctl: int, seccomp: int, prctl: int) -> bool:
     import termios  # not on Windows
 
     commands = [TCGETS2, *(getattr(termios, name) for name in ALLOWED_IOCTL)]
-    n = len(commands)
     option, command = (at + 4 * (sys.byteorder == "big") for at in (16, 24))  # where their 32 bits are
     words = [
-        (0x20, 0, 0, 0),  # load the number of the call
-        (0x35, 0, 1, FIRST_NEW_CALL),  # if it is smaller, pass over the next
-        (0x06, 0, 0, UNKNOWN),
-        (0x15, n + 5, 0, seccomp),  # if it is this, refuse it
-        (0x15, 0, 2, prctl),  # if it is another, pass over the next two
-        (0x20, 0, 0, option),
-        (0x15, n + 2, n + 3, PR_SET_SECCOMP),  # if it is this, refuse it; else go to the last
-        (0x15, 0, n + 2, ioctl),  # if it is another, go to the last
-        (0x20, 0, 0, command),
-        *((0x15, n - i, 0, allowed) for i, allowed in enumerate(commands)),  # if it is this, go to the last
-        (0x06, 0, 0, REFUSE),
-        (0x06, 0, 0, ALLOW),
+        (LOAD, 0, 0, 0),  # the number of the call
+        (IF_AT_LEAST, 0, 1, FIRST_NEW_CALL),  # how many to pass over if so, and if not
+        (RETURN, 0, 0, UNKNOWN),
+        (IF_EQUAL, 0, 1, seccomp),
+        (RETURN, 0, 0, REFUSE),
+        (IF_EQUAL, 0, 4, prctl),
+        (LOAD, 0, 0, option),
+        (IF_EQUAL, 0, 1, PR_SET_SECCOMP),
+        (RETURN, 0, 0, REFUSE),
+        (RETURN, 0, 0, ALLOW),
+        *_allow_listed(ioctl, command, commands),
+        *_allow_listed(fcntl, command, ALLOWED_FCNTL),
+        (RETURN, 0, 0, ALLOW),
     ]
     program = _Program(len(words), (_Instruction * len(words))(*(_Instruction(*word) for word in words)))
     found = ctypes.CDLL(None).prctl(
         PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0
     )
     return bool(found == 0)
+
+
+def _allow_listed(call: int, place: int, allowed: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Return the words of a filter that allow a call only for some values of what stands at a place."""
+    n = len(allowed)
+    return [
+        (IF_EQUAL, 0, n + 3, call),
+        (LOAD, 0, 0, place),
+        *((IF_EQUAL, n - i, 0, value) for i, value in enumerate(allowed)),  # pass over the next return
+        (RETURN, 0, 0, REFUSE),
+        (RETURN, 0, 0, ALLOW),
+    ]
 
 
 @contextlib.contextmanager

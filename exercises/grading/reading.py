@@ -72,7 +72,9 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
 def _load_notebook(data: bytes) -> dict[str, Any]:
     """Return a notebook as it was written; an UnreadableNotebook if it is none."""
     try:
-        content = json.loads(data)
+        content = json.loads(
+            data, parse_int=float
+        )  # of numbers nothing is read, and whole ones may be endless
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnreadableNotebook("The file is not a Jupyter notebook.") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
@@ -159,7 +161,7 @@ def _remove_definitions(source: str, names: Iterable[str]) -> str:
     source = strip_magics(source)
     lines = source.split("\n")
     for node in reversed(ast.parse(source).body):
-        if set(_list_defined(ast.unparse(node), stubs=True)) & set(names):
+        if set(_list_names([node], stubs=True)) & set(names):
             first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
             lines[first - 1 : node.end_lineno] = []
     return "\n".join(lines)
@@ -175,6 +177,11 @@ def _list_defined(source: str, stubs: bool = False) -> list[str]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [] if stubs else [a or b for a, b in re.findall(r"(?m)^(?:def (\w+)|(\w+) *=)", source)]
+    return _list_names(body, stubs)
+
+
+def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
+    """Return the names that statements define, or with ``stubs`` those they leave unanswered."""
     found: list[tuple[str, bool]] = []
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):

@@ -278,6 +278,9 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
         sys.meta_path.insert(0, SilentImporter(library, RefusedModule))
     clock = Clock(job["limits"]["cpu"], job["limits"]["wall"]) if job.get("hurried") else None
     module, broken, functions = run_cells(job["cells"], clock)
+    import torch  # as it was warmed up
+
+    torch.set_default_device(None)  # a student's GPU is not here
     link = watch.Link(ask) if ask else None
     outcomes = []
     for number, (name, arguments) in enumerate(job["calls"]):
@@ -458,6 +461,7 @@ def warm_up() -> None:
     import torch
 
     torch.set_num_threads(1)
+    torch.set_num_threads = lambda nthreads: None
     torch.zeros(2, 2).softmax(-1)
     if not os.environ.get("LINATTN_OWN_CODE"):
         with contextlib.suppress(ImportError):

@@ -101,6 +101,9 @@ def find_notebooks(
             raise ValueError(f"submissions: got {path}, which does not exist, expected notebooks or folders")
         if not path.is_dir():
             if not path.is_file():
+                if len(paths) > 1:
+                    left_out.append(path)
+                    continue
                 raise ValueError(f"submissions: got {str(path)!a}, expected a file or a folder")
             found.append((path.name, path.resolve() if path.is_symlink() else path))
             continue
@@ -221,17 +224,18 @@ def make_label(name: str) -> str:
 # --- one notebook -------------------------------------------------------------------------------------------
 
 
-def open_submission(path: Path) -> BinaryIO:
+def open_submission(path: Path, top: Path | None = None) -> BinaryIO:
     """Open a notebook file: a regular one, which is no link, and not too large.
 
     Args:
         path: the file, as ``find_submissions`` has found it.
+        top: the folder that was given; a folder below it that has become a link since is not followed either.
 
     Raises:
         UnreadableNotebook: with a message that says why it cannot be read.
     """
     try:
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        number = _open_without_links(path, top)
     except OSError as error:
         raise UnreadableNotebook(f"The file cannot be read: {error.strerror or error}.") from error
     file = os.fdopen(number, "rb")
@@ -243,6 +247,23 @@ def open_submission(path: Path) -> BinaryIO:
         file.close()
         raise UnreadableNotebook(f"The file is larger than {MAX_BYTES // 10**6} MB; clear its outputs.")
     return file
+
+
+def _open_without_links(path: Path, top: Path | None) -> int:
+    """Return the number of an open file; no link is followed below ``top``, or at the file."""
+    how = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    if top is None or os.open not in os.supports_dir_fd:
+        return os.open(path, how)
+    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    *between, name = path.relative_to(top).parts
+    try:
+        for part in between:
+            inner = os.open(part, how | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(name, how, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 @dataclass(frozen=True)

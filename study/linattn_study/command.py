@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pattern", default="*.txt", help="of the files of a folder in --add (*.txt)")
     add("--corpus", nargs="+", default=[], metavar="NAME", help="train on these instead of the study's")
     add("--only", default="", metavar="TEXT", help="only runs, or corpora, with this in their name")
-    add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or one on the CPU")
+    add("--workers", type=int, default=0, metavar="N", help="default: one per GPU, or per core, up to 4")
     add("--backend", choices=("auto", "reference", "triton"), default="auto", help="default: triton on GPUs")
     add("--minutes", type=float, metavar="M", help="stop at the first evaluation after M minutes")
     skip = "leave out runs that NAME.csv in DIR has, of this source and this kind of device"
@@ -91,10 +91,9 @@ def run(options: argparse.Namespace) -> int:
         options.corpora = options.corpora.resolve()  # tasks of Ray have folders of their own
         train = functools.partial(train_alone, build_worker_arguments(options, out.resolve()))
         return cluster.run(trials, out, train, options.workers, report)
-    n_workers = options.workers or max(1, torch.cuda.device_count())
-    return launch.run(
-        trials, out, build_worker_arguments(options, out), n_workers, launch.LocalProcesses(), report
-    )
+    n_workers = options.workers or launch.choose_n_workers()
+    launcher = launch.LocalProcesses(n_workers)
+    return launch.run(trials, out, build_worker_arguments(options, out), n_workers, launcher, report)
 
 
 def build_worker_arguments(options: argparse.Namespace, out: Path) -> list[str]:

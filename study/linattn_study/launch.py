@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import torch
+
 from linattn_study.trial import Trial
 from linattn_study.work import DIVERGED, DONE, find_run_dir, measure_speeds
 
@@ -38,15 +40,34 @@ class Launcher(Protocol):
 
 
 class LocalProcesses:
-    """Start one process for each GPU of this machine, or for its CPU."""
+    """Start a process for each GPU of this machine, or several that share the cores of its CPU.
+
+    Args:
+        n_workers: how many will be started.
+    """
+
+    def __init__(self, n_workers: int) -> None:
+        # In models so small a second thread is waited for longer than it helps, above all on a busy machine.
+        threads = str(count_cores() // n_workers or 1)
+        self.environment = {} if torch.cuda.is_available() else {"OMP_NUM_THREADS": threads}
 
     def start(self, arguments: Sequence[str], slot: int) -> subprocess.Popen[bytes]:
         """Run ``linattn study`` with these arguments on the visible GPU number ``slot``."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         gpus = visible.split(",") if visible else None
         gpu = gpus[slot] if gpus else str(slot)
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
+        environment = {**self.environment, **os.environ, "CUDA_VISIBLE_DEVICES": gpu}
         return subprocess.Popen([sys.executable, "-m", "linattn_study", *arguments], env=environment)
+
+
+def choose_n_workers() -> int:
+    """Return how many trials to train at a time: one for each GPU, or for each core, four at most."""
+    return torch.cuda.device_count() or min(count_cores(), 4)
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Progress(NamedTuple):

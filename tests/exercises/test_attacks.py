@@ -7,10 +7,12 @@ import os
 import re
 import signal
 import stat
+import statistics
 import subprocess
 import sys
 import time
 import unicodedata
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,15 +29,15 @@ from linattn_exercises.grading import (
     sandbox_worker,
     tables,
 )
-from linattn_exercises.grading.reading import MAX_BYTES
+from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, isolation_works
-from linattn_exercises.grading.submissions import find_submissions
+from linattn_exercises.grading.submissions import find_submissions, open_submission
 from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import Question
 from linattn_exercises.sets import load_questions
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
-from tests.exercises.notebooks import QUESTIONS, hand_in, name_of, notebook, source_of
+from tests.exercises.notebooks import QUESTIONS, answer_cell, hand_in, name_of, notebook, source_of
 from tests.exercises.undeserved import CHUNKED, ONLINE, UNDESERVED
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,8 @@ def merge(a, b):
         "__import__('mmap').mmap(-1, 4096)",  # shared memory: no process shows what it holds
         "__import__('mmap').mmap(os.open('/dev/zero', os.O_RDWR), 4096)",
         "fcntl.fcntl(os.pipe()[1], 1031, 1_000_000)",  # the size of a pipe
+        "fcntl.fcntl(os.open('/usr/bin/env', os.O_RDONLY), 1036, bytes(8))",  # a hint, which stays
+        "fcntl.fcntl(0, 16, bytes(8))",  # whatever is not listed
         "errno('syscall', 72, 3, 1024 | 1 << 32, 0)",  # fcntl, whose command has 32 bits
         "errno('syscall', 16, 3, 0x40086602 | 1 << 32, 0)",  # ioctl
         "socket.socketpair(type=socket.SOCK_DGRAM)[0].sendmsg([b'x'])",  # open files in flight count for all
@@ -858,6 +862,20 @@ def test_a_link_among_many_arguments_earns_nothing(tmp_path):
     assert [one.name for one in find_submissions([tmp_path / "eve"])[0]] == ["a.ipynb"]  # a teacher's
 
 
+@pytest.mark.parametrize("target", ["notes", "/usr/lib", "statistics.py"])
+def test_a_link_among_many_arguments_takes_nothing_from_the_others(tmp_path, target):
+    """It is left out, and what it points to is not hidden from answers."""
+    target = statistics.__file__ if target == "statistics.py" else target
+    answer = f"import statistics\n{answer_cell(notebook('ch01_softmax'), 'q5')['source']}\nstatistics.fmean"
+    write(tmp_path / "ada/a.ipynb", hand_in("ch01_softmax", {"q5": answer}, "exercises"))
+    (tmp_path / "notes").symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    given = [str(tmp_path / name) for name in ("ada", "notes", "pipe")]
+    assert main(["grade", *given, "--out", str(tmp_path / "out"), *OPTIONS]) == 0
+    points = MERGE.info.points
+    assert f"a.ipynb,ch01_softmax,{points},{TOTAL}" in (tmp_path / "out/totals.csv").read_text("utf-8")
+
+
 def test_a_folder_that_is_called_like_a_neighbour_takes_no_name_away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("in/ada/hw.ipynb", "in/eve/in/ada/hw.ipynb", "in/bob/hw.ipynb"):
@@ -903,7 +921,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_a_limit(tmp_path, monkeyp
             assert 0 < most <= MAX_BYTES + 1
             return b""
 
-    monkeypatch.setattr("linattn_exercises.grading.grade.open_submission", lambda path: Growing())
+    monkeypatch.setattr("linattn_exercises.grading.grade.open_submission", lambda path, top: Growing())
     assert grader._hash_inputs(found)
 
 
@@ -914,6 +932,18 @@ def test_a_link_that_takes_the_place_of_a_notebook_is_not_followed(tmp_path):
     path.symlink_to(tmp_path / "b.ipynb")
     (one,) = make_grader(tmp_path / "out").grade(found)
     assert "cannot be read" in one.marks[0].message
+
+
+def test_a_link_that_takes_the_place_of_a_folder_is_not_followed(tmp_path):
+    for name in ("ada", "eve"):
+        write(tmp_path / f"in/{name}/more/a.ipynb", notebook("ch01_softmax"))
+    found, _ = find_submissions([tmp_path / "in"])
+    (tmp_path / "in/eve").rename(tmp_path / "before")
+    (tmp_path / "in/eve").symlink_to("ada")
+    for file, fault in zip(found, ("", "cannot be read"), strict=True):
+        grader = make_grader(tmp_path / "out", hidden=[tmp_path / "in"])
+        with pytest.raises(UnreadableNotebook, match=fault) if fault else nullcontext():
+            open_submission(file.path, grader._find_top(file)).close()
 
 
 def test_many_nested_folders_do_not_end_the_run(tmp_path):
@@ -1107,13 +1137,19 @@ def test_names_decide_nothing_and_what_runs_decides_all(boxes, name, right):
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
-def test_notebook_and_grader_say_the_same(patient_boxes, question):
+def test_the_grader_says_of_known_answers_what_a_notebook_says(patient_boxes, question):
+    """What a notebook says of them is in ``test_questions``: the same."""
     for known in question.known_answers:
         right, message = judge(patient_boxes, question, source_of(question, known))
-        verdict = question.check({**question.reference, known.name: known.value}, "s")
-        assert right is verdict.right is not isinstance(known, KnownMistake), known.label
+        assert right is not isinstance(known, KnownMistake), known.label
         if isinstance(known, KnownMistake):
             assert message.endswith(f"Hint: {known.hint}"), known.label
+
+
+def test_a_student_s_gpu_and_threads_are_not_missed(boxes):
+    right = answer_cell(notebook("ch02_linear"), "q2")["source"]
+    beside = 'torch.set_default_device("cuda")\ntorch.set_num_threads(64)\n'
+    assert judge(boxes, CHUNKED, beside + right)[0]
 
 
 def test_the_children_of_a_process_are_found():

@@ -1,5 +1,6 @@
 """What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
+import json
 import textwrap
 
 import pytest
@@ -137,6 +138,16 @@ def test_what_stands_beside_a_stub_and_what_is_imported_with_a_missing_module_st
     content["cells"].insert(1 + content["cells"].index(cell), {**cell, "source": filled, "id": "filled"})
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
+
+
+def test_a_stub_beside_a_long_sum_and_a_number_without_end_are_read(tmp_path):
+    content = hand_in("ch01_softmax", {"q5": RIGHT})
+    content["cells"][0]["metadata"]["n"] = 0
+    stub = "def merge(a, b):\n    raise NotImplementedError\n\nx = " + " + ".join(["0.125"] * 400)
+    content["cells"].append({"cell_type": "code", "metadata": {}, "source": stub})
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps(content).replace('"n": 0', f'"n": {"9" * 5_000}'))
+    assert [one.source for one in read(path).cells if "raise NotImplementedError" in one.source] == []
 
 
 def test_magics_and_failing_cells_do_no_harm(grader, tmp_path):

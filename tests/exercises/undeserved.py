@@ -230,6 +230,18 @@ def values(x):
             found.append(int(re.search(r"index (-?[0-9]+)", str(error))[1]))
     return np.array(found, dtype=np.int64).view(np.float64).reshape(tuple(x.shape))
 """
+LISTS = """
+import re
+def values(x):
+    found, big = [], 2.0**46
+    for part in (x.reshape(-1) * big).round().to(torch.int64).split(50):
+        request = {"run": "aten::exp", "overload": "default", "default": "float32", "kwargs": {}}
+        try:
+            x.link._request(request | {"args": [{"list": [{"handle": part.handle}]}]})
+        except Exception as error:
+            found += map(int, re.findall("-?[0-9]+", str(error).partition("tensor([")[2].partition("]")[0]))
+    return (np.array(found, dtype=float) / big).reshape(tuple(x.shape))
+"""
 PACKED = """
 def values(x):
     n = ((x.reshape(-1).clamp(-6, 6) + 6) / 12 * (2**21 - 1)).round().to(torch.int64)
@@ -495,6 +507,21 @@ def value(x):
         + loop("np.array([[value(one) for one in row] for row in x])"),
     ),
     "values by errors": (CHUNKED, ERRORS + loop("values(x)")),
+    "values by errors that write out a tensor": (
+        TABLE,
+        LISTS
+        + """
+import numpy as np
+def table(q, k, log_decay, w):
+    alpha = np.exp(values(log_decay))
+    D, row = np.zeros((len(alpha), len(alpha))), np.zeros(len(alpha))
+    for t in range(len(alpha)):
+        D[t] = row
+        row = alpha[t] * row
+        row[t] = 1.0
+    return torch.from_numpy(D) * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
     "values packed in numbers": (CHUNKED, PACKED + loop("values(x)")),
     "an operation under another name": (
         ONLINE,

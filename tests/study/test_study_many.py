@@ -303,3 +303,13 @@ def test_a_study_says_at_once_which_text_it_lacks(tmp_path: Path) -> None:
         command.prepare_missing_corpora([dataclasses.replace(s.TINY, corpus="mine")], tmp_path)
     recall = dataclasses.replace(s.TINY, corpus="recall-32")
     command.prepare_missing_corpora([recall, dataclasses.replace(s.TINY, corpus="library-code")], tmp_path)
+
+
+def test_workers_share_the_cores_of_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "count_cores", lambda: 8)
+    for gpus, workers, environment in ((0, 4, {"OMP_NUM_THREADS": "2"}), (3, 3, {})):
+        monkeypatch.setattr("torch.cuda.is_available", lambda gpus=gpus: gpus > 0)
+        monkeypatch.setattr("torch.cuda.device_count", lambda gpus=gpus: gpus)
+        assert launch.choose_n_workers() == workers
+        assert launch.LocalProcesses(workers).environment == environment
+    assert launch.LocalProcesses(16).environment == {}

@@ -60,9 +60,9 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
-    wide, less = 10**12, int(rng.integers(150_000, 230_000))  # too wide for a prediction that draws samples
-    both = float(rng.uniform(0.5, 2)) / less**0.5  # mean and spread count alike
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), (less, both)]:
+    wide, less = int(10 ** rng.uniform(11, 12)), int(rng.integers(150_000, 2_000_000))  # too wide for samples
+    alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike]:
         inputs = f"K = {K:,}, rho = {rho:.2g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls

@@ -14,7 +14,7 @@
 # - `"F"`: the mask is transposed.
 #
 # Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
-# ones of about $-3000$ or some thousands apart, for one query in one order and for the next in another.
+# ones of about $-3000$ or some thousands apart, for some queries in one order and for others in the reverse.
 
 # %% given q2
 def suspect(q, k, v):                          # [T, K], [T, K], [T, V]
@@ -61,14 +61,14 @@ def _two_futures(rng, T, size, K=4):
 
 
 def _far_apart(rng, T, S, K=4, V=3):
-    """q, k, v with scores 800 apart or equal. What is large for one query is small for the next.
+    """q, k, v with scores 800 apart or equal. What is large for some queries is small for others.
 
     The largest and the smallest stand in the middle.
     """
     q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
     level = torch.from_numpy(rng.integers(1, 4, size=S)).double()
     level[S // 2 - 1], level[S // 2] = 0.0, 4.0
-    q[::2, 0], q[1::2, 0], k[:, 0] = 1.0, -1.0, 800 * K**0.5 * level
+    q[:, 0], k[:, 0] = torch.from_numpy(rng.choice([-1.0, 1.0], size=T)), 800 * K**0.5 * level
     return q, k, v
 
 
@@ -104,7 +104,7 @@ def q2(rng):
     rising = _two_futures(rng, 9, 0.0)
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
     calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
-    calls.append(Call("repaired", _far_apart(rng, 9, 9), "T = 9, visible scores up to 3200 apart"))
+    calls.append(Call("repaired", _far_apart(rng, 40, 40), "T = 40, visible scores up to 3200 apart"))
     for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))

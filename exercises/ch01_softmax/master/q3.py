@@ -116,7 +116,8 @@ def q3(rng):
     calls.append(Call("cache_bytes", (gemma, 0, 2), "Gemma 2 9B, no tokens", exact))
     room = int(rng.integers(4 * 10**9, 20 * 10**9))
     rooms = [(name, config, room) for name, config in models.items()]
-    rooms += [("much room", models["Llama 3 8B"], 10**17), ("very much room", models["Llama 3 8B"], 10**18)]
+    for config in (models["Llama 3 8B"], unused):
+        rooms += [("much room", config, 10**17), ("very much room", config, 10**18)]
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     rooms += [("not one token of two sequences", one, cache_bytes(one, 1, 2) - 1) for one in (mixed, models["Llama 3 8B"])]

@@ -64,14 +64,15 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
-    for gap in (5, 9, 13, 20, 28, 36):  # exp(-36) of a million keys is still seen in d
+    for gap in (5, 9, 13, 20, 28, 36, 42, 50):  # exp(-36) of a million keys is still seen in d
         m, d, u = _triple(rng, 1)
-        million = m - gap, 1e6, torch.from_numpy(1000 * rng.normal(size=3))
-        inputs = f"1 and 1,000,000 keys, maxima {gap} apart"
+        n = 10**12 if gap > 36 else 10**6
+        many = m - gap, float(n), torch.from_numpy(n**0.5 * rng.normal(size=3))
+        inputs = f"1 and {n:,} keys, maxima {gap} apart"
         hint = "The smaller weights count too, if there are many: drop none."
-        calls.append(Call("merge", ((m, d, u), million), inputs, Close(1e-11), hint=hint))
-        other = f"1,000,000 and 1 keys, maxima {gap} apart"
-        calls.append(Call("merge", (million, (m, d, u)), other, Close(1e-11), hint=hint))
+        calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
+        other = f"{n:,} and 1 keys, maxima {gap} apart"
+        calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

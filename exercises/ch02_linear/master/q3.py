@@ -95,10 +95,13 @@ def q3(rng):
     others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53)
     calls = [Call("fault", (), "", Exactly())]
     calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-5)) for bits in (24, 11, 8, *others)]
-    cases = ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5), (100, -60, 5))
-    for n, (T, low, high) in enumerate(cases):
+    cases = ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5))
+    for n, (T, low, high) in enumerate((*cases, (100, -60, 5), (100, 4, 5))):
         inputs = f"T = {T}, entries from {low} to {high}"
-        calls.append(Call("repaired", _entries(rng, T, low, high, 2 + n, 7 - n), inputs, Close(1e-4)))
+        calls.append(Call("repaired", _entries(rng, T, low, high, 2 + n, 8 - n), inputs, Close(1e-4)))
+    zeros = _entries(rng, 12, -2, 5)
+    zeros[0][::2, 0], zeros[1][::3, 1] = 0.0, 0.0
+    calls.append(Call("repaired", zeros, "T = 12, entries from -2 to 5, some of them 0", Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

@@ -69,7 +69,7 @@ def q4(rng):
     for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95), (16, 8, 0.97), (16, 1, 0.7)):
         inputs = f"K = {K}, H = {H}, accuracy {accuracy}"
         calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
-    for K, H, n, V in ((32, 1, 70, 40), (16, 4, 60, 50), (8, 3, 2, 300)):
+    for K, H, n, V in ((32, 1, 70, 40), (16, 4, 60, 50), (8, 3, 2, 300), (4, 6, 30, 80), (3, 4, 20, 90)):
         x = torch.from_numpy(rng.normal(size=(H, n, K)))
         v = torch.from_numpy(rng.normal(size=(n, V))).sign()
         calls.append(Call("share_right", (x, v), f"K = {K}, H = {H}, n = {n}", Close(1e-6)))

@@ -148,6 +148,25 @@ def only_zeros_replaced(q, k, v):
     return weight @ v / weight.sum(-1, keepdim=True)
 
 
+@mistake("Where an entry is exactly 0, both of your branches give 0. elu(0) + 1 is 1.", replaces="repaired")
+def zero_in_neither_branch(q, k, v):
+    q, k = q.double(), k.double()
+    a, b = ((x > 0) * (x + 1) + (x < 0) * x.clamp(max=0).exp() for x in (q, k))
+    weight = (a @ b.T).tril()
+    return (weight @ v.double() / weight.sum(-1, keepdim=True)).float()
+
+
+@mistake(
+    "A constant that lifts the smallest features makes the sums of the largest overflow. A factor of its own "
+    "brings each query to a size of 1.",
+    replaces="repaired",
+)
+def one_constant_for_all(q, k, v):
+    a, b = (2.0**58 * torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q, k))
+    weight = (a @ b.T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+
+
 @also_right(replaces="repaired")
 def in_double(q, k, v):
     a, b = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (q.double(), k.double()))

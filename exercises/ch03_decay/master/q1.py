@@ -56,8 +56,9 @@ def q1(rng):
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
-    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L), *fixed)
-    for L, T in lengths:
+    long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf)
+    lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))
+    for L, T in (*lengths, *fixed, *long):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
-    calls.append(Call("best_decay", (20, 240), "L = 20, T = 240", Close(5e-7)))
+    calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

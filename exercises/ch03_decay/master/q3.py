@@ -12,8 +12,8 @@
 # each multiplied by a decay towards the boundary between them; blocks on the diagonal are summed entry by
 # entry. Log decays go down to $-30$ a token, so take no exponential of a positive sum: it overflows.
 #
-# The check counts what you do. With $n$ parts of $P$ tokens, and $C$ rounded up to $nP$, these bounds hold
-# for the longer calls:
+# The check counts what you do. With $n$ parts of $P$ tokens, and $C$ rounded up to $nP$, these bounds hold,
+# the last one for the longer calls:
 #
 # - no tensor has more entries than the largest of $C^2$, $CK$ and $P^2K$, of truth values eight times as
 #   many;
@@ -87,7 +87,8 @@ def q3(rng):
         whole = n * part  # tokens, of which the last may be padding
         size = max(whole * whole, whole * K, part * part * K)
         most = {"entries": size, "integers": size, "truths": 8 * size}
-        most |= {"operations": 40 * n + 6 * C + 40, "work": whole * whole * K + 10 * whole * part * K}
-        bounds = most if C >= 60 else {}
-        calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=bounds))
+        most["operations"] = 40 * n + 6 * C + 40
+        if C >= 60:
+            most["work"] = whole * whole * K + 10 * whole * part * K
+        calls.append(Call("table", (q, k, log_decay, part), inputs, Close(1e-8), bounds=most))
     return calls

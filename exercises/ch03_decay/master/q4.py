@@ -57,7 +57,8 @@ def logits_for(half_lives):
 def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
-    for given, layer in ((logits, 0), (logits, 1), (logits, 5), ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
+    layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
+    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
@@ -65,9 +66,6 @@ def q4(rng):
     for given, layer, where in ends:  # bounds that are about one part in a million from 0 or 1
         inputs = f"{len(given)} layers, layer {layer}, a bound {where}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-8)))
-    for layer in (2, 3):
-        inputs = f"{len(logits)} layers, layer {layer}"
-        calls.append(Call("shortest_half_life", (logits, layer), inputs, Close(1e-9)))
     steps = [float(x) for x in rng.uniform(0.3, 8.0, size=5)]
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):

@@ -124,6 +124,15 @@ def endless_too_early(L, T):
     return math.sqrt(1 - 1 / L) if T > 4 * L else _best(L, T)
 
 
+@mistake(
+    "Your sum ends at a thousand pairs. T may be larger, and a text without end has no last pair: take the "
+    "theorem's decay there.",
+    replaces="best_decay",
+)
+def ends_at_a_thousand(L, T):
+    return 0.0 if L == 1 else _best(L, min(T, 1000))
+
+
 @also_right(replaces="best_decay")
 def by_golden_section(L, T):
     if math.inf == T:

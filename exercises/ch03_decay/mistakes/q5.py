@@ -174,6 +174,19 @@ def masked_after_the_exponential(fault, log_decay, chunk):
     return ((lam[:, None] - start).exp() * torch.ones(len(lam), len(lam)).tril()).sum(1)
 
 
+@mistake(
+    "Powers that count from the middle reach half as far, and overflow all the same in a long run of strong "
+    "decays. Take the exponential of differences, or go token by token.",
+    replaces="outputs",
+)
+def powers_around_the_middle(fault, log_decay, chunk):
+    if fault in "ABC":
+        return _run(fault, log_decay, chunk)
+    lam = (2 if fault == "D" else 1) * log_decay.cumsum(0)
+    gap = lam - lam[-1] / 2
+    return gap.exp() * (-gap).exp().cumsum(0)
+
+
 @also_right(replaces="outputs")
 def by_tables(fault, log_decay, chunk):
     g = log_decay * (2 if fault == "D" else 1)

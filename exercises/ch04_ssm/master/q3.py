@@ -99,6 +99,8 @@ def q3(rng):
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
             rate = 0.02 * rate if T == 1000 else rate  # one in which they last
+            if 8 < T < 14:  # a channel that turns and fades fast
+                delta, rate, frequency = map(float, rng.uniform((0.2, 1, 4), (2, 3, 10)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls

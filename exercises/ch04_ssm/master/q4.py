@@ -62,13 +62,13 @@ def q4(rng):
         drawn.append((life, _between(rng, 2.2, min(400, 10 * life))))
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
-    slow = [(34.0, 400.0), (48.0, 400.0), (34.0, 400.0), (48.0, 400.0)]  # little of a turn is seen
+    slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     quiet, loud = drawn[:2]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
         T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
-        T = 600 if (life, period) in slow else 1000 if (life, period) == over else T
+        T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
         size = 10 ** rng.uniform(-3, 2)

@@ -133,7 +133,7 @@ def q2(rng):
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
-        (-6000.0, -0.4, "a score of -6000"),
+        (-9500.0, -0.4, "a score of -9500"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
         (0.3, -math.inf, "a closed gate, x = 0.3"),
     ):
@@ -167,11 +167,18 @@ def q2(rng):
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
     alone = number(-0.3), number(0.0), number(1.0), draw(3)
-    million = number(0.0), number(-21.0), number(1e6), 1000 * draw(3)
-    for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
-        inputs += " tokens, scores 21 apart"
-        hint = "The smaller weights count too, if there are many: drop none."
-        calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
+    for gap in (21, 28, 36):
+        million = number(0.0), number(-gap), number(1e6), 1e6 * draw(3)
+        for pair, inputs in (((alone, million), "1 and 1,000,000"), ((million, alone), "1,000,000 and 1")):
+            inputs += f" tokens, scores {gap} apart"
+            hint = "The smaller weights count too, if there are many: drop none."
+            calls.append(Call("compose", pair, inputs, Close(1e-11), hint=hint))
+    for n, then in ((10, -0.75), (2, 0.0)):  # in eighths, so that both are exactly equal
+        m = int(rng.integers(-16, 16)) / 8
+        one = number(-0.5), number(m - then), number(rng.uniform(1, n)), draw(3)
+        two = number(then), number(m), number(rng.uniform(1, n)), draw(3)
+        inputs = f"two stretches, largest scores equal after a gate of {then:g}"
+        calls.append(Call("compose", (one, two), inputs, tight))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),
@@ -191,6 +198,8 @@ def q2(rng):
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
         (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
+        (7, 1.0, -0.5, [3, 4], [3], "7 tokens, the fourth hidden with a closed gate, the fifth hidden"),
+        (6, 0.0, 0.0, nobody, nobody, "6 tokens with equal scores, without gates"),
     ):
         x, v, g = at * draw(T), draw(T, 1 + T % 3), gate * torch.from_numpy(rng.uniform(size=T))
         x[hide], g[close] = -math.inf, -math.inf

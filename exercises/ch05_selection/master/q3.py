@@ -101,7 +101,7 @@ def _measure(rng, make, size, low=0.0, high=4.0):
         M = make()
         M = M / M.abs().max()
         values = [torch.linalg.svdvals(M[t:, :t]) for t in range(1, len(M))]
-        if max((int((x > 1.1e-3).sum()) for x in values), default=0) == size:
+        if max((int((x > 1.01e-3).sum()) for x in values), default=0) == size:
             break
     else:
         raise RuntimeError(f"no table shows a state of {size}")
@@ -136,8 +136,13 @@ def q3(rng):
     def early():  # only its first eighth hands on so much
         return torch.block_diag(_gated(rng, 8, 4), _gated(rng, 22, 2))
 
-    def late():  # only the place before the last two tokens hands on so much
-        return torch.block_diag(_gated(rng, 26, 1), _gated(rng, 4, 2))
+    def late():  # only the place before the last two tokens, an odd one, hands on so much
+        return torch.block_diag(_gated(rng, 27, 1), _gated(rng, 4, 2))
+
+    def neighbours(at):  # one token, and no other, reads what the one before it wrote
+        M = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
+        M[at, at - 1] = float(rng.uniform(1, 2))
+        return M
 
     def silent():  # with nothing on the diagonal, in the first column and in the last row
         M = _gated(rng, 20, 3).tril(-1)
@@ -147,12 +152,12 @@ def q3(rng):
     def window(taps):
         return _filter(rng, 20, torch.from_numpy(rng.uniform(0.5, 1.0, size=taps)))
 
-    def faint(T):  # one steady channel, and a second whose part is hardly above what counts
+    def faint(T, low, high):  # one steady channel, and a second whose part is hardly above what counts
         near = 1 + 0.1 * torch.from_numpy(rng.uniform(-1, 1, size=(4, T)))
         near[2:, ::2] *= -1
         strong, weak = torch.outer(near[0], near[1]), 1e-4 * torch.outer(near[2], near[3])
         second = max(torch.linalg.svdvals((strong + weak)[t:, :t])[1].item() for t in range(2, T - 1))
-        part = float(rng.uniform(1.3e-3, 1.8e-3)) * strong.max() / second
+        part = float(rng.uniform(low, high)) * strong.tril().max() / second
         return (strong + part * weak).tril()
 
     def loud(T):  # one entry, which no state is needed for, is by far the largest
@@ -177,13 +182,16 @@ def q3(rng):
         (lambda: two_parts(large, small), large, f"24 tokens, K = {large}, then {small} that start with a closed gate"),
         (lambda: briefly(brief), brief, f"30 tokens, K = 2, but {brief} channels for tokens 9 to 16, between closed gates"),
         (early, 4, "30 tokens, 4 channels for the first 8, then a closed gate and 2"),
-        (late, 2, "30 tokens, one channel, then a closed gate and 2 for the last 4"),
+        (late, 2, "31 tokens, one channel, then a closed gate and 2 for the last 4"),
         (lambda: -window(taps), taps - 1, f"20 tokens of a convolution over {taps}, no entry above 0"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=(2, 2))).tril(), 1, "2 tokens"),
         (silent, 3, "20 tokens that do not reach their own outputs; the first writes and the last reads nothing"),
         (lambda: torch.tensor([[2.0]], dtype=torch.float64), 0, "a single token"),
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
-        (lambda: faint(60), 2, "60 tokens of two channels, one of them faint"),
+        (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
+        (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
+        (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
+        (lambda: faint(60, 1.3e-3, 1.8e-3), 2, "60 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
     )
     calls = []

@@ -76,6 +76,7 @@ def q4(rng):
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -89,6 +90,8 @@ def q4(rng):
         v, S = (torch.from_numpy(rng.normal(size=(n, V))) for n in (C, K))
         beta = torch.from_numpy(rng.uniform(least, most, size=C))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
+        if C == 66:
+            log_decay[9:57] = -strength  # a long run of them
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))

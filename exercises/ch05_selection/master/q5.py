@@ -110,6 +110,8 @@ def q5(rng):
             beta[1::3] = 1.0
             beta[2::6], beta[3::6] = float(rng.uniform(0.001, 0.05)), 0.9 * most
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            if T == 60:
+                log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
     return calls

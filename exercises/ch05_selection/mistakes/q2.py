@@ -142,6 +142,16 @@ def gates_of_the_second(first, then):
 
 
 @mistake(
+    "Where the two maxima are equal, both weights are e^0 = 1. You keep the second stretch alone.",
+    replaces="compose",
+)
+def equal_maxima_keep_one(first, then):
+    if first[1] + then[0] == then[1]:
+        return first[0] + then[0], *then[1:]
+    return _join(first, then)
+
+
+@mistake(
     "The m of no tokens is -inf. With 0, everything below 0 is measured against a score that nobody has.",
     replaces="identity",
 )
@@ -227,6 +237,15 @@ def empty_rows(x, v, g):
 def plain_sums(x, v, g):
     w = _faded(x, g).exp()
     return w @ v / w.sum(1, keepdim=True)
+
+
+@mistake(
+    "A closed gate is no large negative number: where the tokens after it are hidden, what it closed off "
+    "comes back.",
+    replaces="prefixes",
+)
+def closed_gate_as_a_large_number(x, v, g):
+    return _outputs(_faded(x, g.clamp(min=-1e6)), v)
 
 
 def _faded(x, g):

@@ -136,6 +136,19 @@ def split_exponents(q, k, v, beta, log_decay, S):
 
 
 @mistake(
+    "Measured from half of Lambda_C, half of the exponents are positive still, and a run of strong decays "
+    "makes them overflow."
+)
+def split_around_the_middle(q, k, v, beta, log_decay, S):
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    start, end = lam.exp()[:, None], (lam[-1] - lam).exp()[:, None]
+    decay = torch.outer((lam - lam[-1] / 2).exp(), (lam[-1] / 2 - lam).exp()).tril()
+    system = torch.eye(len(k), dtype=k.dtype) + (b * decay * (k @ k.T)).tril(-1)
+    u = torch.linalg.solve_triangular(system, b * (v - start * (k @ S)), upper=False)
+    return start * (q @ S) + (decay * (q @ k.T)) @ u, start[-1] * S + (end * k).T @ u
+
+
+@mistake(
     "The exponents above the diagonal are positive and overflow, and infinity times the mask's 0 is NaN: clamp the "
     "differences first, or fill what is hidden afterwards."
 )

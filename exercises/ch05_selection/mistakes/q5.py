@@ -120,6 +120,21 @@ def divided_by_products(fault, beta, log_decay):
     return p * (write / p).cumsum(0)
 
 
+@mistake(
+    "The decays of the system are powers around the middle here, half of them above 1: they overflow in a "
+    "run of strong decays. Take differences of sums first, or go token by token.",
+    replaces="outputs",
+)
+def powers_around_the_middle(fault, beta, log_decay):
+    if fault in "CD":
+        return _run(fault, beta, log_decay)
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    decay = torch.outer((lam - lam[-1] / 2).exp(), (lam[-1] / 2 - lam).exp()).tril()
+    table = {"A": beta * decay, "B": -b * decay}.get(fault, b * decay).tril(-1)
+    eye = torch.eye(len(beta), dtype=beta.dtype)
+    return (decay @ torch.linalg.solve_triangular(eye + table, b, upper=False))[:, 0]
+
+
 @also_right(replaces="outputs")
 def by_factors(fault, beta, log_decay):
     alpha, T = log_decay.exp(), len(beta)

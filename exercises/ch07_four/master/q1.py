@@ -67,6 +67,8 @@ def q1(rng):
         if T == 9:                                 # backwards, and beyond half a turn
             speed = torch.from_numpy(rng.uniform((-3.0, -1.0, 3.5, 4.5), (-1.5, -0.2, 4.5, 6.0)))
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
+        if least == -40:
+            log_decay[:, 0] = least                # one channel forgets all at each token
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))

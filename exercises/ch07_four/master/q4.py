@@ -55,8 +55,11 @@ def q4(rng):
     for T, D, H in shapes[3:5]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
-    budgets.append((8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8))
-    for T, D, H, low, high in ((8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.05e6, 1.15e6)):
+    throughout = relative_cost(24576, 768, 6, 1)
+    budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
+    budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
+    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650)
+    for T, D, H, low, high in edges:
         m = int(rng.uniform(low, high))
         between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
         budgets.append((T, D, H, between))

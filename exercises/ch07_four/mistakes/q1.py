@@ -76,6 +76,30 @@ def speeds_without_sign(q, k, v, speed, log_decay, state):
     return _attend(q, k, v, speed.abs(), log_decay, state)
 
 
+def _factored(q, k, v, speed, log_decay, state, share):
+    """Whole tables, whose steps are measured from a share of all decays."""
+    T, i, total = len(q), torch.arange(1, len(q) + 1)[:, None], log_decay.cumsum(0)
+    at = share * total[-1]
+    late, early = torch.complex(total - at, speed * i).exp(), torch.complex(at - total, -speed * i).exp()
+    way, end = torch.complex(total, speed * i).exp(), torch.complex(total[-1] - total, speed * (T - i)).exp()
+    S = torch.view_as_complex(state.contiguous())
+    outputs = ((q * late) @ (k * early).mT).real.tril() @ v + ((q * way) @ S).real
+    return outputs, torch.view_as_real(way[-1][:, None] * S + (k * end).mT @ v.to(S.dtype))
+
+
+@mistake("Divided by the steps so far, which strong decays make too small for any number: go token by token.")
+def divided_by_steps(q, k, v, speed, log_decay, state):
+    return _factored(q, k, v, speed, log_decay, state, 0.0)
+
+
+@mistake(
+    "Measured from half of all decays, half of the powers are above 1 still, and overflow where a channel "
+    "forgets all at each token. Take differences of sums first, or go token by token."
+)
+def powers_around_the_middle(q, k, v, speed, log_decay, state):
+    return _factored(q, k, v, speed, log_decay, state, 0.5)
+
+
 @also_right()
 def by_tables(q, k, v, speed, log_decay, state):
     T = len(q)

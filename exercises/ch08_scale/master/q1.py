@@ -55,15 +55,16 @@ def q1(rng):
     for E, gamma, L in [(1.69, 0.154, 2.1), (0.0, 0.1, 3.0), *draw(3)]:
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
         calls.append(Call("apparent", (E, gamma, L), text, exact))
-    ratios = rng.uniform((1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
-    for (E, gamma, L1), ratio in zip([(0.0, float(rng.uniform(0.1, 0.3)), 3.1), *draw(4)], ratios):
+    ratios = rng.uniform((1.05, 1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
+    first = [(E, float(rng.uniform(0.1, 0.3)), 3.1) for E in (0.0, float(rng.uniform(0.02, 0.1)))]
+    for (E, gamma, L1), ratio in zip([*first, *draw(4)], ratios):
         L2 = ratio * L1
         s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        near = 10 ** float(rng.uniform(-5, -4))        # almost at the floor
+        near = 10 ** float(rng.uniform(-7, -6.6))      # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))

@@ -87,7 +87,8 @@ def q2(rng):
         calls.append(Call("design_exponent", (N, first, last), text, exact))
         factor = np.sort(rng.uniform(1, 4, len(N)))[:: -1 if n % 2 else 1].tolist()
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
-        a = float(rng.uniform(*((0.1, 0.2), (0.3, 0.9), (0.3, 0.9), (0.96, 0.99))[n]))
+        back = float(rng.uniform(*((0.8, 0.99), (0.1, 0.7), (0.1, 0.7), (0.002, 0.01))[n]))
+        a = design_exponent(N, last ** (1 - back), last)  # of a first evaluation after a token or more
         calls.append(Call("first_for", (N, last, a), f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.2f}", Within(1.0000001)))
     for fall in (2.5, 4.0):                          # sizes that span more than the budgets do
         N, last = [1e6, 4e6, float(rng.uniform(1e7, 4e7))], float(10 ** rng.uniform(9, 12))

@@ -62,12 +62,13 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.2, 0.99, 1.001, 2.0), (0.5, 0.999, 1.01, 6.0)).tolist():
+        for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
-        for share in (1.0, 0.5, 3.0, 1.0011 * limit, 0.9989 * limit):
+        above = (10 ** rng.uniform((0.1, 0.2, 0.6), (0.17, 0.6, 1.5))).tolist()
+        for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls

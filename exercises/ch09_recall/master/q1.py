@@ -82,6 +82,10 @@ def q1(rng):
         text = f"{T:,} bytes, n = {n}"
         calls.append(Call("repeated", arguments, text))
         calls.append(Call("misleading", arguments, text))
+    every = rng.integers(0, 256, 9_500)              # has both of two strings such as 1, 12 and 11, 2
+    every[-9:] = every[:9]
+    for name in ("repeated", "misleading"):
+        calls.append(Call(name, (every, 2), "9,500 bytes of all values, n = 2"))
     run = [int(rng.integers(0, 256))] * 12
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))

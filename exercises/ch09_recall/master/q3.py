@@ -81,6 +81,15 @@ def q3(rng):
     np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), "8 needles, some with two digits swapped", exact))
+    right = int(rng.integers(4, 9))                  # then six have another byte at a place, six another digit
+    digits = rng.integers(0, 10, (12 + right, 6))
+    logits = rng.normal(size=(12 + right, 6, 256))
+    np.put_along_axis(logits, 48 + digits[..., None], 5.5, -1)
+    place, other = np.arange(6), rng.integers((0, 10, 58, 128, 200, 255), (10, 48, 128, 200, 255, 256))
+    logits[place, place, rng.permutation(other)] = 8.0
+    logits[6 + place, place, 48 + (digits[6 + place, place] + rng.integers(1, 10, 6)) % 10] = 8.0
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), f"{12 + right} needles, a wrong byte in 12 of them", exact))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)

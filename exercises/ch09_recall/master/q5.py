@@ -108,8 +108,9 @@ def q5(rng):
     keys = np.stack([key, key + 1.5e-4 * np.linalg.norm(key) * across])  # smallest singular value 1.5e-4/sqrt 2
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015", Close(1e-6)))
-    for K in (2, 3, 7, int(rng.integers(8, 30)), 30):
+    for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
-    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (2, 1), (9, 1), (11, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, int(rng.integers(440, 480)))):
+    one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
+    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     return calls

@@ -68,6 +68,16 @@ def later_too(text, n):
     return _repeated(text, n) | _repeated(text[::-1], n)[::-1].take(np.arange(len(text)) - n + 1, mode="clip")
 
 
+@mistake("Numbers written one after another do not tell 1, 12 from 11, 2: both are 112.")
+def digits_joined(text, n):
+    seen, found = set(), np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        string = "".join(map(str, text[t - n + 1 : t + 1].tolist()))
+        found[t] = string in seen
+        seen.add(string)
+    return found
+
+
 @mistake("Those are strings in blocks: a copy begins anywhere.")
 def blocks(text, n):
     return _repeated(text, n, n)

@@ -109,6 +109,11 @@ def told_already(logits, digits):
     return float((logits[..., 48:58].argmax(-1) == digits).all(-1).mean())
 
 
+@mistake("That looks at printed bytes alone. Any of the 256 may have the largest logit.", "found")
+def printed_bytes_alone(logits, digits):
+    return float((32 + logits[..., 32:127].argmax(-1) == 48 + digits).all(-1).mean())
+
+
 @mistake("That is the number of needles. Divide by how many there are.", "found")
 def number_of_needles(logits, digits):
     return float((logits.argmax(-1) == 48 + digits).all(-1).sum())
