@@ -35,7 +35,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def test_rows_come_back_with_their_values_and_types(tmp_path: Path) -> None:
     save(tmp_path)
-    loaded = results.load("speed", directory=tmp_path)
+    loaded = results.load("speed", directory=str(tmp_path))
     assert loaded == ROWS
     assert [[type(x) for x in row.values()] for row in loaded] == [
         [type(x) for x in row.values()] for row in ROWS

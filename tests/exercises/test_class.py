@@ -22,6 +22,9 @@ from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
 RESTART = {"kills_the_worker", "narrows_the_worker"}  # after these the worker is started anew
+# Of a large class. LINATTN_CLASS_SIZE=200 is measured where the grader has changed: ten minutes on two cores.
+LARGE = int(os.environ.get("LINATTN_CLASS_SIZE", "100"))
+MOST_SECONDS = 3 * LARGE
 MarkRow = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 
 
@@ -106,9 +109,9 @@ def test_a_class_of_twenty(tmp_path):
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(900)
-def test_a_class_of_two_hundred_killed_half_way(tmp_path):
-    folder, out, size = tmp_path / "class", tmp_path / "out", 200
+@pytest.mark.timeout(2 * MOST_SECONDS)
+def test_a_large_class_killed_half_way(tmp_path):
+    folder, out, size = tmp_path / "class", tmp_path / "out", LARGE
     expected = write_class(folder, size, slow=True)
     start = time.monotonic()
     first = subprocess.Popen(
@@ -116,7 +119,7 @@ def test_a_class_of_two_hundred_killed_half_way(tmp_path):
     )
     while len(list((out / "kept").glob("*.json"))) < size // 2:
         assert first.poll() is None, "ended before it was killed"
-        assert time.monotonic() - start < 600
+        assert time.monotonic() - start < MOST_SECONDS
         time.sleep(0.1)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
@@ -130,7 +133,7 @@ def test_a_class_of_two_hundred_killed_half_way(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "graded twice"
     assert read_marks(out) == expected
     assert len(list((out / "feedback").glob("*.html"))) == size
-    assert seconds < 600
+    assert seconds < MOST_SECONDS
     print(f"{size} submissions in {seconds:.0f} s, killed after {len(kept)}")
 
     third = subprocess.run(command(folder, out), capture_output=True, text=True)

@@ -29,12 +29,12 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s='\"(:])(?:~?/\w|[A-Za-z]:\\)")
 
 
-def names(*, directory: Path | None = None) -> list[str]:
+def names(*, directory: str | Path | None = None) -> list[str]:
     """Return the names of all results."""
     return sorted(_index(directory))
 
 
-def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
+def load(name: str, *, directory: str | Path | None = None) -> list[dict[str, Cell]]:
     """Return the rows of a result; an empty cell is None."""
     entry = provenance(name, directory=directory)
     text = (_root(directory) / f"{name}.csv").read_text("utf-8")
@@ -44,7 +44,7 @@ def load(name: str, *, directory: Path | None = None) -> list[dict[str, Cell]]:
     return [dict(zip(header, map(_parsed, row), strict=True)) for row in rows]
 
 
-def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
+def provenance(name: str, *, directory: str | Path | None = None) -> dict[str, Any]:
     """Return columns with units, command, seed, source hash, commit, device, versions, date, number of rows.
 
     Of what others measured: columns, source and number of rows.
@@ -54,7 +54,7 @@ def provenance(name: str, *, directory: Path | None = None) -> dict[str, Any]:
     return index[name]
 
 
-def describe(name: str, *, directory: Path | None = None) -> str:
+def describe(name: str, *, directory: str | Path | None = None) -> str:
     """Say where, when and how it was measured, in two lines for the output below a table; or by whom."""
     p = provenance(name, directory=directory)
     if "source" in p:
@@ -75,7 +75,7 @@ def save(
     device: str | None = None,
     measured_with: Mapping[str, str] | None = None,
     digits: int | None = None,
-    directory: Path | None = None,
+    directory: str | Path | None = None,
 ) -> None:
     """Write ``NAME.csv`` and its entry in ``index.json``; on any error both stay as they were.
 
@@ -117,7 +117,7 @@ def cite(
     *,
     columns: Mapping[str, str],
     source: str,
-    directory: Path | None = None,
+    directory: str | Path | None = None,
 ) -> None:
     """Write rows that others printed, in the same way. source: paper and table."""
     _require(source.strip(), "source", source, "a paper and a table")
@@ -129,14 +129,14 @@ def _write(
     rows: Sequence[Mapping[str, Any]],
     columns: Mapping[str, str],
     origin: Mapping[str, Any],
-    directory: Path | None,
+    directory: str | Path | None,
 ) -> None:
     _require(re.fullmatch(r"[a-z][a-z0-9_]*", name), "name", name, "lower-case letters, digits, underscores")
     explained = columns and all(column and meaning.strip() for column, meaning in columns.items())
     _require(explained, "columns", dict(columns), "a unit or meaning for each column")
     _require(len(rows), "rows", rows, "at least one row")
     entry = {"columns": dict(columns), **origin, "n_rows": len(rows)}
-    target = Path(__file__).parent if directory is None else directory
+    target = Path(__file__).parent if directory is None else Path(directory)
     index = dict(sorted((_index(target) | {name: entry}).items()))
     index_text = json.dumps(index, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically({target / f"{name}.csv": _csv(rows, list(columns)), target / "index.json": index_text})
@@ -161,7 +161,7 @@ def _latest(source_hash: str) -> str:
     return source_hash
 
 
-def command(name: str, *, directory: Path | None = None) -> str:
+def command(name: str, *, directory: str | Path | None = None) -> str:
     """Return what a reader types today to measure a result again; what was recorded may be older."""
     said: str = provenance(name, directory=directory)["command"]
     for old, new in _moved()["commands"].items():
@@ -180,11 +180,11 @@ def _require(condition: object, name: str, got: object, expected: str) -> None:
         raise ValueError(f"{name}: got {got!r}, expected {expected}")
 
 
-def _root(directory: Path | None) -> Traversable:
-    return resources.files(__name__) if directory is None else directory
+def _root(directory: str | Path | None) -> Traversable:
+    return resources.files(__name__) if directory is None else Path(directory)
 
 
-def _index(directory: Path | None) -> dict[str, dict[str, Any]]:
+def _index(directory: str | Path | None) -> dict[str, dict[str, Any]]:
     file = _root(directory) / "index.json"
     return json.loads(file.read_text("utf-8")) if file.is_file() else {}
 

@@ -156,6 +156,12 @@ def compute_sdpa_gain(arch: str, size: str) -> float:
     return float(times["ours"] / times.get("sdpa", times["ours"]))
 
 
+def list_costs(corpus: str, arch: str, count: Count) -> list[float]:
+    """Return ``estimate_cost`` at twenty losses, from 1 to 20 % above the lowest that both reach."""
+    return [estimate_cost(corpus, arch, above, count).value for above in np.linspace(1.01, 1.2, 20).tolist()]
+
+
+@functools.cache
 def _make_curves(corpus: str, arch: str, count: Count) -> list[tuple[Any, Any]]:
     """Return (FLOPs or seconds, loss) of each size at its evaluations, mean over seeds."""
     curves = []
