@@ -18,6 +18,7 @@ from linattn_study.scaling import Interval
 from linattn_study.scaling.noise import Noise, pool_noise, select_pooled, student_t
 from linattn_study.trial import ARCHITECTURES, MAIN_SIZES, Trial
 
+LINEAR = tuple(arch for arch in ARCHITECTURES if arch != "llama")
 SIZES = tuple(MAIN_SIZES)
 NEAREST = ("2M", "6M")
 
