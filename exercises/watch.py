@@ -50,6 +50,7 @@ RESHAPING = (
     "unsqueeze",
 )  # not in place: an answer keeps the old shape
 BITS_OF_AN_ERROR = 64  # whose text may name a value, but not write out a tensor
+LONGEST_ERROR = 300  # characters
 WRITTEN_OUT = re.compile(r"(?:\bValue:|\b[tT]ensor\().*", re.DOTALL)
 MATRIX_PRODUCTS = (
     "mm",
@@ -82,6 +83,8 @@ HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call 
 MASKS = (torch.bool, torch.uint8)
 UNFILLED = ("empty", "empty_like", "new_empty")
 OF_DTYPES = ("promote_types", "result_type", "can_cast")  # they ask for dtypes, and tell nothing of values
+# All others return tensors; overloads that return numbers may write a tensor into an error.
+TELLING_NUMBERS = {*OF_DTYPES, "equal", "allclose", "_local_scalar_dense"}
 COUNTS = ("entries", "integers", "truths", "operations", "work", "held", "positions")
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
@@ -218,7 +221,10 @@ class Keeper:
             found = serialization.describe_exception(error)
             if self._call is not None and isinstance(error, PermissionError):
                 self.outcomes.setdefault(self._call, found)
-            return {"error": found["error"], "text": WRITTEN_OUT.sub("", found["text"]).rstrip()}
+            return {
+                "error": found["error"],
+                "text": WRITTEN_OUT.sub("", found["text"])[:LONGEST_ERROR].rstrip(),
+            }
 
     def _begin(self, number: Any) -> list[Any]:
         """Begin a call, and return its arguments: plain data, and descriptions of tensors."""
@@ -261,6 +267,9 @@ class Keeper:
         options = {key: self._restore(x, by_name[key]) for key, x in request["kwargs"].items()}
         named = {one.name: x for one, x in zip(schema, arguments, strict=False)} | options
         given = {one.name: named[one.name] for one in schema if one.name in named}
+        masks = [one for one in given.get("indices") or () if one is not None and one.dtype in MASKS]
+        if len(masks) > 1:
+            raise TypeError("two masks in one index tell how many places each has; use one, or places")
         self._take_over(operation, given)
         try:
             result = _run_with_dtype(request["default"], operation, arguments, options)
@@ -309,6 +318,9 @@ class Keeper:
         operation = getattr(packet, overload)
         if base == "view" and overload == "dtype":
             raise TypeError("`view` of another dtype reads bits, not numbers; use `to`")
+        told = [str(one.type) for one in operation._schema.returns]
+        if base not in TELLING_NUMBERS and not (told and all("Tensor" in one for one in told)):
+            raise PermissionError(REFUSED.format(f"{full}.{overload}"))
         if any(one.is_out for one in operation._schema.arguments):
             raise TypeError(f"`{full}` cannot write to `out` here; use its result")
         return operation, base
@@ -322,7 +334,9 @@ class Keeper:
         elif base == "index" and not any(one.dtype in MASKS for one in given["indices"] if one is not None):
             return
         else:  # as many as the number of entries has
-            self._bits += max(x.numel() for x in _iterate_tensors(list(given.values()))).bit_length()
+            sizes = [x.numel() for x in _iterate_tensors(list(given.values()))]
+            sizes += [n for x in _iterate_tensors(result) for n in x.shape]
+            self._bits += max(sizes).bit_length()
         if self._bits > MAX_BITS:
             raise PermissionError(TOO_MUCH)
 
@@ -392,6 +406,8 @@ class Keeper:
             data: what was sent.
             wanted: what the schema says of the argument; a tensor may stand only where it wants one.
         """
+        if wanted.name == "dtype" and not isinstance(data, (dict, types.NoneType)):
+            raise TypeError("dtype: got a number, expected a dtype")  # torch takes any, and ends
         if not isinstance(data, dict):
             return data
         ((kind, content),) = data.items()

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9b2f4aa39744"
+VERSION = "b1e64fc365fe"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -105,8 +105,7 @@ def q2(rng):
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
         *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
-        (60, 4, 4, 2.5),
-        (60, 4, 4, 3.5),
+        *((60, 4, 4, float(life)) for life in rng.uniform((2.1, 2.35, 3.35), (2.15, 2.4, 3.4))),  # off a grid of quarters
         (120, 5, 5, float(rng.uniform(8, 15))),
         (200, 6, 6, float(rng.uniform(50, 120))),
         (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "02c440b69414"
+VERSION = "50c0ef6ce28b"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -189,6 +189,9 @@ COLUMNS = (                                       # losses of five sizes at a bu
     (math.inf,) * 5,                              # nobody is there
     (2.4, 2.3, 2.6, 2.5, 3.0),                    # two valleys, the left one deeper
     (2.6, 2.5, 2.0, math.inf, 3.0),               # a gap on the right
+    (2.2, 2.6, 2.4, 2.5, 3.0),                    # the smallest is best, and there is a valley too
+    (3.0, 2.5, 2.4, 2.6, 2.2),                    # the largest is
+    (2.6, 2.4, 2.5, 2.2, math.inf),               # the best is beside a gap, and there is a valley too
 )
 
 
@@ -217,7 +220,7 @@ def q3(rng):
     loss = np.array(COLUMNS).T + rng.uniform(-0.02, 0.02, (5, len(COLUMNS)))
     C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
-    text = "5 sizes, 8 budgets: valleys, gaps, and a budget that nobody reaches"
+    text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
     return [*calls, Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001))]
 
 

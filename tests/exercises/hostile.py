@@ -9,12 +9,12 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "raises": ("raise RuntimeError('no')", "raised RuntimeError"),
     "does_not_parse": ("def merge(a, b) return a", "SyntaxError"),
     "exits": ("import sys\nsys.exit(0)", "raised SystemExit"),
-    "exits_hard": ("import os\nos._exit(0)", "ended before it reported"),
-    "kills_itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "ended before it reported"),
+    "exits_hard": ("import os\nos._exit(0)", "raised SystemExit"),
+    "kills_itself": ("import signal\nsignal.raise_signal(signal.SIGKILL)", "ended before it reported"),
     "kills_its_group": ("import os, signal\nos.killpg(0, signal.SIGKILL)", "Operation not permitted"),
     "kills_the_worker": (
         "import os, signal\ntry:\n    os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError:\n    pass\n"
-        "os.kill(os.getpid(), signal.SIGKILL)",
+        "signal.raise_signal(signal.SIGKILL)",
         "ended before it reported",
     ),
     "loops": ("while True:\n    pass", "seconds of processor time"),

@@ -150,6 +150,14 @@ def test_a_stub_beside_a_long_sum_and_a_number_without_end_are_read(tmp_path):
     assert [one.source for one in read(path).cells if "raise NotImplementedError" in one.source] == []
 
 
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)", "os.abort()"])
+def test_a_kernel_that_is_restarted_first_costs_nothing(grader, tmp_path, end):
+    content = hand_in("ch01_softmax", {"q5": RIGHT}, "exercises")
+    first = {"cell_type": "code", "metadata": {}, "source": f"!pip install torch\nimport os\n{end}"}
+    content["cells"].insert(0, first)
+    assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] > 0
+
+
 def test_magics_and_failing_cells_do_no_harm(grader, tmp_path):
     content = leave_out(notebook("ch01_softmax"))
     for source in ("%matplotlib inline\n1 / 0", "!ls", "%%bash\nls", "display(3)\nundefined"):

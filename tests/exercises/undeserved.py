@@ -242,6 +242,55 @@ def values(x):
             found += map(int, re.findall("-?[0-9]+", str(error).partition("tensor([")[2].partition("]")[0]))
     return (np.array(found, dtype=float) / big).reshape(tuple(x.shape))
 """
+NOT_IN_LIST = """
+import re
+def values(x):  # of numbers between 0 and 1
+    y, found = x.reshape(-1) * 1e5, []
+    high = y.floor()
+    for part in torch.cat([high, ((y - high) * 1e5).floor()]).to(torch.int64).split(130):
+        request = {"run": "aten::index", "overload": "list_Tensor", "default": "float32", "kwargs": {}}
+        try:
+            x.link._request(request | {"args": [{"list": []}, {"handle": part.handle}]})
+        except Exception as error:
+            told = str(error).partition("[ CPU")[0].partition("[ torch")[0]
+            found += [int(float(n)) for n in re.findall("-?[0-9.]+", told)]
+    high, low = np.array(found, dtype=float).reshape(2, -1)
+    return (high / 1e5 + low / 1e10).reshape(tuple(x.shape))
+"""
+MASKED = """
+import re
+def values(x):  # of numbers between 0 and 1, by the sizes of masks that an error lists
+    M, digits, found = 1024, [], []
+    y = x.reshape(-1) * 0.999
+    for _ in range(3):
+        y = y * M
+        digits.append(y.floor())
+        y = y - digits[-1]
+    masks = list((torch.arange(M) <= torch.stack(digits).reshape(-1, 1)).unbind())  # digit + 1 truths in each
+    two = masks[0].new_zeros(2, M)
+    two[0, :2] = True
+    two[1, :3] = True
+    empty = torch.zeros([0] + [1] * 56).expand([0] + [M] * 56)
+    while masks:
+        part, masks = masks[:54], masks[54:]
+        try:
+            empty[(slice(None), *two.unbind(), *part)]
+        except IndexError as error:
+            found += [int(n) - 1 for n in re.findall("[0-9]+", str(error).partition("with shapes")[2])[2:]]
+    d = np.array(found, dtype=float).reshape(3, -1)
+    return (((d[2] + 0.5) / M + d[1]) / M + d[0]) / M / 0.999
+"""
+TABLE_BY_TOKENS = """
+import numpy as np
+def table(q, k, log_decay, w):
+    alpha = values(log_decay.exp())
+    D, row = np.zeros((len(alpha), len(alpha))), np.zeros(len(alpha))
+    for t in range(len(alpha)):
+        D[t] = row
+        row = alpha[t] * row
+        row[t] = 1.0
+    return torch.from_numpy(D) * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+"""
 PACKED = """
 def values(x):
     n = ((x.reshape(-1).clamp(-6, 6) + 6) / 12 * (2**21 - 1)).round().to(torch.int64)
@@ -509,19 +558,10 @@ def value(x):
     "values by errors": (CHUNKED, ERRORS + loop("values(x)")),
     "values by errors that write out a tensor": (
         TABLE,
-        LISTS
-        + """
-import numpy as np
-def table(q, k, log_decay, w):
-    alpha = np.exp(values(log_decay))
-    D, row = np.zeros((len(alpha), len(alpha))), np.zeros(len(alpha))
-    for t in range(len(alpha)):
-        D[t] = row
-        row = alpha[t] * row
-        row[t] = 1.0
-    return torch.from_numpy(D) * (q @ k.T) + torch.diag((q * w * k).sum(-1))
-""",
+        LISTS + TABLE_BY_TOKENS,
     ),
+    "values by an overload that returns a place": (TABLE, NOT_IN_LIST + TABLE_BY_TOKENS),
+    "values by how many truths masks have": (TABLE, MASKED + TABLE_BY_TOKENS),
     "values packed in numbers": (CHUNKED, PACKED + loop("values(x)")),
     "an operation under another name": (
         ONLINE,

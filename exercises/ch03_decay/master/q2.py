@@ -50,8 +50,7 @@ def q2(rng):
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
         *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
-        (60, 4, 4, 2.5),
-        (60, 4, 4, 3.5),
+        *((60, 4, 4, float(life)) for life in rng.uniform((2.1, 2.35, 3.35), (2.15, 2.4, 3.4))),  # off a grid of quarters
         (120, 5, 5, float(rng.uniform(8, 15))),
         (200, 6, 6, float(rng.uniform(50, 120))),
         (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing

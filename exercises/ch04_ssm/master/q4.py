@@ -65,6 +65,7 @@ def q4(rng):
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
+    ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters
     quiet, loud = drawn[:2]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
         T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))

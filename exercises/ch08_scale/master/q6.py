@@ -3,7 +3,7 @@
 #
 # On a surface $L = E + A\,N^{-\alpha} + B\,D^{-\beta}$ with $C = 6ND$:
 #
-# 1. What are the best $N$ and $D$ for a budget $C$, in closed form?
+# 1. What are the best $N$ and $D$ for a budget $C$?
 # 2. There are only `most` tokens, none of which may be read twice. What are the best $N$ and $D$ now? All of the budget is spent.
 # 3. A model of `share` times the best size is to reach the loss that the best model of the budget reaches. By which factor does that cost
 #    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough

@@ -129,6 +129,23 @@ def ends_at_the_largest(C, N, loss):
     return [c for c, _ in found], [n for _, n in found]
 
 
+@mistake(
+    "That is the deepest valley. Find the size with the lowest loss first: if it is the smallest or the largest, "
+    "or has no neighbour there, the budget is skipped."
+)
+def deepest_valley(C, N, loss):
+    budgets, sizes = [], []
+    for g in range(len(C)):
+        column = [row[g] for row in loss]
+        inner = [s for s in range(1, len(N) - 1) if column[s] < min(column[s - 1], column[s + 1])]
+        inner = [s for s in inner if max(column[s - 1 : s + 2]) < math.inf]
+        if inner:
+            s = min(inner, key=column.__getitem__)
+            budgets.append(C[g])
+            sizes.append(math.exp(_vertex(np.log(N[s - 1 : s + 2]), np.log(column[s - 1 : s + 2]))))
+    return budgets, sizes
+
+
 @also_right()
 def by_a_formula(C, N, loss):
     budgets, sizes = [], []
