@@ -72,9 +72,7 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
 def _load_notebook(data: bytes) -> dict[str, Any]:
     """Return a notebook as it was written; an UnreadableNotebook if it is none."""
     try:
-        content = json.loads(
-            data, parse_int=float
-        )  # of numbers nothing is read, and whole ones may be endless
+        content = json.loads(data, parse_int=float)  # no number is read, and a whole one may be too long
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnreadableNotebook("The file is not a Jupyter notebook.") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
