@@ -54,8 +54,7 @@ found = "C"
 # $a = \frac{\log n}{\log n + \log r}$ for $r = D_{\text{last}}/D_{\text{first}}$ gives $\log r = (\frac1a - 1)\log n$.
 #
 # A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55. A least squares line through a staircase may be off
-# the slope of its ends by several hundredths, as the chapter's own 0.57 without the smallest size is, whose ends give 0.53. It is not off by 0.17. (C may still be
-# wrong. But its $a$ is not the design's.)
+# the slope of its ends by several hundredths, not by 0.17. (C may still be wrong. But its $a$ is not the design's.)
 
 
 # %% checks q2

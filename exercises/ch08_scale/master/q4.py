@@ -43,9 +43,9 @@ def by_line(N, L, target):
 #
 # At 14.17 million the curve says 1.097 and the line 1.034. The model that was trained, six times as large as the largest of the three, has 1.104.
 # So three small runs foretell a fourth to 0.7 %, and the line is off by ten times as much, for want of an $E$.
-# That is what a scaling law is good for. Before you trust it: on prose the other architectures come out as well, to 0.8 %. On code
-# HGRN2 and cosFormer2 do, to 1.2 %, but LLaMA is foretold 6 % too high and TNL 9 %. Of LLaMA's smallest models one had not learned what
-# the larger ones have, and TNL's have one head or two. A curve foretells what is of one kind with the runs it goes through.
+# On prose the other architectures come out as well, to 0.8 %. On code HGRN2 and cosFormer2 do, to 1.2 %, but LLaMA is foretold 6 % too
+# high and TNL 9 %: of LLaMA's smallest models one had not learned what the larger ones have, and TNL's have one head or two. A curve
+# foretells what is of one kind with the runs it goes through.
 
 
 # %% checks q4

@@ -43,8 +43,6 @@ def refit(N, L):
 # why the largest residual from the least squares line can be that of a good run. `torch.median` returns the lower of the middle two, which is
 # another line.
 #
-# (A straight line will do here, over one decade of sizes. Over several, a loss with a floor bends, and its ends would look like bad runs.)
-#
 # Is one allowed to leave a run out? Only if one says so, and says what the fit is with it. Better is to look at its curve, and
 # best to train it again.
 
