@@ -38,7 +38,7 @@ def more_compute(E, gamma, L, target):
 # $\frac{\mathrm{d}\log L}{\mathrm{d}\log C} = \frac{1}{L}\frac{\mathrm{d}L}{\mathrm{d}\log C} = -\gamma\,\frac{L-E}{L}$, which is
 # $\gamma$ far above $E$ and nothing near it. As a function of $1/L$ the apparent exponent is a straight line, $\gamma - \gamma E\cdot\frac1L$:
 # two points give its slope $-\gamma E$ and its intercept $\gamma$. (Between real budgets, with
-# noise, $E$ is a small difference of large numbers. It is why it is hard to know.)
+# noise, $E$ is a small difference of large numbers. So it is hard to know.)
 #
 # With $\gamma = 0.154$ and $E = 1.69$ it takes 13 times the budget to go from 2.3 to 2.1. Who takes the slope that he found at
 # 2.3, 0.041, for a law expects 9 times, and who knows $\gamma$ but forgets $E$ expects 1.8.

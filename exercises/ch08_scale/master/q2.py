@@ -54,7 +54,7 @@ found = "C"
 # $a = \frac{\log n}{\log n + \log r}$ for $r = D_{\text{last}}/D_{\text{first}}$ gives $\log r = (\frac1a - 1)\log n$.
 #
 # A gives 0.50, B 0.58 and D 0.70. C gives 0.38 and prints 0.55. A least squares line through a staircase may be off
-# the slope of its ends by several hundredths, not by 0.17. (C may still be wrong. But its $a$ is not the design's.)
+# the slope of its ends by a tenth, not by 0.17.
 
 
 # %% checks q2

@@ -43,9 +43,8 @@ def price(share, alpha, beta):
 # would like.
 #
 # For 3.: at the best split the two parts of $L - E$ are in the ratio $\beta : \alpha$. The first becomes $s^{-\alpha}$ times as large, the second must become
-# $r^{-\beta}$ times, such that $\frac{\beta}{\alpha+\beta}s^{-\alpha} + \frac{\alpha}{\alpha+\beta}r^{-\beta} = 1$, and compute is $s\,r$ times as large. With $0.34$ and $0.28$ half
-# the size costs 1.21 times the compute, at every budget, and 2.4 times the tokens. Below a tenth, $\left(\frac{\beta}{\alpha+\beta}\right)^{1/\alpha} = 0.097$, the part of the size alone is more than all of
-# $L - E$, and no data mends it.
+# $r^{-\beta}$ times, such that $\frac{\beta}{\alpha+\beta}s^{-\alpha} + \frac{\alpha}{\alpha+\beta}r^{-\beta} = 1$, and compute is $s\,r$ times as large. Where the first part alone is
+# 1 or more, below a tenth of the size at $0.34$ and $0.28$, no data mends it.
 
 
 # %% checks q6

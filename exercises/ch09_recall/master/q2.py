@@ -49,12 +49,7 @@ def which(other, shuffled, second):
 # another place of the window, where there is less to go by. On prose its ratio is 0.97 to 0.99 for all four,
 # so neither is much there. On code the linear models' 0.82 to 0.87 may be adaptation. That LLaMA's 0.33 is not, we conclude from the
 # others, who can adapt as well and gain a fifth at most. It is a conclusion and not a control.
-#
-# Even this control is not perfect: a word is copied whole after `shuffled`, and words in a wrong order may mislead. What differs between two
-# conditions is never quite one thing.
-#
-# One takes shares of means, not means of shares: a byte that was certain from the start has a loss near 0, and its share
-# is noise.
+
 
 # %% checks q2
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
