@@ -13,13 +13,15 @@ import numpy as np
 import torch
 
 # A letter that is chosen, as in "C", "(c)", "option C." or "C: the denominator", and what follows it.
-CHOICE = re.compile(r"[\s(\[]*(?:(?:OPTION|ANSWER)\b[\s:(\[]*)?([A-Z])\b(.*)", re.DOTALL)
+LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
+NOUNS = "ANSWER|CASE|FAULT|MODEL|OPTION|STUDY"  # that may stand before it
+CHOICE = re.compile(rf"[\s(\[]*(?:(?:{NOUNS})\b[\s:(\[]*)?({LETTER})\b(.*)", re.DOTALL)
 # One more beside it, as in "C or B", "C, B", "C/B" and "C? B?"; in "C, a row" and "C and a mask" stands an
 # article, and "C: B is not scaled" speaks of a matrix.
 MORE_WORDS = r"(?:OR|AND|THEN|MAYBE|PERHAPS)\b"
 ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer than it is
     r"[\s)\],/&+|;]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
-    rf"(?:\((?={MORE_WORDS}))?(?:{MORE_WORDS}[\s(\[]*+)*+(?:OPTION\b[\s(\[]*+)?(?:[B-H]\b|A\b(?!\s++\w))"
+    rf"(?:\((?={MORE_WORDS}))?(?:{MORE_WORDS}[\s(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
 
 
@@ -116,7 +118,7 @@ class Exactly:
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
             got, expected = got.strip().upper(), expected.upper()
-            got = _find_letter(got) if len(expected) == 1 else got
+            got = _find_letter(got) if re.fullmatch(LETTER, expected) else got
         same = type(got) is type(expected) and got == expected
         return None if same else Difference("", repr(got)[:80], "another answer")
 

@@ -9,6 +9,7 @@ import math
 import numbers
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,12 @@ def encode(value: Any, budget: Budget | None = None) -> Any:
     if isinstance(value, torch.Tensor):
         wide = value.dtype not in (torch.float64, torch.float32) and value.dtype.is_floating_point
         plain = value.detach().cpu().float() if wide else value.detach().cpu()
-        return {"tensor": _encode_array(plain.numpy(), budget)}
+        return {"tensor": _encode_array(plain.resolve_conj().resolve_neg().numpy(), budget)}
     if isinstance(value, np.ndarray):
         return {"array": _encode_array(value, budget)}
     if isinstance(value, np.generic):
         return encode(value.tolist() if type(value.tolist()) is not type(value) else float(value))
-    if isinstance(value, numbers.Real):  # fractions, and numbers of a class of their own
+    if isinstance(value, numbers.Real | Decimal):  # fractions, and numbers of a class of their own
         return float(value)
     if isinstance(value, (tuple, list, dict)):
         budget.add_items(type(value).__name__, len(value))

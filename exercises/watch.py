@@ -51,6 +51,7 @@ RESHAPING = (
 )  # not in place: an answer keeps the old shape
 BITS_OF_AN_ERROR = 64  # whose text may name a value, but not write out a tensor
 LONGEST_ERROR = 300  # characters
+CODES = re.compile("ScalarType|MemoryFormat|Layout")  # arguments that torch has as numbers
 WRITTEN_OUT = re.compile(r"(?:\bValue:|\b[tT]ensor\().*", re.DOTALL)
 MATRIX_PRODUCTS = (
     "mm",
@@ -77,6 +78,7 @@ TORCH_FILES = {
 }
 # Installed packages are refused but for this one, where references and known answers stand.
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+OF_ANSWER = re.compile(r"<answer \d+>|<ipython-input-|.*[/\\]ipykernel_\d+[/\\]")  # files of its cells
 INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 MAX_MESSAGE = 64_000_000  # bytes
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
@@ -406,8 +408,8 @@ class Keeper:
             data: what was sent.
             wanted: what the schema says of the argument; a tensor may stand only where it wants one.
         """
-        if wanted.name == "dtype" and not isinstance(data, (dict, types.NoneType)):
-            raise TypeError("dtype: got a number, expected a dtype")  # torch takes any, and ends
+        if CODES.search(str(wanted.real_type)) and not isinstance(data, (dict, types.NoneType)):
+            raise TypeError(f"{wanted.name}: got a number, expected a name")  # torch takes any, and ends
         if not isinstance(data, dict):
             return data
         ((kind, content),) = data.items()
@@ -568,7 +570,7 @@ class WatchedTensor(torch.Tensor):
         """Refuse to leave torch."""
         raise TypeError("tensors stay in torch here, where operations are counted: no arrays, no lists")
 
-    numpy = tolist = __array__ = _refuse  # type: ignore[assignment]
+    numpy = tolist = __array__ = apply_ = map_ = map2_ = _refuse  # type: ignore[assignment]
 
 
 def _iterate_tensors(x: Any) -> Iterator[torch.Tensor]:
@@ -700,18 +702,20 @@ def refuse_libraries(frame: types.FrameType | None) -> None:
     """Refuse an operation that a library does for the answer, where own code is asked for.
 
     What the answer has defined may call operations, as may the standard library and the listed files of
-    torch; packages that are installed may not.
+    torch. Packages that are installed may not, but they may call the answer, as one that checks types does.
 
     Args:
         frame: the innermost frame of the call stack that may be the library's.
     """
+    called_by_answer = False
     while frame is not None and frame.f_code is not Link.call.__code__:
         module, file = str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename
         name = module.split(".")[0]
+        called_by_answer = called_by_answer or bool(OF_ANSWER.match(file))
         if file.startswith(TORCH):
             if file.removeprefix(TORCH) not in TORCH_FILES:
                 raise PermissionError(REFUSED.format(module))
-        elif name in LIBRARIES or _is_installed(file):
+        elif not called_by_answer and (name in LIBRARIES or _is_installed(file)):
             raise PermissionError(REFUSED.format(name))
         frame = frame.f_back
 

@@ -433,8 +433,8 @@ def measure_run(pid: int) -> float:
 
     Children count once they were waited for.
     """
-    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/stat") as file:
-        ticks = file.read().rpartition(")")[2].split()[11:15]  # utime, stime, cutime and cstime
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
+        ticks = file.read().rpartition(b")")[2].split()[11:15]  # utime, stime, cutime and cstime
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
@@ -484,7 +484,7 @@ class MemoryWatch:
 
 def measure_process(pid: int) -> int:
     """Return the bytes of a process that are of no file, shared and swapped ones too; 0 if it is gone."""
-    names = ("RssAnon:", "RssShmem:", "VmSwap:")
+    names = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
     found = _add_up(f"/proc/{pid}/status", names)
     if found is None:  # its first thread has ended; others may hold all of it
         found = next(
@@ -495,14 +495,14 @@ def measure_process(pid: int) -> int:
 
 def measure_share(pid: int) -> int:
     """Return the same without what belongs to others; all of it, if the process does not let us look."""
-    found = _add_up(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:", "SwapPss:"))
+    found = _add_up(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:"))
     return measure_process(pid) if found is None else found
 
 
-def _add_up(path: str, names: tuple[str, ...]) -> int | None:
+def _add_up(path: str, names: tuple[bytes, ...]) -> int | None:
     """Return the sum of those lines of a file in /proc, in bytes; None if it has none or cannot be read."""
     try:
-        with open(path) as file:
+        with open(path, "rb") as file:  # the name of a process may be no text
             found = [1024 * int(line.split()[1]) for line in file if line.startswith(names)]
     except (OSError, ValueError, IndexError):
         return None

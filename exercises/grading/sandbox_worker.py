@@ -179,6 +179,8 @@ class Clock:
                 signal.setitimer(timer, 0)
 
     def _stop(self, number: int, frame: object) -> None:
+        for timer, _, _ in self._ends:  # or the other one goes off while this is on its way
+            signal.setitimer(timer, 0)
         raise TooLong("it takes too long beside the answer")
 
 

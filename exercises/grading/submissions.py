@@ -238,15 +238,14 @@ def open_submission(path: Path, top: Path | None = None) -> BinaryIO:
         number = _open_without_links(path, top)
     except OSError as error:
         raise UnreadableNotebook(f"The file cannot be read: {error.strerror or error}.") from error
-    file = os.fdopen(number, "rb")
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):
-        file.close()
+        os.close(number)
         raise UnreadableNotebook("The file cannot be read: it is no regular file.")
     if found.st_size > MAX_BYTES:
-        file.close()
+        os.close(number)
         raise UnreadableNotebook(f"The file is larger than {MAX_BYTES // 10**6} MB; clear its outputs.")
-    return file
+    return os.fdopen(number, "rb")
 
 
 def _open_without_links(path: Path, top: Path | None) -> int:

@@ -63,3 +63,26 @@ def test_what_has_ended_counts_as_having_run(where):
         assert processes.measure_run(process.pid) >= 0.28
         assert processes.measure_wait(seconds) <= seconds - 0.28
         process.communicate(b"")
+
+
+NAMELESS = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(15, b"\\xff\\xfe", 0, 0, 0)  # a name that is no text
+taken = bytearray(100_000_000)
+taken[::4096] = bytes(len(taken[::4096])) or b""
+print("taken", flush=True); sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="processes are looked at on Linux alone"
+)
+def test_a_process_whose_name_is_no_text_takes_memory_and_time():
+    command = [sys.executable, "-S", "-c", NAMELESS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"taken\n"
+        found = processes.measure_process(process.pid), processes.measure_run(process.pid)
+        process.communicate()
+    assert found[0] > 100_000_000
+    assert found[1] > 0

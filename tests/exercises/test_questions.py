@@ -397,6 +397,8 @@ def name_odd(value):
         (Exactly(), "(B)", "B", True),
         (Exactly(), "B.", "B", True),
         (Exactly(), "option b", "B", True),
+        (Exactly(), "model II: backward left out", "II", True),
+        (Exactly(), "II or III", "II", False),
         (Exactly(), "Answer: B", "B", True),
         (Exactly(), "B, a row and a mask", "B", True),
         (Exactly(), "B. A row adds up to less, as in C", "B", True),

@@ -1,9 +1,11 @@
 """The keeper of watched tensors refuses what torch would take too far, and charges for what sizes tell."""
 
+import jaxtyping
+import pytest
 import torch
 
 from linattn_exercises import serialization
-from linattn_exercises.watch import MAX_BITS, TOO_MUCH, Keeper
+from linattn_exercises.watch import MAX_BITS, TOO_MUCH, Keeper, watch_call
 
 REPEATS = torch.tensor([1, 2**16, 0, 2])
 
@@ -17,8 +19,14 @@ def ask(keeper, name, overload, *args, **kwargs):
 def test_a_number_is_no_dtype():
     keeper = Keeper([[]])
     keeper.reply({"begin": 0})
-    reply = ask(keeper, "zeros", "default", {"list": [2]}, dtype=4)
-    assert reply == {"error": "TypeError", "text": "dtype: got a number, expected a dtype"}
+    for name, args, named in (
+        ("zeros", [{"list": [2]}], {"dtype": 4}),
+        ("zeros", [{"list": [2]}], {"layout": 9}),
+        ("promote_types", [1000, 0], {}),
+    ):
+        reply = ask(keeper, name, "default", *args, **named)
+        assert reply["error"] == "TypeError"
+        assert "got a number, expected a name" in reply["text"]
     assert "result" in ask(keeper, "zeros", "default", {"list": [2]}, dtype={"dtype": "float64"})
 
 
@@ -30,3 +38,22 @@ def test_a_size_that_repeats_decide_costs_its_own_bits():
     for _ in range(MAX_BITS // bits):
         assert "result" in ask(keeper, *repeat)
     assert ask(keeper, *repeat) == {"error": "PermissionError", "text": TOO_MUCH}
+
+
+def run_as_cell(source):
+    """Return the outcome of a watched call of ``answer``, which a cell of a notebook has defined."""
+    namespace = {"torch": torch, "checked": jaxtyping.jaxtyped(typechecker=None)}
+    exec(compile(source, "<answer 0>", "exec"), namespace)
+    return watch_call(namespace, "answer", [serialization.encode(torch.ones(3, dtype=torch.float64))])
+
+
+def test_a_package_may_call_the_answer():
+    outcome = run_as_cell("@checked\ndef answer(x):\n    return 2 * x")
+    assert torch.equal(serialization.decode(outcome["value"]), torch.full((3,), 2.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["apply_", "map_"])
+def test_what_torch_would_do_to_values_in_place_is_refused(name):
+    outcome = run_as_cell(f"def answer(x):\n    return x.{name}(lambda *a: a[0])")
+    assert outcome["error"] == "TypeError"
+    assert "tensors stay in torch" in outcome["text"]

@@ -1285,4 +1285,21 @@ def merge(a, b):
         .replace("m, d, u = ", "q *= K**-0.5\n    m, d, u = ")
         .replace("a.T * K**-0.5", "a.T"),
     ),
+    "products on the diagonal, of parts that are cut again": (
+        GATED,
+        """
+def table(q, k, log_decay, part):
+    c, C = log_decay.cumsum(0), len(q)
+    A = torch.zeros(C, C, dtype=q.dtype)
+    step = min(part, 16)
+    for m in range(0, C, step):
+        e = min(m + step, C)
+        Q, x = q[m:e], c[m:e]
+        A[m:e, m:e] = ((Q * (x - x[0]).exp()) @ (k[m:e] * (x[0] - x).exp()).T).tril()
+        if m:
+            edge = c[m - 1]
+            A[m:e, :m] = (Q * (x - edge).exp()) @ (k[:m] * (edge - c[:m]).exp()).T
+    return A
+""",
+    ),
 }

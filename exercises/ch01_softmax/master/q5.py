@@ -6,7 +6,7 @@
 # $u = \sum_j e^{x_j - m} v_j$ over its keys. Derive how two such triples are merged into the one for both
 # parts, with $m$ the larger of the two maxima.
 #
-# A processor may have got no keys at all: its triple is $(-\infty, 0, 0)$. Both may. If your `merge` is
+# A processor may have got no keys at all: its triple is $(-\infty, 0, 0)$, with zeros [V] for $u$. Both may. If your `merge` is
 # right, the parts may be merged in any order and any grouping; the chapter reads from left to right only
 # because a reader must start somewhere.
 
