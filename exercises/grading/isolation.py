@@ -23,6 +23,9 @@ SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folde
 # if it lies in one of these.
 SHARED = [Path("/usr/local/share"), Path("/usr/local/src"), Path("/usr/src")]
 # Where memory is short the kernel ends sandboxes first, not the grader.
+# Files of /proc that are about the whole machine.
+HOST_FILES = [f"/proc/{name}" for name in ("kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "iomem")]
+HOST_FILES += [f"/proc/{name}" for name in ("timer_list", "vmallocinfo", "kmsg", "kcore")]
 FIRST_TO_DIE = ["/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh"]
 TOTAL_BYTES = (
     6_000_000_000  # of memory that a worker and all answers that it runs may take, where systemd limits it
@@ -108,6 +111,8 @@ def _build_bubblewrap(
         "/dev/pts",
     ]  # terminals are counted for the whole machine
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there
+    for place in filter(os.path.exists, HOST_FILES):  # and root may read these
+        words += ["--ro-bind", os.devnull, place]
     words += ["--unshare-user", "--disable-userns"] if _knows("--disable-userns") else []
     words += ["--tmpfs", "/tmp"]  # before --ro-bind, since what is bound may lie below /tmp
     for path in SCRATCH:

@@ -60,7 +60,7 @@ FORBIDDEN = (
     *("fadvise64", "mincore", "preadv2", "readahead"),
     *("sync", "syncfs", "flock", "landlock_create_ruleset", "landlock_add_rule"),
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "sethostname", "setdomainname", "quotactl"),
-    "quotactl_fd",
+    *("quotactl_fd", "syslog"),
 )
 LOAD, IF_EQUAL, IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of filters, in Linux's BPF
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS  # of libseccomp
@@ -76,6 +76,9 @@ NUMBERS |= {"quotactl_fd": 443}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
 CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+# Of prctl, what is allowed: what becomes of a process whose parent ends, its name, who may look into it.
+# Not: what takes memory of the kernel (filters, tables for futexes) or a core from others.
+ALLOWED_PRCTL = (1, 2, 3, 4, 15, 16, 21, 36, 37, 39)
 # Of fcntl, what is allowed: copy a number, close it when a program starts, flags, the size of a pipe.
 # Not: locks and hints, which the kernel keeps with the file, leases that make others wait, signals.
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ
@@ -295,7 +298,7 @@ class _Program(ctypes.Structure):
 
 
 def _forbid_what_is_not_listed(ioctl: int, fcntl: int, seccomp: int, prctl: int) -> bool:
-    """Let calls from ``FIRST_NEW_CALL`` on be unknown, and refuse all of ioctl and fcntl but what is allowed.
+    """Let calls from ``FIRST_NEW_CALL`` on be unknown; of ioctl, fcntl and prctl refuse what is not allowed.
 
     Further filters are refused too: they take memory of the kernel that no process is charged for.
 
@@ -318,11 +321,7 @@ def _forbid_what_is_not_listed(ioctl: int, fcntl: int, seccomp: int, prctl: int)
         (RETURN, 0, 0, UNKNOWN),
         (IF_EQUAL, 0, 1, seccomp),
         (RETURN, 0, 0, REFUSE),
-        (IF_EQUAL, 0, 4, prctl),
-        (LOAD, 0, 0, option),
-        (IF_EQUAL, 0, 1, PR_SET_SECCOMP),
-        (RETURN, 0, 0, REFUSE),
-        (RETURN, 0, 0, ALLOW),
+        *_allow_listed(prctl, option, ALLOWED_PRCTL),
         *_allow_listed(ioctl, command, commands),
         *_allow_listed(fcntl, command, ALLOWED_FCNTL),
         (RETURN, 0, 0, ALLOW),
@@ -483,8 +482,11 @@ class MemoryWatch:
 
 
 def measure_process(pid: int) -> int:
-    """Return the bytes of a process that are of no file, shared and swapped ones too; 0 if it is gone."""
-    names = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
+    """Return the bytes of a process that are of no file, with shared and swapped ones; 0 if it is gone.
+
+    The tables by which it finds its memory belong to it: a page of zeros takes nothing but them.
+    """
+    names = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:")
     found = _add_up(f"/proc/{pid}/status", names)
     if found is None:  # its first thread has ended; others may hold all of it
         found = next(
@@ -496,7 +498,8 @@ def measure_process(pid: int) -> int:
 def measure_share(pid: int) -> int:
     """Return the same without what belongs to others; all of it, if the process does not let us look."""
     found = _add_up(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:"))
-    return measure_process(pid) if found is None else found
+    tables = _add_up(f"/proc/{pid}/status", (b"VmPTE:",))
+    return measure_process(pid) if found is None else found + (tables or 0)
 
 
 def _add_up(path: str, names: tuple[bytes, ...]) -> int | None:

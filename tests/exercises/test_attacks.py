@@ -159,6 +159,10 @@ def merge(a, b):
         "errno('syscall', 444, None, 0, 1)",  # rules of landlock, which take the kernel's memory
         "errno('syscall', 317, 1, 0, None)",  # seccomp: so do filters
         "errno('prctl', 22 | 1 << 32, 2, None, 0, 0)",
+        "errno('prctl', 78, ctypes.c_ulong(1), ctypes.c_ulong(1 << 10), 0, 0)",  # a table in the kernel
+        "errno('prctl', 62, 1, 0, 0, None)",  # a core for itself
+        "errno('klogctl', 10, None, 0)",
+        "open('/proc/vmallocinfo')",
     ],
 )
 def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
@@ -194,6 +198,21 @@ def test_the_memory_of_all_processes_together_is_limited(boxes):
         "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        kept = bytearray(800_000_000)\n"
     )
     source += "        time.sleep(30)\n        os._exit(0)\ntime.sleep(9)\ndef merge(a, b):\n    return b"
+    assert "together took more than" in judge(boxes, MERGE, source)[1]
+
+
+def test_the_tables_of_memory_are_limited(boxes):
+    source = (
+        "import ctypes, os, time\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\n"
+        "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]\n"
+        "def spread():\n"  # a page of zeros in each GB: two pages of tables
+        "    for n in range(60_000):\n"
+        "        at = libc.mmap((1 << 40) + (n << 30), 4096, 1, 0x100022, -1, 0)\n"
+        "        ctypes.c_char.from_address(at).value\n"
+        "    time.sleep(30)\n"
+        "for _ in range(6):\n    if os.fork() == 0:\n        spread()\ntime.sleep(12)\n"
+        "def merge(a, b):\n    return b"
+    )
     assert "together took more than" in judge(boxes, MERGE, source)[1]
 
 
