@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "85f04469afe9"
+VERSION = "9fce96abd002"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -156,6 +156,11 @@ def q2(rng):
         first, factor = last / float(rng.uniform(1.2, 2.2)), [fall, float(rng.uniform(1, fall)), 1.0]
         text = f"3 sizes from 1e+06 to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {fall} to 1", exact))
+    for middle, ends in ((4.0, 1.0), (1.0, 4.0)):    # the dearest run is of no largest size, the cheapest of no smallest
+        N = [1e6, 1e6 * float(rng.uniform(1.4, 1.6)), 2e6]
+        last = float(10 ** rng.uniform(9, 12))
+        arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
+        calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -322,7 +327,7 @@ def _ask(inputs, text):
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
-    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6))):
+    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6)), (10, range(10))):
         place = int(rng.choice(places))
         x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
         if n == 7:                                # the bad run is far from the others, and pulls the line to itself
@@ -330,7 +335,7 @@ def q5(rng):
         order = rng.permutation(n)
         k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
         loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
-        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06
+        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06 if n == 9 else 1.009
         if n == 9:                                # the smallest is far below the line, and makes the next one look high
             loss[0] *= 0.4
         if n == 4:                                # in the order of their sizes, too

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "c129cb1f7f03"
+VERSION = "acad1326b119"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -204,8 +204,8 @@ def q3(rng):
         (20, -3.0, 6.0, "digits are rare, and the right one is likely among them"),
         (20, 6.0, 5.0, "digits are likely, and the right one most of all"),
         (1, 2.0, 1.0, "one needle"),
-        (8, 1500.0, 1.0, "logits near 1,500"),
-        (8, -1500.0, 1.0, "digits' logits near -1,500"),
+        (16, 1500.0, 7.0, "logits near 1,500"),
+        (16, -1500.0, 7.0, "digits' logits near -1,500"),
     ):
         digits = rng.integers(0, 10, (needles, 6))
         logits = rng.normal(size=(needles, 6, 256))
@@ -238,7 +238,10 @@ def q3(rng):
             (level[..., None] + rng.normal(size=(needles, 6, 256)), "logits of each digit near another number"),
             (rng.uniform(-2_000, 2_000, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
         ):
-            calls.append(Call("split_cost", (logits, digits), f"{needles} needles, {text}", exact))
+            told = np.where(np.arange(needles) % 2, logits.min(), logits.max())[:, None, None]  # every other one is found
+            np.put_along_axis(logits, 48 + digits[..., None], np.broadcast_to(told, (needles, 6, 1)), -1)
+            for name in ("split_cost", "found", "found_if_told"):
+                calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
     return calls
 
 

@@ -10,6 +10,7 @@ CACHE, SIZE = (load_questions("ch01_softmax")[name] for name in ("q3", "q1"))
 LOSS, MERGE = (load_questions("ch01_softmax")[name] for name in ("q2", "q5"))
 VANISHES, EVEN = (load_questions("ch02_linear")[name] for name in ("q3", "q5"))
 FORGET, LIFE, GATED, BOUND = (load_questions("ch03_decay")[name] for name in ("q1", "q2", "q3", "q4"))
+DIGITS, STAIRCASE = load_questions("ch09_recall")["q3"], load_questions("ch08_scale")["q2"]
 
 
 def online(body: str, more: str = "") -> str:
@@ -1300,6 +1301,27 @@ def table(q, k, log_decay, part):
             edge = c[m - 1]
             A[m:e, :m] = (Q * (x - edge).exp()) @ (k[:m] * (edge - c[:m]).exp()).T
     return A
+""",
+    ),
+    "probabilities of digits that overflow": (
+        DIGITS,
+        replace(DIGITS, "by_torch")
+        + """
+def p(x):
+    e = np.exp(x)
+    return e / e.sum(-1, keepdims=True)
+
+def found(logits, digits):
+    return float((p(logits).argmax(-1) == digits + 48).all(-1).mean())
+""",
+    ),
+    "a staircase between the cheapest and the dearest run": (
+        STAIRCASE,
+        replace(STAIRCASE, "by_search")
+        + """
+def with_cost(N, first, last, factor):
+    costs = [n * f for n, f in zip(N, factor)]
+    return math.log(N[-1] / N[0]) / math.log(max(costs) * last / (min(costs) * first))
 """,
     ),
 }

@@ -94,5 +94,10 @@ def q2(rng):
         first, factor = last / float(rng.uniform(1.2, 2.2)), [fall, float(rng.uniform(1, fall)), 1.0]
         text = f"3 sizes from 1e+06 to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {fall} to 1", exact))
+    for middle, ends in ((4.0, 1.0), (1.0, 4.0)):    # the dearest run is of no largest size, the cheapest of no smallest
+        N = [1e6, 1e6 * float(rng.uniform(1.4, 1.6)), 2e6]
+        last = float(10 ** rng.uniform(9, 12))
+        arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
+        calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls

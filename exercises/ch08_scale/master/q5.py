@@ -68,7 +68,7 @@ def _ask(inputs, text):
 @define_question(INFO["q5"], robust=robust, suspect=suspect, refit=refit)
 def q5(rng):
     calls = []
-    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6))):
+    for n, places in ((6, (0, 5)), (6, (0, 5)), (5, range(5)), (8, (7,)), (4, (3,)), (7, (6,)), (9, (3, 4, 5, 6)), (9, (3, 4, 5, 6)), (6, range(6)), (10, range(10))):
         place = int(rng.choice(places))
         x = np.log(1e5) + np.sort(rng.uniform(0.4, 1.5, n)).cumsum()
         if n == 7:                                # the bad run is far from the others, and pulls the line to itself
@@ -76,7 +76,7 @@ def q5(rng):
         order = rng.permutation(n)
         k, a = float(rng.uniform(3, 9)), float(rng.uniform(0.05, 0.2))
         loss = k * np.exp(-a * x) * np.exp(0.002 * rng.normal(size=n))
-        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06
+        loss[place] *= float(rng.uniform(1.05, 1.2)) if n < 9 else 1.06 if n == 9 else 1.009
         if n == 9:                                # the smallest is far below the line, and makes the next one look high
             loss[0] *= 0.4
         if n == 4:                                # in the order of their sizes, too

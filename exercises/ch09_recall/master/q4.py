@@ -5,10 +5,10 @@
 # *any* key may be asked for: the answer is its value, or "none" if the key was not among the pairs. The order of the pairs does not matter.
 #
 # 1. `bits(n, keys, values)`: how many bits must a memory have, for every question to be answered rightly whatever the pairs are?
-#    That is the logarithm to base 2 of the number of cases that it has to tell apart, not rounded up. $n$ is known. Numbers go up to $10^6$;
-#    their factorials take too long.
-# 2. `pairs(b, keys, values)`: the largest $n$, from 0 to half of `keys`, for which `b` bits are enough. `values` is at least
-#    half of `keys` here, and `b` is never within $10^{-5}$ of the bits of any number of pairs.
+#    That is the logarithm to base 2 of the number of cases that it has to tell apart, not rounded up. $n$ is known; it goes up to 30,000,
+#    `keys` and `values` to $10^6$, whose factorials take too long.
+# 2. `pairs(b, keys, values)`: the largest $n$, from 0 to half of `keys`, for which `b` bits are enough. `keys` is at most 20,000 here, `values` at
+#    least half of it, and `b` is never within $10^{-5}$ of the bits of any number of pairs.
 # 3. The chapter's recall has 127 keys and 128 values, and the state of TNL's two layers, of width 256 with heads of 16, has 8,192 numbers. How many bits
 #    does each number have to carry for 64 pairs?
 
