@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "296d04ab41a7"
+VERSION = "904ef5e1564c"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -66,7 +66,7 @@ def q1(rng):
     exact = Close(1e-9)
     calls = [Call("first_length", (L,), f"L = {L}", exact) for L in (2, 3, int(rng.integers(5, 60)), 500)]
     L = int(rng.integers(5, 40))
-    fixed = ((4, 11), (9, 200), (2, 5), (1, 30), (1, math.inf))
+    fixed = ((4, 11), (9, 200), (2, 5), (2, 20), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
     long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf)
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "42a671833b93"
+VERSION = "4b8f5312cb34"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -367,6 +367,8 @@ def q3(rng):
         calls.append(Call("least_error", (_measure(rng, make, size), n), f"{inputs}; n = {n}"))
     M, n = _measure(rng, lambda: _gated(rng, 20, 3), 3, 4.0), draw(3, 6)  # so large that errors are seen
     calls.append(Call("least_error", (M, n), f"20 tokens of linear attention, K = 3; n = {n}", Close(1e-4)))
+    for T, n in ((10, 4), (10, 5), (9, 4), (9, 5), (10, draw(6, 8))):  # no block has more than half of T
+        calls.append(Call("least_error", (softmax(T), n), f"{T} tokens of softmax attention; n = {n}"))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
     return [*calls, Call("least_error", (diagonal, 12), "9 tokens that do nothing to each other, n = 12")]
 

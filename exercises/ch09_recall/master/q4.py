@@ -83,8 +83,8 @@ def q4(rng):
             text = f"{b:.5f} bits, {keys:,} keys, {values:,} values"
             calls.append(Call("pairs", (b, keys, values), text, Exactly()))
     calls.append(Call("pairs", (0.5, 20, 20), "half a bit, 20 keys, 20 values", Exactly()))
-    half = int(rng.integers(10, 30))
-    text = f"a billion bits, {2 * half + 1} keys, {half + 1} values"
-    calls.append(Call("pairs", (1e9, 2 * half + 1, half + 1), text, Exactly()))
+    half = 2 * int(rng.integers(5, 15))              # half of the keys, even, odd and a half more
+    for keys, values in ((2 * half + 1, half + 1), (2 * half, half), (2 * half + 2, half + 1), (2 * half + 3, half + 9)):
+        calls.append(Call("pairs", (1e9, keys, values), f"a billion bits, {keys} keys, {values} values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls

@@ -102,12 +102,14 @@ def q5(rng):
     for n, K in ((1, 3), (3, 3), (2, 6), (8, 8), (10, 24)):
         keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
-        calls.append(Call("store", (keys, signs), f"{n} keys of width {K}", exact))
+        if n == 8:
+            keys *= 1e-6
+        calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
-    keys = np.stack([key, key + 1.5e-4 * np.linalg.norm(key) * across])  # smallest singular value 1.5e-4/sqrt 2
+    keys = np.stack([key, 0.01 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015", Close(1e-6)))
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
     for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
     one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
