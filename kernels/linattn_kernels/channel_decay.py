@@ -178,13 +178,13 @@ def backward_qkg_kernel(
     q, k, g,  # [B, T, H, K]
     v, do,  # [B, T, H, V]
     dscores,  # [B, T, H, C]
-    states, dstates,  # [B H, M, K, V]: S before each chunk, D after it
+    states, dstates,  # [B H, M, K, V]: S before each chunk, D after it; D is zero if there are none
     dq, dk, dg,  # [B, T, H, K], written
     hard,  # [B H M, K / BK], written if not HARD, as in ``scores_kernel``
     scale, T, H, M,
     K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    LEVELS: tl.constexpr, HARD: tl.constexpr, OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr,
-    MAX_EXPONENT: tl.constexpr, PRECISION: tl.constexpr,
+    LEVELS: tl.constexpr, HARD: tl.constexpr, HAS_DSTATES: tl.constexpr, OPERAND: tl.constexpr,
+    SUM_DTYPE: tl.constexpr, MAX_EXPONENT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of q, k and g for BK channels of one chunk; if HARD, of hard chunks again."""
     if HARD:  # noqa: SIM102 - as in ``scores_kernel``
@@ -204,10 +204,12 @@ def backward_qkg_kernel(
         vs = load_tile(v, m * C, T, H * V, column, C, BV)  # [C, BV]
         dos = load_tile(do, m * C, T, H * V, column, C, BV)  # [C, BV]
         at = state + get_state_offsets(channel, column, V, BK, BV)
-        S, D = tl.load(states + at), tl.load(dstates + at)  # [BK, BV]
+        S = tl.load(states + at)  # [BK, BV]
         dqs += tl.dot(dos.to(OPERAND), tl.trans(S), input_precision=PRECISION)
-        dks += tl.dot(vs.to(OPERAND), tl.trans(D), input_precision=PRECISION)
-        state_dot_dstate += tl.sum(S.to(tl.float32) * D.to(tl.float32), 1)
+        if HAS_DSTATES:
+            D = tl.load(dstates + at)  # [BK, BV]
+            dks += tl.dot(vs.to(OPERAND), tl.trans(D), input_precision=PRECISION)
+            state_dot_dstate += tl.sum(S.to(tl.float32) * D.to(tl.float32), 1)
     qs = load_tile(get_head_pointer(q, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     ks = load_tile(get_head_pointer(k, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
     gs = load_tile(get_head_pointer(g, b, h, T, H, K), m * C, T, H * K, channel, C, BK)  # [C, BK]
@@ -290,22 +292,51 @@ def backward(
     states, _ = compute_chunk_states(intra.k_to_end, v, intra.decay, initial_state, layout)
     q_from_start = intra.q_from_start
     dstates, dinitial = compute_chunk_states(q_from_start, do, intra.decay, dstate, layout, reverse=True)
-    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    dg = torch.empty_like(q, dtype=torch.float32)
-    dscores = torch.empty_like(intra.scores)
+    dv, dscores = torch.empty_like(v), torch.empty_like(intra.scores)
     config = BACKWARD_V.choose(q, v)
     backward_v_kernel[(M * B * H,)](
         intra.scores, intra.k_to_end, v, do, dstates, dv, dscores, scale, T, H, M,
         K, V, min(V, config.block_columns), C, operand_dtype(q), dot_precision(q), **config.triton_options,
     )  # fmt: skip
+    dq, dk, dg = compute_gradients_of_pairs(q, k, g, v, do, dscores, states, dstates, scale, C)
+    return dq, dk, dv, dg, dinitial
+
+
+def compute_gradients_of_pairs(
+    q: Tensor,
+    k: Tensor,
+    g: Tensor,
+    v: Tensor,
+    do: Tensor,
+    dscores: Tensor,
+    states: Tensor,
+    dstates: Tensor | None,
+    scale: float,
+    C: int,
+    dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of q, k and g (in float32) in chunks of C tokens.
+
+    Args:
+        q, k, g, v, do, scale: as for ``backward``.
+        dscores: ``[B, T, H, C]``, gradients of scores, scaled: of the later and the earlier token, either way
+            round.
+        states: ``[B, H, M, K, V]``, before each chunk.
+        dstates: ``[B, H, M, K, V]``, gradients after each chunk, or None for zeros.
+        C: tokens of a chunk.
+        dtype: of the gradients of q and k. None is that of q.
+    """
+    (B, T, H, K), V, M = q.shape, v.shape[-1], states.shape[2]
+    dq, dk = (torch.empty_like(q, dtype=dtype) for _ in range(2))
+    dg = torch.empty_like(q, dtype=torch.float32)
     configs = BACKWARD_QKG.choose(q, v), HARD_BACKWARD_QKG.choose(q, v)  # with the same columns
     BK, BV = min(K, configs[0].block_columns), min(V, configs[0].block_columns)
     hard = q.new_empty(M * B * H * (K // BK), dtype=torch.int8)
     for config, is_hard in zip(configs, (False, True), strict=True):
         backward_qkg_kernel[(M * B * H * (K // BK),)](
             q, k, g, v, do, dscores, states, dstates, dq, dk, dg, hard, scale, T, H, M,
-            K, V, BK, BV, C, C.bit_length() - 1, is_hard,
+            K, V, BK, BV, C, C.bit_length() - 1, is_hard, dstates is not None,
             operand_dtype(q), decay_sum_dtype(q), max_split_exponent(q), dot_precision(q),
             **config.triton_options,
         )  # fmt: skip
-    return dq, dk, dv, dg, dinitial
+    return dq, dk, dg

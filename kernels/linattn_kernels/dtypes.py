@@ -34,3 +34,13 @@ def max_split_exponent(x: Tensor) -> float:
 def dot_precision(x: Tensor) -> str:
     """Return ``input_precision`` for products of float32 tiles: TF32 is exact for what was float16."""
     return "tf32" if x.dtype == torch.float16 else "ieee"
+
+
+def inverse_precision(x: Tensor) -> str:
+    """Return ``input_precision`` for products that invert a system, whose factors are in float32."""
+    return "ieee" if x.dtype == torch.float32 else "tf32"
+
+
+def map_precision(x: Tensor) -> str:
+    """Return ``input_precision`` for products with the map of a segment, whose factors are in float32."""
+    return "ieee" if x.dtype == torch.float32 else "tf32x3"

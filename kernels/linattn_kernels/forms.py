@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from linattn_kernels.delta import chunk_delta_rule
 from linattn_kernels.linear import chunk_linear_attention
 from linattn_kernels.softmax import chunk_softmax_attention
 from linattn_kernels.validation import (
@@ -24,7 +25,13 @@ def supports_softmax(case: Any) -> bool:
     return widths_fit and case.chunk_size in SOFTMAX_CHUNK_SIZES and case.dtype in SUPPORTED_DTYPES
 
 
+def supports_delta_rule(case: Any) -> bool:
+    """Return whether the kernels of the delta rule take the K, V, chunk size and dtype of a case."""
+    return supports_linear(case) and case.V in HEAD_WIDTHS
+
+
 FORMS: tuple[Form, ...] = (
     Form("linear_attention", "chunk", chunk_linear_attention, True, supports_linear),
+    Form("delta_rule", "chunk", chunk_delta_rule, True, supports_delta_rule),
     Form("softmax_attention", "chunk", chunk_softmax_attention, True, supports_softmax),
 )

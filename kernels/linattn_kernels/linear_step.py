@@ -48,14 +48,18 @@ def step_kernel(
     tl.store(o + bh * V + columns, os.to(o.dtype.element_ty), mask=in_range)
 
 
+def choose_step_columns(q: Tensor) -> int:
+    """Return the columns of a program for q ``[B, 1, H, K]``: long rows of memory, but work for all."""
+    return 64 if 4 * count_multiprocessors(q) <= q.shape[0] * q.shape[2] else 32
+
+
 @torch.library.custom_op("linattn::linear_step", mutates_args=("state",))
 @run_on_device_of_q
 def linear_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, state: Tensor, scale: float) -> Tensor:
     """Update ``state`` in place and return the output. All inputs are contiguous."""
     B, _, H, K = q.shape
     V = v.shape[-1]
-    BV = 64 if 4 * count_multiprocessors(q) <= B * H else 32  # long rows of memory, but work for all programs
-    o = torch.empty_like(v)
+    BV, o = choose_step_columns(q), torch.empty_like(v)
     step_kernel[(B * H, triton.cdiv(V, BV))](
         q, k, v, o, g, state, scale, H, K, V, BV, classify_decay(g), num_warps=4
     )
@@ -138,12 +142,12 @@ def step_linear_attention(
     o = linear_step(
         q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, resolve_scale(scale, q.shape[-1])
     )
-    if state is not given and _is_writable(given):
+    if state is not given and is_writable(given):
         state = given.copy_(state)
     return LinearResult(o, state)
 
 
-def _is_writable(state: Tensor) -> bool:
+def is_writable(state: Tensor) -> bool:
     """Return whether torch would let us write all numbers of a state."""
     if torch.compiler.is_compiling():  # where inference mode cannot be asked for
         return 0 not in state.stride()

@@ -145,6 +145,23 @@ def call_linear(
         step_linear_attention(q[:, :1], k[:, :1], v[:, :1], one, state=torch.zeros(B, H, K, V))
 
 
+def call_delta_rule(K: int, V: int, dtype: torch.dtype, decay: str, T: int, start: bool) -> None:
+    """Call forward, backward and step of the delta rule."""
+    from linattn_kernels import chunk_delta_rule, step_delta_rule
+
+    shapes = {"none": None, "head": (H,), "token": (B, T, H), "channel": (B, T, H, K)}
+    shape = shapes[decay]
+    q, k, v = (torch.zeros(B, T, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
+    beta = torch.zeros(B, T, H, dtype=dtype, requires_grad=True)
+    g = None if shape is None else torch.zeros(shape, requires_grad=True)
+    initial = torch.zeros(B, H, K, V, requires_grad=True) if start else None
+    o, state = chunk_delta_rule(q, k, v, beta, g, initial_state=initial)
+    torch.autograd.backward((o, state), (torch.zeros_like(o), torch.zeros_like(state)))
+    with torch.no_grad():
+        one: Tensor | None = g if g is None or g.ndim == 1 else g[:, :1]
+        step_delta_rule(q[:, :1], k[:, :1], v[:, :1], beta[:, :1], one, state=torch.zeros(B, H, K, V))
+
+
 def call_softmax(K: int, V: int, dtype: torch.dtype, chunk_size: int) -> None:
     """Call forward, backward and step of softmax attention."""
     from linattn_kernels import chunk_softmax_attention, step_softmax_attention
@@ -161,6 +178,8 @@ def few_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     for decay in WIDTHS_OF_DECAYS if dtype == torch.bfloat16 else ("token", "channel"):
         K, V = WIDTHS_OF_DECAYS[decay]
         yield f"{decay}, K {K}, V {V}", partial(call_linear, K, V, dtype, decay, 1000, True)
+        name = f"delta rule, {decay}, K {K}, V {V}"
+        yield name, partial(call_delta_rule, K, V, dtype, decay, 1000, True)
     if dtype != torch.float32:
         yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1000, True, False)
         yield "token, no dg", partial(call_linear, 64, 64, dtype, "token", 1000, True, False)
@@ -174,6 +193,8 @@ def all_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
             for needs_dg in (True, False) if decay in ("head", "token") else (True,):
                 name = f"{decay}, K {K}, V {V}, T {T}" + ", no dg" * (not needs_dg)
                 yield name, partial(call_linear, K, V, dtype, decay, T, start, needs_dg)
+            name = f"delta rule, {decay}, K {K}, V {V}, T {T}"
+            yield name, partial(call_delta_rule, K, V, dtype, decay, T, start)
         for C in (16, 32, 64, 128):
             yield f"softmax, K {K}, V {V}, C {C}", partial(call_softmax, K, V, dtype, C)
 
@@ -182,6 +203,8 @@ def widest_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     """Yield the calls that need most shared memory, and those of 64 columns, where some kernels differ."""
     for K, decay in product((128, 64), WIDTHS_OF_DECAYS):
         yield f"{decay}, K = V = {K}", partial(call_linear, K, K, dtype, decay, 1024, True)
+        name = f"delta rule, {decay}, K = V = {K}"
+        yield name, partial(call_delta_rule, K, K, dtype, decay, 1024, True)
     yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1024, True, False)
     for C in (64, 128):
         yield f"softmax, C {C}", partial(call_softmax, 128, 128, dtype, C)

@@ -43,6 +43,7 @@ HALF_BACKWARD = 2
 MAX_TABLE_TOKENS = 2000  # a table of scores of so many tokens fits
 ROUNDED = {
     "linear_attention": {"q", "k", "v", "initial_state", "output", "state"},
+    "delta_rule": {"q", "k", "v", "initial_state", "output", "state"},
     "softmax_attention": {"v", "initial_state.v", "output"},
 }
 

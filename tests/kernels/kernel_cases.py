@@ -12,15 +12,6 @@ from tests.ops.ladder_cases import Case
 
 KERNEL_OPS = tuple(dict.fromkeys(form.op for form in FORMS))
 
-# --- on the CPU: Triton's interpreter is exact in float32 and float16, and slow ---------------------------
-
-SMALL = ({"B": 1, "H": 2, "K": 16, "V": 32}, {"B": 2, "H": 1, "K": 32, "V": 16})
-INTERPRETER_LENGTHS = tuple(T for T in LENGTHS if T != 63)  # 65 leaves a chunk unfilled as well
-INTERPRETER_CASES = {
-    op: cases_of(op, (32, 64, 16), SMALL, T=INTERPRETER_LENGTHS, dtype=(torch.float32, torch.float16))
-    for op in KERNEL_OPS
-}
-
 
 def example(op: str, decay: str | None = None, **fields: object) -> Case:
     """Return a small case with an initial state and three chunks, the last of them not full."""
@@ -28,9 +19,26 @@ def example(op: str, decay: str | None = None, **fields: object) -> Case:
     return Case(op, **sizes | {"decay": decay, "start": True} | fields)  # type: ignore[arg-type]
 
 
+VARIANTS = {  # decays that kernels take, and their strengths
+    form.op: [kind for kind in OPS[form.op].variants if form.supports(example(form.op, kind[0]))]
+    for form in FORMS
+}
+
+# --- on the CPU: Triton's interpreter is exact in float32 and float16, and slow ---------------------------
+
+SMALL = ({"B": 1, "H": 2, "K": 16, "V": 32}, {"B": 2, "H": 1, "K": 32, "V": 16})
+INTERPRETER_LENGTHS = tuple(T for T in LENGTHS if T != 63)  # 65 leaves a chunk unfilled as well
+INTERPRETER_CASES = {
+    op: cases_of(
+        op, (32, 64, 16), SMALL, VARIANTS[op], T=INTERPRETER_LENGTHS, dtype=(torch.float32, torch.float16)
+    )
+    for op in KERNEL_OPS
+}
+
+
 def examples(**fields: object) -> list[Case]:
     """Return a small case for every kind of decay of every op that has a kernel."""
-    decays = {op: dict.fromkeys(decay for decay, _ in OPS[op].variants) for op in KERNEL_OPS}
+    decays = {op: dict.fromkeys(decay for decay, _ in VARIANTS[op]) for op in KERNEL_OPS}
     return [example(op, decay, **fields) for op in KERNEL_OPS for decay in decays[op]]
 
 
@@ -47,6 +55,7 @@ GPU_CASES = {
         op,
         chunk_sizes_of(op),
         ({"B": 1, "H": 3}, {"B": 2, "H": 2}),
+        VARIANTS[op],
         K=HEAD_WIDTHS,
         V=HEAD_WIDTHS,
         T=(*LENGTHS, 1000),
@@ -71,6 +80,10 @@ LONG_CASES = [
     _long("linear_attention", torch.float32, decay="channel", strength="hard"),
     _long("linear_attention", torch.float16, decay="head", B=16, T=65_536, H=1, K=16, V=16),
     _long("linear_attention", torch.bfloat16, decay="token", B=1024, T=1024, H=1, K=16, V=16),
+    _long("delta_rule", torch.bfloat16),
+    _long("delta_rule", torch.float32, decay="head", K=32),
+    _long("delta_rule", torch.bfloat16, decay="token", strength="hard"),
+    _long("delta_rule", torch.float16, decay="token", H=1),
     _long("softmax_attention", torch.bfloat16, H=1),
     _long("softmax_attention", torch.float32, H=1, K=32),
 ]
@@ -80,6 +93,11 @@ LAW_CASES = [
 WIDTH_CASES = [
     example("linear_attention", decay, T=300, B=2, H=3, K=K, V=V, chunk_size=64, dtype=torch.bfloat16)
     for decay in (None, "head", "token", "channel")
+    for K in HEAD_WIDTHS
+    for V in HEAD_WIDTHS
+] + [
+    example("delta_rule", decay, T=300, B=2, H=3, K=K, V=V, chunk_size=64, dtype=torch.bfloat16)
+    for decay in (None, "token")
     for K in HEAD_WIDTHS
     for V in HEAD_WIDTHS
 ]  # tiles of a matrix unit differ with every pair of widths
@@ -96,8 +114,14 @@ STEP_CASES = [
     case
     for op in KERNEL_OPS
     for case in cases_of(
-        op, (16,), ({"B": 3, "H": 2}, {"B": 1, "H": 5}), K=HEAD_WIDTHS, V=HEAD_WIDTHS, T=(6,), dtype=DTYPES
-    )
+        op,
+        (16,),
+        ({"B": 3, "H": 2}, {"B": 1, "H": 5}),
+        K=HEAD_WIDTHS,
+        V=HEAD_WIDTHS,
+        T=(6,),
+        dtype=DTYPES,
+    )  # steps take every kind of decay
 ]
 # more numbers in a tensor than 2^31: 2^20 tokens of 34 heads of 64, or of 17 of 128; 2^14 times 34 states
 _many = {"dtype": torch.bfloat16, "start": False, "chunk_size": 64, "T": 2**20, "H": 34, "K": 64, "V": 64}

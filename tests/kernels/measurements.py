@@ -32,7 +32,8 @@ from tests.ops.ladder_cases import Case, Tensors
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LONG = 1000  # tokens
-PART_TOKENS = {"linear_attention": 8192, "softmax_attention": 1024}  # float64 takes so many at a time
+# float64 takes so many at a time
+PART_TOKENS = {"linear_attention": 8192, "delta_rule": 8192, "softmax_attention": 1024}
 
 
 class Problem(NamedTuple):
@@ -49,7 +50,7 @@ class Problem(NamedTuple):
 
 def reference_call(case: Case) -> Call:
     """Return the reference in few steps; long sequences in parts, so that gradients fit into the memory."""
-    fast = {"linear_attention": "chunk", "softmax_attention": "parallel"}[case.op]
+    fast = "parallel" if case.op == "softmax_attention" else "chunk"
     form = next(form for form in forms_of(case.op) if form.form == fast)
     call = call_of(form, replace(case, chunk_size=64))
     length = PART_TOKENS[case.op]

@@ -21,9 +21,6 @@ WITHOUT_KERNELS = {
     "s4d": "lti_ssm",
     "h3": "lti_ssm",
     "mamba": "selective_scan",
-    "delta_net": "delta_rule",
-    "gated_delta_net": "delta_rule",
-    "kda": "delta_rule",
 }
 WITH_KERNELS = [name for name in MIXERS if name not in WITHOUT_KERNELS]
 SIZE = {"d_model": 64, "n_heads": 2, "n_layers": 2, "vocab_size": 32}

@@ -87,8 +87,9 @@ def _widen(x: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def only_qkv(op: str, tokens: int) -> Arguments:
-    """Return q, k and v, without a decay or a state."""
-    return {name: x for name, x in inputs_of(example(op, T=tokens)).items() if name in "qkv"}
+    """Return q, k and v, and what else must be given, without a decay or a state."""
+    needed = ("q", "k", "v", "beta")
+    return {name: x for name, x in inputs_of(example(op, T=tokens)).items() if name in needed}
 
 
 @pytest.mark.parametrize("kind", ["chunk", "step"])

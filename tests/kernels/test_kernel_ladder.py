@@ -19,13 +19,13 @@ from tests.kernels.kernel_cases import (
     INTERPRETER_LENGTHS,
     KERNEL_OPS,
     LAW_CASES,
+    VARIANTS,
     chunk_sizes_of,
     example,
     examples,
 )
 from tests.ops.ladder import (
     EXACT_CASES,
-    OPS,
     Call,
     call_of,
     check_refusal,
@@ -156,7 +156,7 @@ def test_form_supports_what_its_cases_ask_for(op: str) -> None:
 @pytest.mark.parametrize("op", KERNEL_OPS)
 def test_covers_meet_every_pair_that_matters(op: str) -> None:
     gpu, cpu = GPU_CASES[op], INTERPRETER_CASES[op]
-    kinds = OPS[op].variants
+    kinds = VARIANTS[op]
     assert {(case.K, case.V) for case in gpu} == set(itertools.product(HEAD_WIDTHS, HEAD_WIDTHS))
     assert {(case.dtype, case.chunk_size) for case in gpu} == set(
         itertools.product(DTYPES, chunk_sizes_of(op))

@@ -91,10 +91,16 @@ def test_half_precision_decay_beside_half_precision_inputs(decay: str) -> None:
 
 @every_op
 def test_large_numbers_in_half_precision_do_not_overflow(op: str) -> None:
-    """Keys and values near 100: a state beyond the range of float16 is carried in float32."""
+    """Keys and values near 100: a state beyond the range of float16 is carried in float32.
+
+    The delta rule's keys are of length 1: values near 15,000, of either sign under one key.
+    """
     case = example(op, dtype=torch.float16, start=False, scale=1e-4)
     x = inputs_of(case)
-    x = {**x, "k": 100 + x["k"], "v": 100 + x["v"]}
+    if op == "delta_rule":
+        x = {**x, "v": 15_000 * x["v"].sign(), "beta": torch.full_like(x["beta"], 2)}
+    else:
+        x = {**x, "k": 100 + x["k"], "v": 100 + x["v"]}
     output, state = KERNELS[op].function(**OPS[op].arguments(case, x))
     assert output.isfinite().all()
     assert all(y.isfinite().all() for y in OPS[op].state(state).values())
@@ -349,6 +355,8 @@ def test_a_nan_in_a_step_reaches_later_steps_by_the_state_alone(op: str, name: s
         x = dict(zip("qkv", torch.randn(3, 1, 1, 2, 16).unbind(), strict=True))
         if t == 1:
             x[name][0, 0, 0] = torch.nan
+        if op == "delta_rule":
+            x["beta"] = torch.ones(1, 1, 2)
         output, state = step(**x, state=state)
         reached.append(output[0, 0].isnan().all(-1).tolist())
     later = [name != "q", False]

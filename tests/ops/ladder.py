@@ -314,19 +314,24 @@ def chunked(op: str) -> bool:
 
 
 def cases_of(
-    op: str, chunks: tuple[int, ...], sizes: Sequence[dict[str, int]] = SIZES, **factors: Iterable[Any]
+    op: str,
+    chunks: tuple[int, ...],
+    sizes: Sequence[dict[str, int]] = SIZES,
+    variants: Iterable[Any] | None = None,
+    **factors: Iterable[Any],
 ) -> list[Case]:
     """Return a pairwise cover of cases: any two levels of any two factors meet in one at least.
 
     Chunk sizes and scales are factors only where a form of the op has them.
 
     Args:
-        op: name of the op, whose variants are a factor.
+        op: name of the op.
         chunks: chunk sizes.
         sizes: fields of a case that are chosen together.
+        variants: decays and their strengths. None is all that the op has.
         factors: further fields of a case, and the levels of each.
     """
-    factors["decays"] = OPS[op].variants
+    factors["decays"] = OPS[op].variants if variants is None else variants
     if chunked(op):
         factors["chunk_size"] = chunks
     if op in HEADS:

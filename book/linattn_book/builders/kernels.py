@@ -24,12 +24,13 @@ MODULES = {  # what decides the rows
 INTRODUCTION = """\
 # Kernels
 
-`linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` with no
-decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`, `chunk_softmax_attention`, and a fused step of
-each for decoding. A model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays
-what they are held to. They need an NVIDIA GPU of compute capability 8.0 or later,
-`pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$ (for softmax $V$, too) in 16, 32,
-64, 128. For anything else they raise an error that says what to call instead.
+`linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` and
+`chunk_delta_rule` with no decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`,
+`chunk_softmax_attention`, and a fused step of each for decoding. A model runs on them by a switch,
+`ModelConfig(..., backend="triton")`; the reference stays what they are held to. They need an NVIDIA GPU of
+compute capability 8.0 or later, `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$
+(for softmax and the delta rule $V$, too) in 16, 32, 64, 128. For anything else they raise an error that says
+what to call instead.
 
 They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
 10.0 and 12.0, too, and have the shared memory there that they need.
