@@ -69,7 +69,7 @@ NAMELESS = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(15, b"\\xff\\xfe", 0, 0, 0)  # a name that is no text
 taken = bytearray(100_000_000)
-taken[::4096] = bytes(len(taken[::4096])) or b""
+taken[::4096] = bytes(len(taken[::4096]))  # each page is written to
 print("taken", flush=True); sys.stdin.read()
 """
 

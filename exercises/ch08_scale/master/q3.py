@@ -34,9 +34,6 @@ def iso_flop(C, N, loss):
 # A neighbour that does not reach the budget is the trap: without it the size in the middle is best because the
 # other was not trained far enough. In the chapter's staircase most points are of this kind. For a parabola through three unevenly spaced
 # points there is a formula, but `polyfit` through three points is exact, and centring keeps it accurate.
-#
-# What is left is few points, in a narrow range of budgets. That is the price, and it is the honest one: elsewhere the runs
-# do not say which size is best.
 
 
 # %% checks q3
