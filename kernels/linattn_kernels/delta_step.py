@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linattn_kernels.delta import chunk_delta_rule, prepare_beta
 from linattn_kernels.hardware import run_on_device_of_q
-from linattn_kernels.linear_step import choose_step_columns, is_writable
+from linattn_kernels.linear_step import choose_step_columns, update_in_place
 from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
 from linattn_kernels.validation import check_supported, prepare_log_decay
 from linattn_ref.ops.results import LinearResult
@@ -133,12 +133,6 @@ def step_delta_rule(
             check_state(state, q, v, "state")
         return chunk_delta_rule(q, k, v, beta, log_decay, scale=scale, initial_state=state, chunk_size=16)
     log_decay = prepare_log_decay(log_decay, q)
-    if state is None:
-        state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=torch.float32)
-    check_state(state, q, v, "state")
-    given, state = state, state.contiguous()
-    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), resolve_scale(scale, q.shape[-1])
-    o = delta_step(q, k, v, beta, log_decay, state, scale)
-    if state is not given and is_writable(given):
-        state = given.copy_(state)
-    return LinearResult(o, state)
+    scale = resolve_scale(scale, q.shape[-1])
+    qkv = q.contiguous(), k.contiguous(), v.contiguous()
+    return update_in_place(lambda S: delta_step(*qkv, beta, log_decay, S, scale), state, q, v)

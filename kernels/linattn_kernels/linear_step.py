@@ -4,6 +4,8 @@ A state of K x V numbers in float32 is read and written once; the arithmetic, 4 
 the cost is that of memory, and the state is updated in place.
 """
 
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
@@ -135,19 +137,32 @@ def step_linear_attention(
             check_state(state, q, v, "state")
         return chunk_linear_attention(q, k, v, log_decay, scale=scale, initial_state=state, chunk_size=16)
     log_decay = prepare_log_decay(log_decay, q)
+    scale = resolve_scale(scale, q.shape[-1])
+    qkv = q.contiguous(), k.contiguous(), v.contiguous()
+    return update_in_place(lambda S: linear_step(*qkv, log_decay, S, scale), state, q, v)
+
+
+def update_in_place(
+    step: Callable[[Tensor], Tensor], state: Tensor | None, q: Tensor, v: Tensor
+) -> LinearResult:
+    """Return the output of ``step``, which overwrites a contiguous state, and the state, in its own memory.
+
+    Args:
+        step: the state before the token -> the output.
+        state: ``[B, H, K, V]``, or None for zeros.
+        q, v: ``[B, 1, H, K]`` and ``[B, 1, H, V]``.
+    """
     if state is None:
         state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=torch.float32)
     check_state(state, q, v, "state")
     given, state = state, state.contiguous()
-    o = linear_step(
-        q.contiguous(), k.contiguous(), v.contiguous(), log_decay, state, resolve_scale(scale, q.shape[-1])
-    )
-    if state is not given and is_writable(given):
+    o = step(state)
+    if state is not given and _is_writable(given):
         state = given.copy_(state)
     return LinearResult(o, state)
 
 
-def is_writable(state: Tensor) -> bool:
+def _is_writable(state: Tensor) -> bool:
     """Return whether torch would let us write all numbers of a state."""
     if torch.compiler.is_compiling():  # where inference mode cannot be asked for
         return 0 not in state.stride()
