@@ -60,6 +60,7 @@ FORWARD = LaunchConfigs(
     half_precision=LaunchConfig(64, 4, 2, programs_per_multiprocessor=2),
     float32=LaunchConfig(16, 8, 1),
     small_heads=LaunchConfig(64, 4, 3, programs_per_multiprocessor=2),
+    small_memory=LaunchConfig(64, 4, 2),
 )
 GRADIENTS = LaunchConfigs(half_precision=LaunchConfig(64, 4, 1), float32=LaunchConfig(16, 4, 1))
 

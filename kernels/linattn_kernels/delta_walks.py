@@ -56,7 +56,9 @@ from linattn_kernels.tiles import (
 )
 
 WALK = LaunchConfigs(
-    half_precision=LaunchConfig(64, 4, 3, programs_per_multiprocessor=2), float32=LaunchConfig(16, 8, 1)
+    half_precision=LaunchConfig(64, 4, 3, programs_per_multiprocessor=2),
+    float32=LaunchConfig(16, 8, 1),
+    small_memory=LaunchConfig(64, 4, 2),
 )
 GRADIENT_WALK = LaunchConfigs(half_precision=LaunchConfig(64, 4, 2), float32=LaunchConfig(16, 8, 1))
 JOIN_COLUMNS = 32

@@ -48,7 +48,7 @@ class LaunchConfigs(NamedTuple):
         half_precision: for bfloat16 and float16.
         float32: for float32.
         small_heads: for half precision with K and V of 64 at most; None: as ``half_precision``.
-        small_memory: for half precision on GPUs without large shared memory; None: as ``half_precision``.
+        small_memory: for half precision on GPUs without large shared memory; None: as on others.
     """
 
     half_precision: LaunchConfig
@@ -60,11 +60,11 @@ class LaunchConfigs(NamedTuple):
         """Return the configuration for q ``[..., K]`` and v ``[..., V]``."""
         if q.dtype == torch.float32:
             return self.float32
+        if self.small_memory is not None and not has_large_shared_memory(q):
+            return self.small_memory
         if self.small_heads is not None and max(q.shape[-1], v.shape[-1]) <= 64:
             return self.small_heads
-        if self.small_memory is None or has_large_shared_memory(q):
-            return self.half_precision
-        return self.small_memory
+        return self.half_precision
 
 
 class SegmentLayout(NamedTuple):
