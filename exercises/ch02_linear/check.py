@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f795bdbfdc31"
+VERSION = "9042b1859dfb"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -74,7 +74,9 @@ def q1(rng):
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
-    for log_decay, inputs in ((often, "log decays down to -40"), (once, "60 tokens that forget all")):
+    some = -torch.from_numpy(rng.exponential(size=200) * rng.integers(0, 2, size=200))  # half of them keep all
+    drawn = (often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")
+    for log_decay, inputs in drawn:
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
         calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))
@@ -209,6 +211,9 @@ def q3(rng):
     zeros = _entries(rng, 12, -2, 5)
     zeros[0][::2, 0], zeros[1][::3, 1] = 0.0, 0.0
     calls.append(Call("repaired", zeros, "T = 12, entries from -2 to 5, some of them 0", Close(1e-4)))
+    ones = _entries(rng, 12, -2, 5, 1)
+    ones[0][::2], ones[1][::3] = 0.0, 0.0  # similarities of exactly 1, whose logarithm is 0
+    calls.append(Call("repaired", ones, "T = 12, K = 1, some entries 0", Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "904ef5e1564c"
+VERSION = "674b33233243"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -68,7 +68,8 @@ def q1(rng):
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (2, 20), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
-    long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf)
+    edge = int(rng.integers(130, 140))  # there the best is next to 1
+    long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf), (edge, 2 * edge)
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))
     for L, T in (*lengths, *fixed, *long):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
@@ -101,7 +102,7 @@ def q2(rng):
     calls = []
     for T, K, V, life in (
         (100, 4, 6, float(rng.uniform(4, 6))),
-        (150, 8, 4, float(rng.uniform(15, 40))),
+        (151, 8, 4, float(rng.uniform(15, 40))),
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
         *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
@@ -115,6 +116,7 @@ def q2(rng):
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)
+        v = v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1)  # how loud a head is, is not said
         o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
         o = o.bfloat16().double()
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
@@ -161,6 +163,9 @@ def q3(rng):
         (1, 3, 4, 0.5),
         (8, 1, 4, 0.5),
         (130, 4, 64, 1000.0),
+        (131, 5, 48, 1000.0),
+        (11, 3, 3, 0.5),
+        (5, 2, 5, 0.5),
         (300, 8, 8, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -168,6 +173,9 @@ def q3(rng):
         if part == 64:  # long parts that forget all, in some channels
             log_decay[:, 1::2] /= strength
             log_decay[:, ::2] = -strength
+        if part == 48:  # few tokens forget all, and those after them hardly anything
+            log_decay /= strength
+            log_decay[2::5, ::2] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
@@ -213,7 +221,7 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
-    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
+    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
@@ -225,6 +233,8 @@ def q4(rng):
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
         calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    close = [0.0, 1.0, 1000.0, 1000.001]  # a share of 7e-10
+    calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
     spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
@@ -288,11 +298,14 @@ def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
-        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (6, 1, -2.0), (5, 9, -2.0))
+        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0))
         for T, chunk, least in (*sizes, (300, 11, -0.02)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             if T == 60:
                 log_decay[5:55] = least  # powers overflow, from whatever token they count
+            if T == 61:  # some tokens forget all, and those after them hardly anything
+                log_decay /= -least
+                log_decay[1::3] = least
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls

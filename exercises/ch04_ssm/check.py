@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "4b1eb4c98597"
+VERSION = "97857bba5dce"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -89,7 +89,8 @@ def q1(rng):
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
-    below += [(turned, 0.0), (many, low), (drawn[3], 0.49999)]
+    alike = torch.tensor([[-1.5, 0.1], [-1.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.5, 2))
+    below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -97,7 +98,7 @@ def q1(rng):
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
-    for A, delta in (*steps, (small, 0.05), (turned, 0.3)):
+    for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls
 
@@ -142,7 +143,8 @@ def q2(rng):
     _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
-    for size, delta in ((1e-4, 1), (1e-6, 1), (4e-2, 1), (1.5e-2, 1), (5e-3, 1), (1e-6, 1e4)):  # alone: none hides its error
+    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-4, 1e-6, 5e-7)  # alone: none hides its error
+    for size, delta in (*((size, 1) for size in sizes), (1e-6, 1e4)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
@@ -228,13 +230,17 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14)), 1, 1000, 2000):
+        for T in (8, int(rng.integers(9, 14)), 1, 2, 3, 1000, 2000):
             u = torch.from_numpy(rng.normal(size=T))
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
             rate = 0.02 * rate if T == 1000 else rate  # one in which they last
             if 8 < T < 14:  # a channel that turns and fades fast
                 delta, rate, frequency = map(float, rng.uniform((0.2, 1, 4), (2, 3, 10)))
+            if T == 2:  # within a step it turns so far that Re B_bar is negative
+                delta, rate, frequency = map(float, rng.uniform((0.9, 0.2, 4.3), (1.1, 0.4, 4.7)))
+            if T == 3:  # a step that is small, and a channel that fades faster than it turns
+                delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls
@@ -267,6 +273,7 @@ def q4(rng):
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
+    slow += [(rng.uniform(270, 300), rng.uniform(370, 400)) for _ in range(3)]  # the first 100 steps do not tell
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4b8f5312cb34"
+VERSION = "8e74abd14405"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -145,6 +145,7 @@ def q2(rng):
         (-9500.0, -0.4, "a score of -9500"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
         (0.3, -math.inf, "a closed gate, x = 0.3"),
+        (-math.inf, -math.inf, "a hidden token with a closed gate"),
     ):
         calls.append(Call("single", (number(score), draw(3), number(log_gate)), inputs, tight))
     zeros = torch.zeros(3, dtype=torch.float64)
@@ -173,6 +174,7 @@ def q2(rng):
         (closed, hidden, "a token with a closed gate, then a hidden one"),
         (closed, (closed[0], number(0.4), closed[2], draw(3)), "two tokens with closed gates"),
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
+        (both, _stretch(rng, 4), "a hidden token with a closed gate, then 4"),
     ):
         calls.append(Call("compose", (one, two), inputs, tight))
     alone = number(-0.3), number(0.0), number(1.0), draw(3)
@@ -194,6 +196,7 @@ def q2(rng):
         (_stretch(rng, 1), "one token"),
         (_stretch(rng, 3, -2000.0), "scores near -2000"),
         (hidden, "a hidden token"),
+        ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
     ):
         calls.append(Call("read", (element,), inputs, tight))
     nobody: list[int] = []
@@ -202,15 +205,18 @@ def q2(rng):
         (13, 2.0, -0.5, nobody, nobody, "13 tokens"),
         (1, 1.0, -0.5, nobody, nobody, "one token"),
         (24, 800.0, -1.0, nobody, nobody, "24 tokens, scores some hundreds apart"),
-        (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8], "11 tokens, the first and two more hidden, three gates closed"),
+        (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8, 10], "11 tokens, the first and two more hidden, four gates closed"),
         (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
         (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
         (7, 1.0, -0.5, [3, 4], [3], "7 tokens, the fourth hidden with a closed gate, the fifth hidden"),
         (6, 0.0, 0.0, nobody, nobody, "6 tokens with equal scores, without gates"),
+        (5, 2.0, -0.5, nobody, nobody, "5 tokens, scores near -3000"),
     ):
         x, v, g = at * draw(T), draw(T, 1 + T % 3), gate * torch.from_numpy(rng.uniform(size=T))
+        if T == 5:
+            x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
         calls.append(Call("prefixes", (x, v, g), inputs, tight))
     return calls
@@ -257,7 +263,7 @@ def _filter(rng, T, taps):
     return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
 
 
-def _measure(rng, make, size, low=0.0, high=4.0):
+def _measure(rng, make, size, low=0.0, high=4.0, errors=(-1.0, 1.0)):
     """A table whose singular values are far from the threshold, scaled by 10^low to 10^high, with errors."""
     for _ in range(200):
         M = make()
@@ -268,7 +274,7 @@ def _measure(rng, make, size, low=0.0, high=4.0):
     else:
         raise RuntimeError(f"no table shows a state of {size}")
     M = 10 ** float(rng.uniform(low, high)) * M
-    error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
+    error = torch.from_numpy(rng.uniform(*errors, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
 
@@ -361,6 +367,8 @@ def q3(rng):
         make, size, inputs = tables[at]
         scale = (-8.0, -5.0) if number % 2 else (0.0, 4.0)
         calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
+    idle = _measure(rng, lambda: torch.from_numpy(rng.uniform(1, 2, size=19)).diag(), 0, errors=(0.97, 1.0))
+    calls.append(Call("state_size", (idle,), "19 tokens that do nothing to each other, errors of one sign", Close(1e-9)))
     for at in rng.permutation(len(tables) - 2):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))

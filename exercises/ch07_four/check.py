@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4f35545eb9e0"
+VERSION = "79edbdc451cf"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -59,6 +59,7 @@ def q1(rng):
         (6, 3, 2, 1.0, -0.5, False),
         (1, 3, 4, 2.0, -0.5, True),
         (9, 4, 3, 0.0, -0.5, True),
+        (10, 4, 3, 0.0, -0.5, True),
         (12, 4, 3, 3.0, 0.0, True),
         (40, 5, 1, 0.3, 0.0, False),
         (30, 1, 4, 1.0, -0.1, True),
@@ -70,6 +71,8 @@ def q1(rng):
         speed = fast * torch.from_numpy(rng.uniform(0.2, 1.0, size=K))
         if T == 9:                                 # backwards, and beyond half a turn
             speed = torch.from_numpy(rng.uniform((-3.0, -1.0, 3.5, 4.5), (-1.5, -0.2, 4.5, 6.0)))
+        if T == 12:
+            speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
             log_decay[:, 0] = least                # one channel forgets all at each token
@@ -223,7 +226,7 @@ def q4(rng):
     budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
     budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(2)]
     budgets += [(131072, 512, 4, 1.13), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
-    for T, D, H in shapes[3:5]:
+    for T, D, H in shapes[3:]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
     throughout = relative_cost(24576, 768, 6, 1)

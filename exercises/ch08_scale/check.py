@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "65aaa09f2f9e"
+VERSION = "7ef74c48cd0f"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -81,8 +81,12 @@ def q1(rng):
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
+    E, gamma, L1 = rng.uniform((0.5, 0.1, 2.0), (1.5, 0.3, 4.0)).tolist()
+    L2 = L1 * (1 + float(rng.uniform(2e-6, 4e-6)))   # nearly the same place: exponents differ by less than 1e-6
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        near = 10 ** float(rng.uniform(-7, -6.6))      # almost at the floor
+        near = 10 ** float(rng.uniform(-7, -6.6)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
@@ -169,7 +173,7 @@ def q2(rng):
 
 
 def iso_flop(C, N, loss):
-    """(budgets, best sizes), lists; C [G], N [S] rising, loss [S][G]."""
+    """(budgets, best sizes), lists; C [G] and N [S] rising, loss [S][G]."""
     budgets, sizes = [], []
     for g in range(len(C)):
         column = [row[g] for row in loss]
@@ -197,6 +201,7 @@ COLUMNS = (                                       # losses of five sizes at a bu
     (2.2, 2.6, 2.4, 2.5, 3.0),                    # the smallest is best, and there is a valley too
     (3.0, 2.5, 2.4, 2.6, 2.2),                    # the largest is
     (2.6, 2.4, 2.5, 2.2, math.inf),               # the best is beside a gap, and there is a valley too
+    (3.0, 2.6, 2.4, 2.2, 2.5),                    # the last budget counts, too
 )
 
 
@@ -316,6 +321,14 @@ def _runs_with_close_sizes(rng):
     return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
 
 
+def _scattered_runs(rng):
+    """(N, L) of five runs in no order; another is farthest above a line of magnitudes, or of some slopes alone."""
+    x = np.array([0.584, 0.885, 0.0, 0.76, 3.021]) * rng.uniform(0.98, 1.02)
+    above = np.array([-0.0192, -0.005, 0.1161, -0.0835, 0.0827]) * rng.uniform(0.98, 1.02)
+    k, a, first = rng.uniform((3, 0.11, 11.5), (9, 0.13, 13.0))
+    return np.exp(first + x).tolist(), (k * np.exp(above - a * (first + x))).tolist()
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -347,7 +360,8 @@ def q5(rng):
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
         calls += _ask(inputs, text)
-    return calls + _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
+    calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
+    return calls + _ask(_scattered_runs(rng), "5 runs that scatter")
 
 
 # --- q6: Spend a budget ---
@@ -391,7 +405,8 @@ def q6(rng):
         for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
-    for alpha, beta in [(0.34, 0.28)] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
+    steep = tuple(rng.uniform(0.15, 0.155, 2).tolist())  # near the limit the price is 1e20 and more
+    for alpha, beta in [(0.34, 0.28), steep] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
         above = (10 ** rng.uniform((0.1, 0.2, 0.6), (0.17, 0.6, 1.5))).tolist()
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):

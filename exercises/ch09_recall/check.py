@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b3dba5c09713"
+VERSION = "ad9b03f4031c"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -98,6 +98,7 @@ def q1(rng):
     run = [int(rng.integers(0, 256))] * 12
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
+    calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256]), 3), "one byte that breaks a run, the last, n = 3"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -116,6 +117,9 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
+    for every in (True, False):
+        text = f"300 bytes, {'all' if every else 'none'} of them repeated"
+        calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
     return calls
 
 
@@ -154,6 +158,11 @@ def q2(rng):
         copies[copier] = rng.uniform(0.2, 0.6)
         if own == "best":                                 # saves little, and fewer nats than another
             copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "adapter":                              # saves a small part of what other words cost, since it adapts
+            knows[copier] = rng.uniform(0.85, 0.88)
+            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "last":                                 # another is worse in the right order
+            copies[others[0]] = -0.02
         if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
         hard = rng.gamma(0.5, 2.0, T)
@@ -163,7 +172,13 @@ def q2(rng):
         other, shuffled, second = rows
         shuffled = shuffled * (1 - knows)[:, None]
         second = second * ((1 - knows) * (1 - copies))[:, None]
-        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
+        if own == "other words":                          # it saves on bytes that cost much, and on no others
+            second[copier] /= 1 - copies[copier]
+            top = second[copier].argsort()[-(T // 3) :]
+            second[copier, top] *= 1 - copies[copier] * second[copier].sum() / second[copier, top].sum()
+        else:
+            second[copier, : T // 10] /= 1 - copies[copier]  # at first there is nothing to go by
+        second[copier, second[copier].argsort()[: T // 20]] *= 50.0  # bytes that cost nearly nothing, a bit more than that
         text = f"models {n + 1}, T = {T}"
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
@@ -236,9 +251,9 @@ def q3(rng):
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
         for logits, text in (
             (level[..., None] + rng.normal(size=(needles, 6, 256)), "logits of each digit near another number"),
-            (rng.uniform(-2_000, 2_000, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
+            (rng.uniform(-1_999, 1_999, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
         ):
-            told = np.where(np.arange(needles) % 2, logits.min(), logits.max())[:, None, None]  # every other one is found
+            told = np.where(np.arange(needles) % 2, logits.min() - 0.5, logits.max() + 0.5)[:, None, None]  # every other one is found
             np.put_along_axis(logits, 48 + digits[..., None], np.broadcast_to(told, (needles, 6, 1)), -1)
             for name in ("split_cost", "found", "found_if_told"):
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
@@ -379,7 +394,7 @@ def q5(rng):
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
-    keys = np.stack([key, 0.01 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
+    keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
     for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):

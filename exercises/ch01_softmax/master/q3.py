@@ -121,6 +121,9 @@ def q3(rng):
     small = mixed, drawn  # rooms that end before any window is full
     rooms += [("a model with windows", one, 3 * cache_bytes(one, n, 1)) for one in small for n in (20, 0)]
     rooms += [("not one token of two sequences", one, cache_bytes(one, 1, 2) - 1) for one in (mixed, models["Llama 3 8B"])]
+    for one, window in ((mixed, 300), (gemma, 4096)):  # near a window that is full, beside layers without one
+        rooms += [(f"room for {n:,} tokens", one, cache_bytes(one, n, 2)) for n in (window - 1, window + 1)]
+        rooms.append((f"a byte less than {window + 1:,} tokens take", one, cache_bytes(one, window + 1, 2) - 1))
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))

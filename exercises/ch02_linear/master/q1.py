@@ -65,7 +65,9 @@ def q1(rng):
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
-    for log_decay, inputs in ((often, "log decays down to -40"), (once, "60 tokens that forget all")):
+    some = -torch.from_numpy(rng.exponential(size=200) * rng.integers(0, 2, size=200))  # half of them keep all
+    drawn = (often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")
+    for log_decay, inputs in drawn:
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
         calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))

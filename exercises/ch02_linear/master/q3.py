@@ -102,6 +102,9 @@ def q3(rng):
     zeros = _entries(rng, 12, -2, 5)
     zeros[0][::2, 0], zeros[1][::3, 1] = 0.0, 0.0
     calls.append(Call("repaired", zeros, "T = 12, entries from -2 to 5, some of them 0", Close(1e-4)))
+    ones = _entries(rng, 12, -2, 5, 1)
+    ones[0][::2], ones[1][::3] = 0.0, 0.0  # similarities of exactly 1, whose logarithm is 0
+    calls.append(Call("repaired", ones, "T = 12, K = 1, some entries 0", Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

@@ -56,7 +56,8 @@ def q1(rng):
     L = int(rng.integers(5, 40))
     fixed = ((4, 11), (9, 200), (2, 5), (2, 20), (1, 30), (1, math.inf))
     many = int(rng.integers(50, 80))
-    long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf)
+    edge = int(rng.integers(130, 140))  # there the best is next to 1
+    long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf), (edge, 2 * edge)
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))
     for L, T in (*lengths, *fixed, *long):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))

@@ -9,7 +9,7 @@
 # $$
 #
 # rounded to bfloat16 (8 significant bits), as a model would have them. Measure the half-life of the state
-# in tokens, to 3 %. It may be anything between 2 and 300 tokens. The first two tokens determine $\gamma$ on
+# in tokens, to 3 %. It may be anything between 2 and 300 tokens, and values of any size. The first two tokens determine $\gamma$ on
 # paper. Do they in practice?
 
 # %% answer q2
@@ -46,7 +46,7 @@ def q2(rng):
     calls = []
     for T, K, V, life in (
         (100, 4, 6, float(rng.uniform(4, 6))),
-        (150, 8, 4, float(rng.uniform(15, 40))),
+        (151, 8, 4, float(rng.uniform(15, 40))),
         (300, 4, 2, float(rng.uniform(150, 280))),
         (40, 3, 3, 2.0),
         *((40, 1, 1, float(life)) for life in rng.uniform(2, 40, size=3)),
@@ -60,6 +60,7 @@ def q2(rng):
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
         age = torch.arange(T)[:, None] - torch.arange(T)
+        v = v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1)  # how loud a head is, is not said
         o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
         o = o.bfloat16().double()
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))

@@ -74,6 +74,9 @@ def q3(rng):
         (1, 3, 4, 0.5),
         (8, 1, 4, 0.5),
         (130, 4, 64, 1000.0),
+        (131, 5, 48, 1000.0),
+        (11, 3, 3, 0.5),
+        (5, 2, 5, 0.5),
         (300, 8, 8, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -81,6 +84,9 @@ def q3(rng):
         if part == 64:  # long parts that forget all, in some channels
             log_decay[:, 1::2] /= strength
             log_decay[:, ::2] = -strength
+        if part == 48:  # few tokens forget all, and those after them hardly anything
+            log_decay /= strength
+            log_decay[2::5, ::2] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"

@@ -58,7 +58,7 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
-    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2)):
+    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
@@ -70,6 +70,8 @@ def q4(rng):
     rising = [0.0, *(sum(steps[:n]) for n in range(1, 6))]
     for lives in (rising, [0.0, 1.0], [0.0, 0.5, 4.0, 32.0, 256.0]):
         calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
+    close = [0.0, 1.0, 1000.0, 1000.001]  # a share of 7e-10
+    calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
     spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"

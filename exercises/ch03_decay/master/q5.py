@@ -92,11 +92,14 @@ def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
-        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (6, 1, -2.0), (5, 9, -2.0))
+        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0))
         for T, chunk, least in (*sizes, (300, 11, -0.02)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             if T == 60:
                 log_decay[5:55] = least  # powers overflow, from whatever token they count
+            if T == 61:  # some tokens forget all, and those after them hardly anything
+                log_decay /= -least
+                log_decay[1::3] = least
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls

@@ -94,13 +94,17 @@ def outputs(fault, u, delta, rate, frequency):
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
-        for T in (8, int(rng.integers(9, 14)), 1, 1000, 2000):
+        for T in (8, int(rng.integers(9, 14)), 1, 2, 3, 1000, 2000):
             u = torch.from_numpy(rng.normal(size=T))
             least = 0.6 if T == 2000 else 0.1  # a long sequence in which the first tokens fade below any number
             delta, rate, frequency = map(float, rng.uniform((max(0.2, least), least, 1), (0.8, 0.8, 4)))
             rate = 0.02 * rate if T == 1000 else rate  # one in which they last
             if 8 < T < 14:  # a channel that turns and fades fast
                 delta, rate, frequency = map(float, rng.uniform((0.2, 1, 4), (2, 3, 10)))
+            if T == 2:  # within a step it turns so far that Re B_bar is negative
+                delta, rate, frequency = map(float, rng.uniform((0.9, 0.2, 4.3), (1.1, 0.4, 4.7)))
+            if T == 3:  # a step that is small, and a channel that fades faster than it turns
+                delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls

@@ -21,8 +21,8 @@
 #    of rank $n$ is the one by singular values. It is so for this norm too, $\max_x |Mx|$: what it misses a
 #    matrix by is singular value number $n+1$.)
 #
-# $M$ was measured: each entry on and below the diagonal has an error of up to $10^{-6}$ of the largest
-# entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
+# $M$ was measured, for at most 100 tokens: each entry on and below the diagonal has an error of up to
+# $10^{-6}$ of the largest entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
 # errors alone lie below $10^{-5}$ of the largest entry of $M$; where the state is largest, all others lie
 # above $10^{-3}$ of it.
 #
@@ -95,7 +95,7 @@ def _filter(rng, T, taps):
     return taps[age.clamp(0, len(taps) - 1)] * ((age >= 0) & (age < len(taps)))
 
 
-def _measure(rng, make, size, low=0.0, high=4.0):
+def _measure(rng, make, size, low=0.0, high=4.0, errors=(-1.0, 1.0)):
     """A table whose singular values are far from the threshold, scaled by 10^low to 10^high, with errors."""
     for _ in range(200):
         M = make()
@@ -106,7 +106,7 @@ def _measure(rng, make, size, low=0.0, high=4.0):
     else:
         raise RuntimeError(f"no table shows a state of {size}")
     M = 10 ** float(rng.uniform(low, high)) * M
-    error = torch.from_numpy(rng.uniform(-1, 1, size=M.shape)).tril()
+    error = torch.from_numpy(rng.uniform(*errors, size=M.shape)).tril()
     return M + 1e-6 * M.abs().max() * error
 
 
@@ -199,6 +199,8 @@ def q3(rng):
         make, size, inputs = tables[at]
         scale = (-8.0, -5.0) if number % 2 else (0.0, 4.0)
         calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
+    idle = _measure(rng, lambda: torch.from_numpy(rng.uniform(1, 2, size=19)).diag(), 0, errors=(0.97, 1.0))
+    calls.append(Call("state_size", (idle,), "19 tokens that do nothing to each other, errors of one sign", Close(1e-9)))
     for at in rng.permutation(len(tables) - 2):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))

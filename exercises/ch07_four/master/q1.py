@@ -55,6 +55,7 @@ def q1(rng):
         (6, 3, 2, 1.0, -0.5, False),
         (1, 3, 4, 2.0, -0.5, True),
         (9, 4, 3, 0.0, -0.5, True),
+        (10, 4, 3, 0.0, -0.5, True),
         (12, 4, 3, 3.0, 0.0, True),
         (40, 5, 1, 0.3, 0.0, False),
         (30, 1, 4, 1.0, -0.1, True),
@@ -66,6 +67,8 @@ def q1(rng):
         speed = fast * torch.from_numpy(rng.uniform(0.2, 1.0, size=K))
         if T == 9:                                 # backwards, and beyond half a turn
             speed = torch.from_numpy(rng.uniform((-3.0, -1.0, 3.5, 4.5), (-1.5, -0.2, 4.5, 6.0)))
+        if T == 12:
+            speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
             log_decay[:, 0] = least                # one channel forgets all at each token

@@ -52,7 +52,7 @@ def q4(rng):
     budgets = [(8192, 512, 4, 1.5), (8192, 4096, 32, 1.34), (8192, 4096, 32, 1.2), (8192, 512, 4, 1.1)]
     budgets += [(65536, 1024, 8, float(rng.uniform(1.2, 3))) for _ in range(2)]
     budgets += [(131072, 512, 4, 1.13), (16384, 1024, 16, float(rng.uniform(1.3, 2.5)))]
-    for T, D, H in shapes[3:5]:
+    for T, D, H in shapes[3:]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
     throughout = relative_cost(24576, 768, 6, 1)

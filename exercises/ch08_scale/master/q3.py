@@ -13,7 +13,7 @@
 
 # %% answer q3
 def iso_flop(C, N, loss):
-    """(budgets, best sizes), lists; C [G], N [S] rising, loss [S][G]."""
+    """(budgets, best sizes), lists; C [G] and N [S] rising, loss [S][G]."""
     # BEGIN SOLUTION
     budgets, sizes = [], []
     for g in range(len(C)):
@@ -49,6 +49,7 @@ COLUMNS = (                                       # losses of five sizes at a bu
     (2.2, 2.6, 2.4, 2.5, 3.0),                    # the smallest is best, and there is a valley too
     (3.0, 2.5, 2.4, 2.6, 2.2),                    # the largest is
     (2.6, 2.4, 2.5, 2.2, math.inf),               # the best is beside a gap, and there is a valley too
+    (3.0, 2.6, 2.4, 2.2, 2.5),                    # the last budget counts, too
 )
 
 

@@ -5,7 +5,7 @@
 # pulled towards it. There is a line that is not: take the slopes between *all pairs* of runs and their *median* (Theil and Sen).
 #
 # 1. `robust(N, L)`: $(k, a)$ of $L = k\,N^{-a}$, where $-a$ is the median of the slopes of $\log L$ against $\log N$ over all pairs, and
-#    $\log k$ the median of $\log L + a\log N$ over the runs. The median of an even number is the mean of the middle two.
+#    $\log k$ the median of $\log L + a\log N$ over the runs. The median of an even number is the mean of the middle two; $a > 0$.
 # 2. `suspect(N, L)`: the index of the run that lies farthest above that line, in logarithms.
 # 3. `refit(N, L)`: $(k, a)$ of the least squares line without that run.
 
@@ -57,6 +57,14 @@ def _runs_with_close_sizes(rng):
     return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
 
 
+def _scattered_runs(rng):
+    """(N, L) of five runs in no order; another is farthest above a line of magnitudes, or of some slopes alone."""
+    x = np.array([0.584, 0.885, 0.0, 0.76, 3.021]) * rng.uniform(0.98, 1.02)
+    above = np.array([-0.0192, -0.005, 0.1161, -0.0835, 0.0827]) * rng.uniform(0.98, 1.02)
+    k, a, first = rng.uniform((3, 0.11, 11.5), (9, 0.13, 13.0))
+    return np.exp(first + x).tolist(), (k * np.exp(above - a * (first + x))).tolist()
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -88,4 +96,5 @@ def q5(rng):
         inputs = (np.exp(x)[order].tolist(), loss[order].tolist())
         text = f"{n} runs"
         calls += _ask(inputs, text)
-    return calls + _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
+    calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
+    return calls + _ask(_scattered_runs(rng), "5 runs that scatter")

@@ -89,6 +89,7 @@ def q1(rng):
     run = [int(rng.integers(0, 256))] * 12
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
+    calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256]), 3), "one byte that breaks a run, the last, n = 3"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -107,4 +108,7 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
+    for every in (True, False):
+        text = f"300 bytes, {'all' if every else 'none'} of them repeated"
+        calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
     return calls

@@ -69,6 +69,11 @@ def q2(rng):
         copies[copier] = rng.uniform(0.2, 0.6)
         if own == "best":                                 # saves little, and fewer nats than another
             copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "adapter":                              # saves a small part of what other words cost, since it adapts
+            knows[copier] = rng.uniform(0.85, 0.88)
+            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+        if own == "last":                                 # another is worse in the right order
+            copies[others[0]] = -0.02
         if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
         hard = rng.gamma(0.5, 2.0, T)
@@ -78,7 +83,13 @@ def q2(rng):
         other, shuffled, second = rows
         shuffled = shuffled * (1 - knows)[:, None]
         second = second * ((1 - knows) * (1 - copies))[:, None]
-        second[copier, : T // 10] /= 1 - copies[copier]   # at first there is nothing to go by
+        if own == "other words":                          # it saves on bytes that cost much, and on no others
+            second[copier] /= 1 - copies[copier]
+            top = second[copier].argsort()[-(T // 3) :]
+            second[copier, top] *= 1 - copies[copier] * second[copier].sum() / second[copier, top].sum()
+        else:
+            second[copier, : T // 10] /= 1 - copies[copier]  # at first there is nothing to go by
+        second[copier, second[copier].argsort()[: T // 20]] *= 50.0  # bytes that cost nearly nothing, a bit more than that
         text = f"models {n + 1}, T = {T}"
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))

@@ -95,9 +95,9 @@ def q3(rng):
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
         for logits, text in (
             (level[..., None] + rng.normal(size=(needles, 6, 256)), "logits of each digit near another number"),
-            (rng.uniform(-2_000, 2_000, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
+            (rng.uniform(-1_999, 1_999, (needles, 6, 256)), "logits anywhere from -2,000 to 2,000"),
         ):
-            told = np.where(np.arange(needles) % 2, logits.min(), logits.max())[:, None, None]  # every other one is found
+            told = np.where(np.arange(needles) % 2, logits.min() - 0.5, logits.max() + 0.5)[:, None, None]  # every other one is found
             np.put_along_axis(logits, 48 + digits[..., None], np.broadcast_to(told, (needles, 6, 1)), -1)
             for name in ("split_cost", "found", "found_if_told"):
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
