@@ -41,10 +41,12 @@ from linattn_kernels.intra_chunk import (
     log_decay_from_middle,
 )
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.packed import find_sequence
 from linattn_kernels.states import (
     choose_scan_segments,
     compute_chunk_states,
     load_state_before_segment,
+    make_final_state,
     summarize_segments,
 )
 from linattn_kernels.tiles import (
@@ -54,6 +56,7 @@ from linattn_kernels.tiles import (
     get_head_pointer,
     get_last_row,
     get_state_offsets,
+    load_initial_state,
     load_tile,
     make_descriptor,
     store_tile,
@@ -79,12 +82,13 @@ def forward_kernel(
     q, k,  # descriptors of [B, T, H, K], decayed: q_from_start and k_to_end
     v, o,  # descriptors of [B, T, H, V]
     chunk_decays,  # [B, M, H, K]
-    initial_state,  # [B H, K, V], or nothing for an empty state
+    initial_state,  # [B H, K, V], or nothing for an empty state; if PACKED of each sequence, [n H, K, V]
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
     segment_states, segment_decays,  # of segments alone, see ``states.py``
-    final_state,  # [B H, K, V]
+    final_state,  # [B H, K, V] or [n H, K, V]
     H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    HAS_INITIAL_STATE: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_INITIAL_STATE: tl.constexpr, PACKED: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute BV columns of V of one head, through one segment."""
     bh, segment = tl.program_id(0) // (V // BV), tl.program_id(1)
@@ -93,10 +97,14 @@ def forward_kernel(
     chunk_decays = get_head_pointer(chunk_decays, b, h, M, H, K) + tl.arange(0, K)
     block = get_state_offsets(0, column, V, K, BV)
     S = load_state_before_segment(
-        initial_state, segment_states, segment_decays, bh, segment, N, 0, column, K, V, K, BV,
-        PER_CHANNEL, False, HAS_INITIAL_STATE,
+        initial_state, segment_states, segment_decays, sequences, bh, segment, M, N, chunks_per_segment,
+        0, column, K, V, K, BV, C, PER_CHANNEL, False, HAS_INITIAL_STATE, PACKED,
     )  # fmt: skip
     for m in range(segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)):
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, False)
+            if enters:
+                S = load_initial_state(initial_state, sequence * H + h, 0, column, K, V, K, BV, True)
         A = scores.load([b, m * C, h * C]).reshape(C, C)
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
@@ -106,30 +114,43 @@ def forward_kernel(
         o.store([b, m * C, h * V + column], os.to(vs.dtype).reshape(1, C, BV))
         S *= exp(tl.load(chunk_decays + tl.cast(m, tl.int64) * H * K))[:, None]
         S += tl.dot(tl.trans(ks), vs, input_precision=PRECISION)
-    if segment == N - 1:
+        if PACKED:
+            tl.store(final_state + (sequence * H + h).to(tl.int64) * K * V + block, S, mask=leaves)
+    if segment == N - 1 and not PACKED:
         tl.store(final_state + bh.to(tl.int64) * K * V + block, S)
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, initial_state: Tensor | None, scale: float, chunk_size: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    initial_state: Tensor | None,
+    scale: float,
+    chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous."""
+    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous.
+
+    Packed sequences lie apart, in units of ``chunk_size`` tokens; ``sequences`` and states are as in
+    ``packed.py``.
+    """
     B, T, H, K = q.shape
     V = v.shape[-1]
     config = FORWARD.choose(q, v)
     BV = min(V, config.block_columns)
     programs = B * H * (V // BV)
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
-    layout = choose_segments(T, C, programs, config, q)
+    layout = choose_segments(T, C, programs, config, q, sequences)
     intra = compute_intra_chunk(q, k, g, scale, layout)
-    summaries = summarize_segments(intra.k_to_end, v, intra.decay, layout)
-    o, final_state = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    summaries = summarize_segments(intra.k_to_end, v, intra.decay, initial_state, layout)
+    o, final_state = torch.empty_like(v), make_final_state(q, v, initial_state, layout)
     forward_kernel[(programs, layout.N)](
         make_descriptor(intra.scores, C, C), make_descriptor(intra.q_from_start, C, K),
         make_descriptor(intra.k_to_end, C, K), make_descriptor(v, C, BV), make_descriptor(o, C, BV),
-        intra.decay.g, initial_state, *summaries, final_state,
+        intra.decay.g, initial_state, sequences, *summaries, final_state,
         H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C, initial_state is not None,
-        operand_dtype(q), dot_precision(q), **config.triton_options,
+        sequences is not None, operand_dtype(q), dot_precision(q), **config.triton_options,
     )  # fmt: skip
     return o, final_state
 
@@ -276,18 +297,20 @@ def backward(
     dstate: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v, g (in float32) and of the initial state.
 
     Args:
-        q, k, v, g, initial_state, scale, chunk_size: as in the forward.
+        q, k, v, g, initial_state, scale, chunk_size, sequences: as in the forward.
         do: gradient of the output, ``[B, T, H, V]``, contiguous.
-        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros.
+        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros, given if ``sequences`` are.
     """
     B, T, H, K = q.shape
     V = v.shape[-1]
-    layout = choose_scan_segments(q, v, choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32))
-    C, M = layout.C, layout.M
+    C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32)
+    layout = choose_scan_segments(q, v, C, sequences)
+    M = layout.M
     intra = compute_intra_chunk(q, k, g, scale, layout)
     states, _ = compute_chunk_states(intra.k_to_end, v, intra.decay, initial_state, layout)
     q_from_start = intra.q_from_start

@@ -3,7 +3,6 @@
 They are custom ops for the reasons given in ``linear.py``. The kernels themselves are in ``delta_rule.py``.
 """
 
-import os
 from typing import Any
 
 import torch
@@ -11,11 +10,14 @@ from torch import Tensor
 
 from linattn_kernels import delta_channel, delta_rule
 from linattn_kernels.hardware import run_on_device_of_q
+from linattn_kernels.linear import make_fake_state, prepare_gradients
+from linattn_kernels.packed import Units, prepare_packed
 from linattn_kernels.validation import (
     LINEAR_CHUNK_SIZES,
     check_supported,
     check_supported_chunk_size,
     prepare_log_decay,
+    reads_values,
 )
 from linattn_ref.ops.delta import check_beta
 from linattn_ref.ops.results import LinearResult
@@ -35,17 +37,17 @@ def delta_forward(
     initial_state: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the final state."""
+    """Return the output and the final state; ``sequences`` if they are packed, as in ``packed.py``."""
     if g is not None and g.ndim == 4:
-        return delta_channel.forward(q, k, v, beta, g, initial_state, scale, chunk_size)
-    return delta_rule.forward(q, k, v, beta, g, initial_state, scale, chunk_size)
+        return delta_channel.forward(q, k, v, beta, g, initial_state, scale, chunk_size, sequences)
+    return delta_rule.forward(q, k, v, beta, g, initial_state, scale, chunk_size, sequences)
 
 
 @delta_forward.register_fake
-def _(q, k, v, beta, g, initial_state, scale, chunk_size):
-    B, _, H, K = q.shape
-    return torch.empty_like(v), q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+def _(q, k, v, beta, g, initial_state, scale, chunk_size, sequences):
+    return torch.empty_like(v), make_fake_state(q, v, initial_state, sequences)
 
 
 @torch.library.custom_op("linattn::delta_backward", mutates_args=())
@@ -61,43 +63,41 @@ def delta_backward(
     dstate: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v, beta, g and the initial state; that of g is empty where g is None."""
+    rest = initial_state, do, dstate, scale, chunk_size, sequences
     if g is not None and g.ndim == 4:
-        return delta_channel.backward(q, k, v, beta, g, initial_state, do, dstate, scale, chunk_size)
-    dq, dk, dv, dbeta, dg, dinitial = delta_rule.backward(
-        q, k, v, beta, g, initial_state, do, dstate, scale, chunk_size
-    )
+        return delta_channel.backward(q, k, v, beta, g, *rest)
+    dq, dk, dv, dbeta, dg, dinitial = delta_rule.backward(q, k, v, beta, g, *rest)
     return dq, dk, dv, dbeta, q.new_empty(0, dtype=torch.float32) if dg is None else dg, dinitial
 
 
 @delta_backward.register_fake
-def _(q, k, v, beta, g, initial_state, do, dstate, scale, chunk_size):
-    B, _, H, K = q.shape
+def _(q, k, v, beta, g, initial_state, do, dstate, scale, chunk_size, sequences):
     dg = q.new_empty((0,) if g is None else g.shape, dtype=torch.float32)
-    dinitial = q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+    dinitial = make_fake_state(q, v, initial_state, sequences)
     return *(torch.empty_like(x) for x in (q, k, v, beta)), dg, dinitial
 
 
 def _save_for_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     """Keep the inputs; the backward makes all else again."""
-    *tensors, ctx.scale, ctx.chunk_size = inputs
-    ctx.save_for_backward(*tensors)
+    *tensors, ctx.scale, ctx.chunk_size, sequences = inputs
+    ctx.save_for_backward(*tensors, sequences)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, do: Tensor | None, dstate: Tensor | None) -> tuple[Tensor | None, ...]:
     """Return the gradients of all inputs of ``delta_forward``, None where there is none."""
-    q, k, v, beta, g, initial_state = ctx.saved_tensors
+    q, k, v, beta, g, initial_state, sequences = ctx.saved_tensors
     if do is None and dstate is None:
-        return (None,) * 8
-    do = torch.zeros_like(v) if do is None else do.contiguous()
-    dstate = None if dstate is None else dstate.contiguous()
+        return (None,) * 9
+    do, dstate = prepare_gradients(v, initial_state, do, dstate, sequences)
     dq, dk, dv, dbeta, dg, dinitial = delta_backward(
-        q, k, v, beta, g, initial_state, do, dstate, ctx.scale, ctx.chunk_size
+        q, k, v, beta, g, initial_state, do, dstate, ctx.scale, ctx.chunk_size, sequences
     )
     no_g, no_state = g is None, initial_state is None
-    return dq, dk, dv, dbeta, None if no_g else dg, None if no_state else dinitial, None, None
+    return dq, dk, dv, dbeta, None if no_g else dg, None if no_state else dinitial, None, None, None
 
 
 torch.library.register_autograd("linattn::delta_forward", _backward, setup_context=_save_for_backward)
@@ -112,6 +112,7 @@ def chunk_delta_rule(
     *,
     scale: float | None = None,
     initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
     """Apply the delta rule in chunk form by Triton kernels: ``linattn_ref.ops.chunk_delta_rule``.
@@ -143,6 +144,10 @@ def chunk_delta_rule(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32, as an earlier call
             returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``. Inputs and outputs are copied once, and
+            the host does not wait; the numbers are checked as those of ``log_decay`` are.
         chunk_size: tokens of a chunk at most, 16, 32 or 64; it changes cost and rounding. In half precision
             chunks have no more than 32 where K or V is below 64, in float32 no more than 16.
 
@@ -171,20 +176,26 @@ def chunk_delta_rule(
     check_supported(OP, q, v)
     check_supported_chunk_size(OP, chunk_size, LINEAR_CHUNK_SIZES)
     beta = prepare_beta(beta, q, k, v)
-    log_decay = prepare_log_decay(log_decay, q)
-    if initial_state is not None:
+    log_decay, scale, T = prepare_log_decay(log_decay, q), resolve_scale(scale, q.shape[-1]), q.shape[1]
+    units: Units | None = None
+    if cu_seqlens is not None:
+        (q, k, v, log_decay, beta), initial_state, units = prepare_packed(
+            cu_seqlens, chunk_size, q, k, v, log_decay, beta, initial_state=initial_state
+        )
+    elif initial_state is not None:
         check_state(initial_state, q, v)
-        initial_state = initial_state.contiguous()
-    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), resolve_scale(scale, q.shape[-1])
-    return LinearResult(*delta_forward(q, k, v, beta, log_decay, initial_state, scale, chunk_size))
+    start = None if initial_state is None else initial_state.contiguous()
+    inputs = q.contiguous(), k.contiguous(), v.contiguous(), beta, log_decay, start, scale, chunk_size
+    output, state = delta_forward(*inputs, None if units is None else units.sequences)
+    return LinearResult(output if units is None else units.put_together(output, T), state)
 
 
 def prepare_beta(beta: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Check ``beta`` and return it contiguous."""
     require_tensor(beta, "beta")
-    if beta.is_cuda and os.environ.get("LINATTN_CHECK_VALUES") != "1":
+    if reads_values(beta):
+        check_beta(beta, q, k, v)
+    else:
         require(beta.device == q.device, "beta", f"a tensor on {beta.device}", f"one on {q.device}")
         check_beta(*(x.to("meta") for x in (beta, q, k, v)))  # shapes and dtypes without values
-    else:
-        check_beta(beta, q, k, v)
     return beta.contiguous()

@@ -61,11 +61,16 @@ def forward(
     initial_state: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous."""
+    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous.
+
+    Packed sequences lie apart, in units of ``chunk_size`` tokens; ``sequences`` and states are as in
+    ``packed.py``.
+    """
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
-    read, _, systems = prepare_chunks(q, k, beta, g, scale, choose_walk_segments(k, v, C))
-    return walk_forward(read.q_from_start, v, systems, read.scores, initial_state, 1.0, C)
+    read, _, systems = prepare_chunks(q, k, beta, g, scale, choose_walk_segments(k, v, C, sequences))
+    return walk_forward(read.q_from_start, v, systems, read.scores, initial_state, 1.0, C, sequences)
 
 
 @triton.jit
@@ -116,24 +121,25 @@ def backward(
     dstate: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v, beta, g (in float32) and the initial state.
 
     Args:
-        q, k, v, beta, g, initial_state, scale, chunk_size: as for ``forward``.
+        q, k, v, beta, g, initial_state, scale, chunk_size, sequences: as for ``forward``.
         do: gradient of the output, ``[B, T, H, V]``, contiguous.
-        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros.
+        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros; given if ``sequences`` are.
     """
     B, T, H, _ = q.shape
     V = v.shape[-1]
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
-    layout = choose_walk_segments(k, v, C)
+    layout = choose_walk_segments(k, v, C, sequences)
     read, recalled, systems = prepare_chunks(q, k, beta, g, scale, layout)
     starts, maps = find_states_before_segments(systems, v, initial_state, layout)
-    states, errors = walk_states(systems, v, starts, layout)
+    states, errors = walk_states(systems, v, starts, initial_state, layout)
     queries = systems, read.q_from_start, do
     after = find_gradients_after_segments(*queries, dstate, maps, 1.0, layout, read.scores)
-    dstates, dv, dbeta, dinitial = walk_gradients(*queries, errors, after, 1.0, layout, read.scores)
+    dstates, dv, dbeta, dinitial = walk_gradients(*queries, errors, after, dstate, 1.0, layout, read.scores)
     dscores, dkey_scores = torch.empty_like(read.scores), torch.empty_like(read.scores)
     config = PAIRS.choose(q, v)
     pairs_kernel[(layout.M * B * H,)](

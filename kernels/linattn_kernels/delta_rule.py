@@ -33,12 +33,15 @@ from linattn_kernels.delta_walks import (
     find_gradients_after_segments,
     find_states_before_segments,
     get_chunk_decays,
+    load_transposed_state,
     walk_gradients,
     walk_states,
 )
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, operand_dtype
 from linattn_kernels.hardware import supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.packed import find_sequence
+from linattn_kernels.states import make_final_state
 from linattn_kernels.tiles import (
     NO_DECAY,
     PER_CHANNEL,
@@ -60,7 +63,7 @@ FORWARD = LaunchConfigs(
     half_precision=LaunchConfig(64, 4, 2, programs_per_multiprocessor=2),
     float32=LaunchConfig(16, 8, 1),
     small_heads=LaunchConfig(64, 4, 3, programs_per_multiprocessor=2),
-    small_memory=LaunchConfig(64, 4, 2),
+    small_memory=LaunchConfig(32, 4, 2),
 )
 GRADIENTS = LaunchConfigs(half_precision=LaunchConfig(64, 4, 1), float32=LaunchConfig(16, 4, 1))
 
@@ -75,10 +78,11 @@ def forward_kernel(
     beta,  # [B, T, H]
     g, weights,  # as in ``ChunkDecay``
     starts,  # [B H, N, K, V], the state before each segment, or nothing for an empty one
-    final_state,  # [B H, K, V], written
+    sequences, initial_state,  # if PACKED, as in ``packed.py``, and [n H, K, V]
+    final_state,  # [B H, K, V] or [n H, K, V], written
     scale, T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-    DECAY: tl.constexpr, HAS_STARTS: tl.constexpr, TMA_STORE: tl.constexpr,
+    DECAY: tl.constexpr, HAS_STARTS: tl.constexpr, TMA_STORE: tl.constexpr, PACKED: tl.constexpr,
     OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute BV columns of V of one head, through one segment."""
@@ -89,7 +93,12 @@ def forward_kernel(
         g = get_chunk_decays(g, b, h, M, H, K, C, DECAY)
     S = load_initial_state(starts, bh.to(tl.int64) * N + segment, 0, column, K, V, K, BV, HAS_STARTS)
     S = tl.trans(S)  # [BV, K]
+    block = get_state_offsets(0, column, V, K, BV)
     for m in range(segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)):
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, False)
+            if enters:
+                S = load_transposed_state(initial_state, sequence * H + h, column, K, V, BV)
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
         vs = tl.trans(v.load([b, m * C, h * V + column]).reshape(C, BV))  # [BV, C]
@@ -119,8 +128,9 @@ def forward_kernel(
             us *= to_end[None, :]
         S += tl.dot(us.to(OPERAND), ks.to(OPERAND), input_precision=PRECISION)
         store_output_tile(o, tl.trans(os * scale), b, m * C, h, T, H, V, column, C, BV, TMA_STORE)
-    if segment == N - 1:
-        block = get_state_offsets(0, column, V, K, BV)
+        if PACKED:
+            tl.store(final_state + (sequence * H + h).to(tl.int64) * K * V + block, tl.trans(S), mask=leaves)
+    if segment == N - 1 and not PACKED:
         tl.store(final_state + bh.to(tl.int64) * K * V + block, tl.trans(S))
 
 
@@ -133,11 +143,17 @@ def forward(
     initial_state: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous."""
+    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous.
+
+    Packed sequences lie apart, in units of ``chunk_size`` tokens; ``sequences`` and states are as in
+    ``packed.py``.
+    """
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     decay = sum_decays(g, q, C, weights=True)
-    return walk_forward(q, v, invert_systems(k, beta, decay, C), None, initial_state, scale, C)
+    systems = invert_systems(k, beta, decay, C)
+    return walk_forward(q, v, systems, None, initial_state, scale, C, sequences)
 
 
 def walk_forward(
@@ -148,12 +164,13 @@ def walk_forward(
     initial_state: Tensor | None,
     scale: float,
     C: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Return output and final state.
 
     Args:
         q: ``[B, T, H, K]``; with decays per channel as it reads, with the decay from the start of its chunk.
-        v, initial_state, scale: as for ``forward``.
+        v, initial_state, scale, sequences: as for ``forward``.
         systems: keys, betas, decays and inverses.
         scores: ``[B, T, H, C]``, q_i . k_j with decays per channel, None with others.
         C: tokens of a chunk.
@@ -161,18 +178,18 @@ def walk_forward(
     B, T, H, K = q.shape
     V, config = v.shape[-1], FORWARD.choose(q, v)
     BV = min(V, config.block_columns)
-    layout = choose_segments(T, C, B * H * (V // BV), config, q)
+    layout = choose_segments(T, C, B * H * (V // BV), config, q, sequences)
     starts, _ = find_states_before_segments(systems, v, initial_state, layout)
-    o, final_state = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    o, final_state = torch.empty_like(v), make_final_state(q, v, initial_state, layout)
     k, k_to_end, beta, decay, inverses = systems
-    tma_store = supports_tma_store(q)
+    tma_store, packed = supports_tma_store(q), sequences is not None
     forward_kernel[(B * H * (V // BV), layout.N)](
         *(make_descriptor(x, C, K) for x in (q, k, k_to_end)),
         None if scores is None else make_descriptor(scores, C, C), make_descriptor(v, C, BV),
         make_descriptor(inverses, C, C), make_descriptor(o, C, BV) if tma_store else o, beta, decay.g,
-        decay.weights, starts, final_state, scale, T, H, layout.M, layout.N, layout.chunks_per_segment,
-        K, V, BV, C, decay.kind, starts is not None, tma_store,
-        operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options,
+        decay.weights, starts, sequences, initial_state if packed else None, final_state, scale, T, H,
+        layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C, decay.kind, starts is not None, tma_store,
+        packed, operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options,
     )  # fmt: skip
     return o, final_state
 
@@ -282,23 +299,24 @@ def backward(
     dstate: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor]:
     """Return the gradients of q, k, v, beta, g (in float32, or None) and the initial state.
 
     Args:
-        q, k, v, beta, g, initial_state, scale, chunk_size: as for ``forward``.
+        q, k, v, beta, g, initial_state, scale, chunk_size, sequences: as for ``forward``.
         do: gradient of the output, ``[B, T, H, V]``, contiguous.
-        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros.
+        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros; given if ``sequences`` are.
     """
     B, T, H, K = q.shape
     V = v.shape[-1]
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     decay = sum_decays(g, q, C, weights=True)
-    systems, layout = invert_systems(k, beta, decay, C), choose_walk_segments(k, v, C)
+    systems, layout = invert_systems(k, beta, decay, C), choose_walk_segments(k, v, C, sequences)
     starts, maps = find_states_before_segments(systems, v, initial_state, layout)
-    states, errors = walk_states(systems, v, starts, layout)
+    states, errors = walk_states(systems, v, starts, initial_state, layout)
     after = find_gradients_after_segments(systems, q, do, dstate, maps, scale, layout)
-    dstates, dv, dbeta, dinitial = walk_gradients(systems, q, do, errors, after, scale, layout)
+    dstates, dv, dbeta, dinitial = walk_gradients(systems, q, do, errors, after, dstate, scale, layout)
     config = GRADIENTS.choose(q, v)
     dq, dk = torch.empty_like(q), torch.empty_like(k)
     dg = None if g is None else q.new_empty(B, T, H, dtype=torch.float32)

@@ -20,6 +20,9 @@ by side, as in ``states.py``. But what a segment does to a state is no factor he
 P and E come from a walk that begins with the identity in place of a state, and one that begins with nothing.
 The gradient of S is P^T times that of S_end, and a part of its own: P serves both directions.
 
+Where sequences are packed, a walk enters each with its own start state (``packed.py``), and what a segment
+that enters one does to the state from before it is nothing, whatever P is.
+
 The kernels keep S and D transposed, for the reason given in ``scalar_decay.py``.
 
 Source: Yang et al. 2024 (arXiv 2406.06484, section 3) for the chunk form; the gradients and the segments are
@@ -42,6 +45,8 @@ from linattn_kernels.dtypes import (
 )
 from linattn_kernels.hardware import supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_segments
+from linattn_kernels.packed import enters_sequence, find_sequence
+from linattn_kernels.states import make_final_state
 from linattn_kernels.tiles import (
     NO_DECAY,
     PER_CHANNEL,
@@ -60,15 +65,19 @@ WALK = LaunchConfigs(
     float32=LaunchConfig(16, 8, 1),
     small_memory=LaunchConfig(64, 4, 2),
 )
-GRADIENT_WALK = LaunchConfigs(half_precision=LaunchConfig(64, 4, 2), float32=LaunchConfig(16, 8, 1))
+GRADIENT_WALK = LaunchConfigs(
+    half_precision=LaunchConfig(64, 4, 2),
+    float32=LaunchConfig(16, 8, 1),
+    small_memory=LaunchConfig(32, 4, 2),
+)
 JOIN_COLUMNS = 32
 
 
-def choose_walk_segments(k: Tensor, v: Tensor, C: int) -> SegmentLayout:
+def choose_walk_segments(k: Tensor, v: Tensor, C: int, sequences: Tensor | None) -> SegmentLayout:
     """Return chunks and segments for walks in both directions through chunks of C tokens."""
     (B, T, H, _), V = k.shape, v.shape[-1]
     config = WALK.choose(k, v)
-    return choose_segments(T, C, B * H * (V // min(V, config.block_columns)), config, k)
+    return choose_segments(T, C, B * H * (V // min(V, config.block_columns)), config, k, sequences)
 
 
 # --- the kernels ------------------------------------------------------------------------------------------
@@ -85,6 +94,13 @@ def get_chunk_decays(g, b, h, M, H, K: tl.constexpr, C: tl.constexpr, DECAY: tl.
 
 
 @triton.jit
+def load_transposed_state(states, n, column, K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr):
+    """Return [BV, K]: columns of state n of states [., K, V], transposed; zeros for columns beyond V."""
+    block = states + tl.cast(n, tl.int64) * K * V + get_state_offsets(0, column, V, K, BV)
+    return tl.trans(tl.load(block, mask=column < V, other=0.0))
+
+
+@triton.jit
 def states_kernel(
     k, k_to_end,  # descriptors of [B, T, H, K], as in ``ChunkSystems``
     v,  # descriptor of [B, T, H, V]
@@ -93,12 +109,13 @@ def states_kernel(
     beta,  # [B, T, H]
     g, weights,  # as in ``ChunkDecay``
     starts,  # [B H, N, K, V], the state before each segment, or nothing for an empty one
+    sequences, initial_state,  # if PACKED, as in ``packed.py``, and [n H, K, V]
     states,  # [B H, M, K, V], written if STORE: S before each chunk
     maps, ends,  # [B H, N, K, K] and [B H, N, K, V], written if not STORE: P and E of each segment
     T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     DECAY: tl.constexpr, HAS_STARTS: tl.constexpr, STORE: tl.constexpr, TMA_STORE: tl.constexpr,
-    OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
+    PACKED: tl.constexpr, OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Walk through one segment with BV columns of V of one head's state.
 
@@ -120,6 +137,10 @@ def states_kernel(
     else:
         S = ((column - V + tl.arange(0, BV))[:, None] == tl.arange(0, K)[None, :]).to(tl.float32)
     for m in range(segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)):
+        if PACKED:
+            sequence, enters, _ = find_sequence(sequences, m, M, C, False)
+            if enters:
+                S = load_transposed_state(initial_state, sequence * H + h, column, K, V, BV)
         if STORE:
             tl.store(block + tl.cast(m, tl.int64) * K * V, tl.trans(S).to(states.dtype.element_ty))
         ks = k.load([b, m * C, h * K]).reshape(C, K)
@@ -161,13 +182,14 @@ def gradient_states_kernel(
     dbeta,  # [V / BV, B, T, H], written if STORE: du . r over BV columns
     g, weights,  # as in ``ChunkDecay``
     starts,  # [B H, N, K, V], D after each segment, or nothing for zeros
+    sequences, dfinal,  # if PACKED, as in ``packed.py``, and D after each sequence, [n H, K, V]
     dstates,  # [B H, M, K, V], written if STORE: D after each chunk
-    dinitial,  # [B H, K, V], written if STORE
+    dinitial,  # [B H, K, V] or [n H, K, V], written if STORE
     ends,  # [B H, N, K, V], written if not STORE: D before each segment, if it is zero after it
     scale, B, T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     DECAY: tl.constexpr, HAS_STARTS: tl.constexpr, STORE: tl.constexpr, TMA_STORE: tl.constexpr,
-    OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
+    PACKED: tl.constexpr, OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Walk through one segment against time with BV columns of one head's D, as ``states_kernel`` does."""
     segment = tl.program_id(1)
@@ -187,6 +209,10 @@ def gradient_states_kernel(
     begin, end = segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)
     for n in range(begin, end):
         m = begin + end - 1 - n
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, True)
+            if enters:
+                D = load_transposed_state(dfinal, sequence * H + h, column, K, V, BV)
         if STORE:
             tl.store(block + tl.cast(m, tl.int64) * K * V, tl.trans(D).to(dstates.dtype.element_ty))
         qs = q.load([b, m * C, h * K]).reshape(C, K)
@@ -225,9 +251,11 @@ def gradient_states_kernel(
             dxs *= from_start[None, :]
         D += tl.dot(dos, qs, input_precision=PRECISION)
         D -= tl.dot(dxs.to(ks.dtype), ks, input_precision=PRECISION)
+        if PACKED and STORE:
+            tl.store(dinitial + (sequence * H + h).to(tl.int64) * K * V + offsets, tl.trans(D), mask=leaves)
     if not STORE:
         tl.store(ends + at * K * V + offsets, tl.trans(D))
-    elif segment == 0:
+    elif segment == 0 and not PACKED:
         tl.store(dinitial + bh.to(tl.int64) * K * V + offsets, tl.trans(D))
 
 
@@ -237,18 +265,22 @@ def join_segments_kernel(
     ends,  # [B H, N, K, V]
     first,  # [B H, K, V], what the first begins with, or nothing for zeros
     starts,  # [B H, N, K, V], written: what each segment begins with, in its direction
-    N,
-    K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, REVERSE: tl.constexpr, HAS_FIRST: tl.constexpr,
-    PRECISION: tl.constexpr,
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
+    M, N, chunks_per_segment,
+    K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr, REVERSE: tl.constexpr,
+    HAS_FIRST: tl.constexpr, PACKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the state before each segment, a segment a step; REVERSE: the gradient after it."""
     bh, column = tl.program_id(0) // (V // BV), tl.program_id(0) % (V // BV) * BV
     S = load_initial_state(first, bh, 0, column, K, V, K, BV, HAS_FIRST)  # [K, BV]
     block, whole = get_state_offsets(0, column, V, K, BV), get_state_offsets(0, 0, K, K, K)
     for n in range(N):
-        at = bh.to(tl.int64) * N + (N - 1 - n if REVERSE else n)
+        segment = N - 1 - n if REVERSE else n
+        at = bh.to(tl.int64) * N + segment
         tl.store(starts + at * K * V + block, S)
         if n < N - 1:
+            if PACKED:
+                S = tl.where(enters_sequence(sequences, segment, chunks_per_segment, M, C, REVERSE), 0.0, S)
             P = tl.load(maps + at * K * K + (tl.trans(whole) if REVERSE else whole))
             S = tl.load(ends + at * K * V + block) + tl.dot(P, S, input_precision=PRECISION)
 
@@ -257,7 +289,11 @@ def join_segments_kernel(
 
 
 def walk_states(
-    systems: ChunkSystems, v: Tensor, starts: Tensor | None, layout: SegmentLayout
+    systems: ChunkSystems,
+    v: Tensor,
+    starts: Tensor | None,
+    initial_state: Tensor | None,
+    layout: SegmentLayout,
 ) -> tuple[Tensor, Tensor]:
     """Return ``[B, H, M, K, V]``, the state before each chunk, and the errors, ``[B, T, H, V]``.
 
@@ -265,12 +301,13 @@ def walk_states(
         systems: keys, betas, decays and inverses.
         v: ``[B, T, H, V]``, contiguous.
         starts: ``[B, H, N, K, V]``, the state before each segment, or None for empty ones.
+        initial_state: ``[n, H, K, V]`` where n sequences are packed; else it does not matter.
         layout: chunks and segments.
     """
     B, _, H, K = systems.k.shape
     states = v.new_empty(B, H, layout.M, K, v.shape[-1], dtype=storage_dtype(v))
     errors = torch.empty_like(v)
-    _launch_walk(systems, v, starts, states, errors, None, None, layout)
+    _launch_walk(systems, v, starts, initial_state, states, errors, None, None, layout)
     return states, errors
 
 
@@ -282,12 +319,13 @@ def find_states_before_segments(
     With one segment that is the initial state, and there are no maps.
     """
     B, _, H, K = systems.k.shape
+    packed = layout.sequences is not None  # then chunks take initial states
     if layout.N == 1:
-        return initial_state, None
+        return None if packed else initial_state, None
     maps = v.new_empty(B, H, layout.N, K, K, dtype=torch.float32)
     ends = v.new_empty(B, H, layout.N, K, v.shape[-1], dtype=torch.float32)
-    _launch_walk(systems, v, None, None, None, maps, ends, layout)
-    return _join_segments(maps, ends, initial_state, v), maps
+    _launch_walk(systems, v, None, initial_state, None, None, maps, ends, layout)
+    return _join_segments(maps, ends, None if packed else initial_state, v, layout), maps
 
 
 def walk_gradients(
@@ -296,6 +334,7 @@ def walk_gradients(
     do: Tensor,
     errors: Tensor,
     starts: Tensor | None,
+    dstate: Tensor | None,
     scale: float,
     layout: SegmentLayout,
     scores: Tensor | None = None,
@@ -307,20 +346,21 @@ def walk_gradients(
         q, do: queries and the gradient of the output, contiguous.
         errors: ``[B, T, H, V]``, as ``walk_states`` returns them.
         starts: ``[B, H, N, K, V]``, D after each segment, or None for zeros.
+        dstate: ``[n, H, K, V]``, D after each of n packed sequences; else it does not matter.
         scale: factor on the queries.
         layout: chunks and segments.
         scores: ``[B, T, H, C]``, scale q_i . k_j with decays per channel; None with others.
 
     Returns:
         ``[B, H, M, K, V]``; ``[B, T, H, V]``; ``[P, B, T, H]``, to be summed, whose last part is left to the
-        caller; ``[B, H, K, V]``.
+        caller; ``[B, H, K, V]``, or of packed sequences ``[n, H, K, V]``.
     """
     (B, T, H, K), V = q.shape, do.shape[-1]
     parts = V // min(V, GRADIENT_WALK.choose(q, do).block_columns) + 1
     dstates = q.new_empty(B, H, layout.M, K, V, dtype=storage_dtype(q))
     dv, dbeta = torch.empty_like(do), q.new_empty(parts, B, T, H, dtype=torch.float32)
-    dinitial = q.new_empty(B, H, K, V, dtype=torch.float32)
-    written = dv, dbeta, starts, dstates, dinitial, None
+    dinitial = make_final_state(q, do, dstate, layout)
+    written = dv, dbeta, starts, dstate, dstates, dinitial, None
     _launch_gradient_walk(systems, q, scores, do, errors, *written, scale, layout)
     return dstates, dv, dbeta, dinitial
 
@@ -337,17 +377,20 @@ def find_gradients_after_segments(
 ) -> Tensor | None:
     """Return D after each segment, ``[B, H, N, K, V]`` or None, from that of the final state and the maps."""
     (B, _, H, K), V = q.shape, do.shape[-1]
+    packed = layout.sequences is not None
     if maps is None:
-        return dstate
+        return None if packed else dstate
     ends = q.new_empty(B, H, layout.N, K, V, dtype=torch.float32)
-    _launch_gradient_walk(systems, q, scores, do, None, None, None, None, None, None, ends, scale, layout)
-    return _join_segments(maps, ends, dstate, q, reverse=True)
+    nothing = None, None, None, None  # errors, dv, dbeta, starts
+    _launch_gradient_walk(systems, q, scores, do, *nothing, dstate, None, None, ends, scale, layout)
+    return _join_segments(maps, ends, None if packed else dstate, q, layout, reverse=True)
 
 
 def _launch_walk(
     systems: ChunkSystems,
     v: Tensor,
     starts: Tensor | None,
+    initial_state: Tensor | None,
     states: Tensor | None,
     errors: Tensor | None,
     maps: Tensor | None,
@@ -356,16 +399,17 @@ def _launch_walk(
 ) -> None:
     """Launch the walk: it writes states and errors, or maps and ends if these are None."""
     k, k_to_end, beta, decay, inverses = systems
-    (B, T, H, K), V, C = k.shape, v.shape[-1], layout.C
+    (B, T, H, K), V, C, packed = k.shape, v.shape[-1], layout.C, layout.sequences is not None
     config, tma_store = WALK.choose(k, v), supports_tma_store(k)
     BV = min(V, config.block_columns) if errors is not None else min(K, V, config.block_columns)
     blocks = (V if errors is not None else V + K) // BV
     states_kernel[(B * H * blocks, layout.N)](
         *(make_descriptor(x, C, W) for x, W in ((k, K), (k_to_end, K), (v, BV), (inverses, C))),
         make_descriptor(errors, C, BV) if tma_store and errors is not None else errors, beta, decay.g,
-        decay.weights, starts, states, maps, ends, T, H, layout.M, layout.N, layout.chunks_per_segment,
-        K, V, BV, C, decay.kind, starts is not None, errors is not None, tma_store,
-        operand_dtype(k), decay_sum_dtype(k), dot_precision(k), **config.triton_options,
+        decay.weights, starts, layout.sequences, initial_state if packed else None, states, maps, ends,
+        T, H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C, decay.kind, starts is not None,
+        errors is not None, tma_store, packed, operand_dtype(k), decay_sum_dtype(k), dot_precision(k),
+        **config.triton_options,
     )  # fmt: skip
 
 
@@ -378,6 +422,7 @@ def _launch_gradient_walk(
     dv: Tensor | None,
     dbeta: Tensor | None,
     starts: Tensor | None,
+    dfinal: Tensor | None,
     dstates: Tensor | None,
     dinitial: Tensor | None,
     ends: Tensor | None,
@@ -386,7 +431,7 @@ def _launch_gradient_walk(
 ) -> None:
     """Launch the walk against time: it writes dv, dbeta, dstates and dinitial, or ends if these are None."""
     k, k_to_end, beta, decay, inverses = systems
-    (B, T, H, K), V, C = k.shape, do.shape[-1], layout.C
+    (B, T, H, K), V, C, packed = k.shape, do.shape[-1], layout.C, layout.sequences is not None
     config, tma_store = GRADIENT_WALK.choose(q, do), supports_tma_store(q)
     BV = min(V, config.block_columns)
     gradient_states_kernel[(B * H * (V // BV), layout.N)](
@@ -394,19 +439,35 @@ def _launch_gradient_walk(
         None if scores is None else make_descriptor(scores, C, C), make_descriptor(do, C, BV),
         None if errors is None else make_descriptor(errors, C, BV), make_descriptor(inverses, C, C),
         make_descriptor(dv, C, BV) if tma_store and dv is not None else dv, beta, dbeta, decay.g,
-        decay.weights, starts, dstates, dinitial, ends, scale, B, T, H, layout.M, layout.N,
-        layout.chunks_per_segment, K, V, BV, C, decay.kind, starts is not None, dv is not None, tma_store,
-        operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options,
+        decay.weights, starts, layout.sequences, dfinal if packed else None, dstates, dinitial, ends,
+        scale, B, T, H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C, decay.kind,
+        starts is not None, dv is not None, tma_store, packed, operand_dtype(q), decay_sum_dtype(q),
+        dot_precision(q), **config.triton_options,
     )  # fmt: skip
 
 
 def _join_segments(
-    maps: Tensor, ends: Tensor, first: Tensor | None, x: Tensor, reverse: bool = False
+    maps: Tensor, ends: Tensor, first: Tensor | None, x: Tensor, layout: SegmentLayout, reverse: bool = False
 ) -> Tensor:
     """Return what each segment begins with, in the direction of the walk, ``[B, H, N, K, V]``."""
     B, H, N, K, V = ends.shape
     BV, starts = min(V, JOIN_COLUMNS), torch.empty_like(ends)
     join_segments_kernel[(B * H * (V // BV),)](
-        maps, ends, first, starts, N, K, V, BV, reverse, first is not None, map_precision(x)
+        maps,
+        ends,
+        first,
+        starts,
+        layout.sequences,
+        layout.M,
+        N,
+        layout.chunks_per_segment,
+        K,
+        V,
+        BV,
+        layout.C,
+        reverse,
+        first is not None,
+        layout.sequences is not None,
+        map_precision(x),
     )
     return starts

@@ -68,15 +68,21 @@ class LaunchConfigs(NamedTuple):
 
 
 class SegmentLayout(NamedTuple):
-    """Describe a sequence as M chunks of C tokens in N segments of ``chunks_per_segment`` chunks."""
+    """Describe a sequence as M chunks of C tokens in N segments of ``chunks_per_segment`` chunks.
+
+    ``sequences`` says of which sequence the chunks are, where several are packed (``packed.py``); else None.
+    """
 
     C: int
     M: int
     N: int
     chunks_per_segment: int
+    sequences: Tensor | None = None
 
 
-def choose_segments(T: int, C: int, programs: int, config: LaunchConfig, x: Tensor) -> SegmentLayout:
+def choose_segments(
+    T: int, C: int, programs: int, config: LaunchConfig, x: Tensor, sequences: Tensor | None
+) -> SegmentLayout:
     """Cut T tokens, in chunks of C, into as many segments as fill the GPU.
 
     There are no more than sqrt(2 M) segments: a program takes up to N steps to the start of its segment
@@ -88,12 +94,13 @@ def choose_segments(T: int, C: int, programs: int, config: LaunchConfig, x: Tens
         programs: programs that work side by side on one segment.
         config: launch configuration of the kernel.
         x: any tensor on the device.
+        sequences: of chunks where several sequences are packed, else None.
     """
     M = triton.cdiv(T, C)
     wanted = config.programs_per_multiprocessor * count_multiprocessors(x) // programs
     n_segments = max(1, min(wanted, M // MIN_CHUNKS_PER_SEGMENT, math.isqrt(2 * M)))
     chunks_per_segment = triton.cdiv(M, n_segments)
-    return SegmentLayout(C, M, triton.cdiv(M, chunks_per_segment), chunks_per_segment)
+    return SegmentLayout(C, M, triton.cdiv(M, chunks_per_segment), chunks_per_segment, sequences)
 
 
 def choose_tokens_per_tile(q: Tensor, v: Tensor, chunk_size: int, max_in_float32: int) -> int:

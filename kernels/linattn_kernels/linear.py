@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linattn_kernels import channel_decay, scalar_decay
 from linattn_kernels.hardware import run_on_device_of_q
+from linattn_kernels.packed import Units, prepare_packed
 from linattn_kernels.validation import (
     HEAD_WIDTHS,
     LINEAR_CHUNK_SIZES,
@@ -36,17 +37,25 @@ def linear_forward(
     initial_state: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the final state."""
+    """Return the output and the final state; ``sequences`` if they are packed, as in ``packed.py``."""
     if g is not None and g.ndim == 4:
-        return channel_decay.forward(q, k, v, g, initial_state, scale, chunk_size)
-    return scalar_decay.forward(q, k, v, g, initial_state, scale, chunk_size)
+        return channel_decay.forward(q, k, v, g, initial_state, scale, chunk_size, sequences)
+    return scalar_decay.forward(q, k, v, g, initial_state, scale, chunk_size, sequences)
+
+
+def make_fake_state(q: Tensor, v: Tensor, initial_state: Tensor | None, sequences: Tensor | None) -> Tensor:
+    """Return a tensor like the final state, or like the gradient of the initial one."""
+    if sequences is not None and initial_state is not None:
+        return torch.empty_like(initial_state)
+    B, _, H, K = q.shape
+    return q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
 
 
 @linear_forward.register_fake
-def _(q, k, v, g, initial_state, scale, chunk_size):
-    B, _, H, K = q.shape
-    return torch.empty_like(v), q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+def _(q, k, v, g, initial_state, scale, chunk_size, sequences):
+    return torch.empty_like(v), make_fake_state(q, v, initial_state, sequences)
 
 
 @torch.library.custom_op("linattn::linear_backward", mutates_args=())
@@ -62,44 +71,60 @@ def linear_backward(
     scale: float,
     chunk_size: int,
     needs_dg: bool,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v, g and the initial state; that of g is empty where it is not needed."""
     if g is not None and g.ndim == 4:
-        return channel_decay.backward(q, k, v, g, initial_state, do, dstate, scale, chunk_size)
+        return channel_decay.backward(q, k, v, g, initial_state, do, dstate, scale, chunk_size, sequences)
     dq, dk, dv, dg, dinitial = scalar_decay.backward(
-        q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg
+        q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg, sequences
     )
     return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dg is None else dg, dinitial
 
 
 @linear_backward.register_fake
-def _(q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg):
-    B, _, H, K = q.shape
+def _(q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg, sequences):
     shape = g.shape if g is not None and (needs_dg or g.ndim == 4) else (0,)
     dg = q.new_empty(shape, dtype=torch.float32)
-    dinitial = q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+    dinitial = make_fake_state(q, v, initial_state, sequences)
     return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dg, dinitial
 
 
 def _save_for_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     """Keep the inputs; the backward makes all else again."""
-    *tensors, ctx.scale, ctx.chunk_size = inputs
-    ctx.save_for_backward(*tensors)
+    *tensors, ctx.scale, ctx.chunk_size, sequences = inputs
+    ctx.save_for_backward(*tensors, sequences)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, do: Tensor | None, dstate: Tensor | None) -> tuple[Tensor | None, ...]:
     """Return the gradients of all inputs of ``linear_forward``, None where there is none."""
-    q, k, v, g, initial_state = ctx.saved_tensors
+    q, k, v, g, initial_state, sequences = ctx.saved_tensors
     if do is None and dstate is None:
-        return (None,) * 7
-    do = torch.zeros_like(v) if do is None else do.contiguous()
-    dstate = None if dstate is None else dstate.contiguous()
+        return (None,) * 8
+    do, dstate = prepare_gradients(v, initial_state, do, dstate, sequences)
     needs_dg = ctx.needs_input_grad[3]
     dq, dk, dv, dg, dinitial = linear_backward(
-        q, k, v, g, initial_state, do, dstate, ctx.scale, ctx.chunk_size, needs_dg
+        q, k, v, g, initial_state, do, dstate, ctx.scale, ctx.chunk_size, needs_dg, sequences
     )
-    return dq, dk, dv, dg if needs_dg else None, None if initial_state is None else dinitial, None, None
+    no_state = initial_state is None
+    return dq, dk, dv, dg if needs_dg else None, None if no_state else dinitial, None, None, None
+
+
+def prepare_gradients(
+    v: Tensor,
+    initial_state: Tensor | None,
+    do: Tensor | None,
+    dstate: Tensor | None,
+    sequences: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients of output and state, contiguous; where sequences are packed, both are there."""
+    do = torch.zeros_like(v) if do is None else do.contiguous()
+    if dstate is not None:
+        dstate = dstate.contiguous()
+    elif sequences is not None and initial_state is not None:
+        dstate = torch.zeros_like(initial_state)
+    return do, dstate
 
 
 torch.library.register_autograd("linattn::linear_forward", _backward, setup_context=_save_for_backward)
@@ -113,6 +138,7 @@ def chunk_linear_attention(
     *,
     scale: float | None = None,
     initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
     """Compute linear attention in chunk form by Triton kernels: ``linattn_ref.ops.chunk_linear_attention``.
@@ -143,6 +169,10 @@ def chunk_linear_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32, as an earlier call
             returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``. Inputs and outputs are copied once, and
+            the host does not wait; the numbers are checked as those of ``log_decay`` are.
         chunk_size: tokens of a chunk at most, 16, 32 or 64; it changes cost and rounding. In half precision
             chunks have no more than 32 where K or V is below 64; in float32 no more than 16 in the forward
             and 32 in the backward.
@@ -171,22 +201,36 @@ def chunk_linear_attention(
     check_qkv(q, k, v)
     check_supported(OP, q)
     check_supported_chunk_size(OP, chunk_size, LINEAR_CHUNK_SIZES)
-    log_decay = prepare_log_decay(log_decay, q)
-    if initial_state is not None:
+    log_decay, scale, T = prepare_log_decay(log_decay, q), resolve_scale(scale, q.shape[-1]), q.shape[1]
+    units: Units | None = None
+    if cu_seqlens is not None:
+        (q, k, v, log_decay), initial_state, units = prepare_packed(
+            cu_seqlens, chunk_size, q, k, v, log_decay, initial_state=initial_state
+        )
+    elif initial_state is not None:
         check_state(initial_state, q, v)
-        initial_state = initial_state.contiguous()
-    q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), resolve_scale(scale, q.shape[-1])
+    rest = scale, chunk_size, None if units is None else units.sequences
+    output, state = _attend_in_widths(q.contiguous(), k.contiguous(), v, log_decay, initial_state, *rest)
+    return LinearResult(output if units is None else units.put_together(output, T), state)
+
+
+def _attend_in_widths(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, initial_state: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    """Return output and final state, in a pass for each width that V is made of."""
     if v.shape[-1] in HEAD_WIDTHS:
-        return LinearResult(*linear_forward(q, k, v, log_decay, initial_state, scale, chunk_size))
+        start = None if initial_state is None else initial_state.contiguous()
+        return linear_forward(q, k, v.contiguous(), g, start, *rest)
     results, first = [], 0
     for width in choose_split_width(v.shape[-1]):
         columns = slice(first, first + width)
         start = None if initial_state is None else _pad_width(initial_state[..., columns])
-        o, state = linear_forward(q, k, _pad_width(v[..., columns]), log_decay, start, scale, chunk_size)
+        o, state = linear_forward(q, k, _pad_width(v[..., columns]), g, start, *rest)
         results.append((o[..., :width], state[..., :width]))
         first += width
     with no_autocast(q.device):  # autocast to bfloat16 has no rule for torch.cat of float16
-        return LinearResult(*(torch.cat(parts, -1) for parts in zip(*results, strict=True)))
+        o, state = (torch.cat(parts, -1) for parts in zip(*results, strict=True))
+    return o, state
 
 
 def choose_split_width(V: int) -> list[int]:

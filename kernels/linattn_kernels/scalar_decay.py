@@ -57,10 +57,12 @@ from linattn_kernels.decays import (
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, operand_dtype
 from linattn_kernels.hardware import pdl_options, supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.packed import find_sequence
 from linattn_kernels.states import (
     choose_scan_segments,
     compute_chunk_states,
     load_state_before_segment,
+    make_final_state,
     summarize_segments,
 )
 from linattn_kernels.tiles import (
@@ -73,6 +75,7 @@ from linattn_kernels.tiles import (
     exp_few_registers,
     get_state_offsets,
     load_decay_sums_between,
+    load_initial_state,
     make_descriptor,
     store_output_tile,
     wait_for_previous_kernel,
@@ -101,13 +104,15 @@ def forward_kernel(
     v,  # descriptor of [B, T, H, V]
     o,  # [B, T, H, V], written; a descriptor if TMA_STORE
     g, weights,  # as in ``ChunkDecay``
-    initial_state,  # [B H, K, V], or nothing for an empty state
+    initial_state,  # [B H, K, V], or nothing for an empty state; if PACKED of each sequence, [n H, K, V]
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
     segment_states, segment_decays,  # of segments alone, see ``states.py``
-    final_state,  # [B H, K, V]
+    final_state,  # [B H, K, V] or [n H, K, V]
     scale, T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
     DECAY: tl.constexpr, REVERSE: tl.constexpr, HAS_INITIAL_STATE: tl.constexpr, TMA_STORE: tl.constexpr,
-    OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PACKED: tl.constexpr, OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Compute BV columns of V of one head, through one segment; REVERSE: against time."""
     wait_for_previous_kernel(PDL)
@@ -123,13 +128,19 @@ def forward_kernel(
         )  # [C, C]: row j, column i; in all chunks
     block = get_state_offsets(0, column, V, K, BV)
     S = load_state_before_segment(
-        initial_state, segment_states, segment_decays, bh, segment, N, 0, column, K, V, K, BV,
-        DECAY, REVERSE, HAS_INITIAL_STATE,
+        initial_state, segment_states, segment_decays, sequences, bh, segment, M, N, chunks_per_segment,
+        0, column, K, V, K, BV, C, DECAY, REVERSE, HAS_INITIAL_STATE, PACKED,
     )  # fmt: skip
     S = tl.trans(S)  # [BV, K]
     begin, end = segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)
     for n in range(begin, end):
         m = begin + end - 1 - n if REVERSE else n
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, REVERSE)
+            if enters:
+                S = tl.trans(
+                    load_initial_state(initial_state, sequence * H + h, 0, column, K, V, K, BV, True)
+                )
         qs = q.load([b, m * C, h * K]).reshape(C, K)
         ks = k.load([b, m * C, h * K]).reshape(C, K)
         vs = v.load([b, m * C, h * V + column]).reshape(C, BV)
@@ -152,7 +163,9 @@ def forward_kernel(
             S *= exp(G_end)
         store_output_tile(o, tl.trans(os * scale), b, m * C, h, T, H, V, column, C, BV, TMA_STORE)
         S += tl.dot(vs, ks, input_precision=PRECISION)
-    if segment == (0 if REVERSE else N - 1):
+        if PACKED:
+            tl.store(final_state + (sequence * H + h).to(tl.int64) * K * V + block, tl.trans(S), mask=leaves)
+    if segment == (0 if REVERSE else N - 1) and not PACKED:
         tl.store(final_state + bh.to(tl.int64) * K * V + block, tl.trans(S))
 
 
@@ -164,10 +177,15 @@ def forward(
     initial_state: Tensor | None,
     scale: float,
     chunk_size: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous."""
+    """Return the output ``[B, T, H, V]`` and the final state ``[B, H, K, V]``. All inputs are contiguous.
+
+    Packed sequences lie apart, in units of ``chunk_size`` tokens; ``sequences`` and states are as in
+    ``packed.py``.
+    """
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
-    return attend(q, k, v, sum_decays(g, q, C, weights=True), initial_state, scale, C)
+    return attend(q, k, v, sum_decays(g, q, C, weights=True), initial_state, scale, C, sequences)
 
 
 def attend(
@@ -178,6 +196,7 @@ def attend(
     initial_state: Tensor | None,
     scale: float,
     C: int,
+    sequences: Tensor | None,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return output and final state of linear attention, with time or, if ``reverse``, against it.
@@ -186,6 +205,7 @@ def attend(
         q, k, v, initial_state, scale: as for ``forward``, or other letters for a pass of the backward.
         decay: log decays for chunks of C tokens, with weights.
         C: tokens of a chunk.
+        sequences: as for ``forward``.
         reverse: whether to go against time; the final state is then that before the first token.
     """
     B, T, H, K = q.shape
@@ -193,15 +213,15 @@ def attend(
     config = FORWARD.choose(q, v)
     BV = min(V, config.block_columns)
     programs = B * H * (V // BV)
-    layout = choose_segments(T, C, programs, config, q)
-    summaries = summarize_segments(k, v, decay, layout, reverse=reverse)
-    o, final_state = torch.empty_like(v), q.new_empty(B, H, K, V, dtype=torch.float32)
+    layout = choose_segments(T, C, programs, config, q, sequences)
+    summaries = summarize_segments(k, v, decay, initial_state, layout, reverse=reverse)
+    o, final_state = torch.empty_like(v), make_final_state(q, v, initial_state, layout)
     tma_store = supports_tma_store(q) and decay.kind != PER_TOKEN  # there, pointers are faster (NOTES.md)
     forward_kernel[(programs, layout.N)](
         *(make_descriptor(x, C, W) for x, W in ((q, K), (k, K), (v, BV))),
-        make_descriptor(o, C, BV) if tma_store else o, decay.g, decay.weights, initial_state, *summaries,
-        final_state, scale, T, H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C,
-        decay.kind, reverse, initial_state is not None, tma_store,
+        make_descriptor(o, C, BV) if tma_store else o, decay.g, decay.weights, initial_state, sequences,
+        *summaries, final_state, scale, T, H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C,
+        decay.kind, reverse, initial_state is not None, tma_store, sequences is not None,
         operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options, **pdl_options(q),
     )  # fmt: skip
     return o, final_state
@@ -221,28 +241,31 @@ def backward(
     scale: float,
     chunk_size: int,
     needs_dg: bool,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
     """Return the gradients of q, k, v, g (float32, or None) and the initial state, by passes where it can.
 
     Where the initial state is None, its gradient has no meaning and is to be ignored.
 
     Args:
-        q, k, v, g, initial_state, scale, chunk_size: as for ``forward``.
+        q, k, v, g, initial_state, scale, chunk_size, sequences: as for ``forward``.
         do: gradient of the output, ``[B, T, H, V]``, contiguous.
-        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros.
+        dstate: gradient of the final state, ``[B, H, K, V]``, or None for zeros, given if ``sequences`` are.
         needs_dg: whether the gradient of g is wanted.
     """
     if needs_dg or abs(scale) < MIN_SCALE or q.dtype == torch.float32:
-        return backward_by_chunks(q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg)
+        return backward_by_chunks(
+            q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg, sequences
+        )
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     decay = sum_decays(g, q, C, weights=True)
     E = None if dstate is None else dstate / scale
-    dq, _ = attend(do, v, k, decay, transpose_state(initial_state), scale, C)
+    dq, _ = attend(do, v, k, decay, transpose_state(initial_state), scale, C, sequences)
     if max(q.shape[-1], v.shape[-1]) <= DKDV.block_columns:
-        dk, dv, E_before = compute_dkdv(q, k, v, do, decay, E, scale, C)
+        dk, dv, E_before = compute_dkdv(q, k, v, do, decay, E, scale, C, sequences)
     else:
-        dk, _ = attend(v, do, q, decay, transpose_state(E), scale, C, reverse=True)
-        dv, E_before = attend(k, q, do, decay, E, scale, C, reverse=True)
+        dk, _ = attend(v, do, q, decay, transpose_state(E), scale, C, sequences, reverse=True)
+        dv, E_before = attend(k, q, do, decay, E, scale, C, sequences, reverse=True)
     return dq, dk, dv, None, E_before if initial_state is None else scale * E_before
 
 
@@ -253,12 +276,13 @@ def dkdv_kernel(
     dk,  # [B, T, H, K], written; a descriptor if TMA_STORE
     dv,  # [B, T, H, V], likewise
     g, weights,  # as in ``ChunkDecay``
-    initial_E,  # [B H, K, V], E after the last token, or nothing for zeros
+    initial_E,  # [B H, K, V], E after the last token, or nothing for zeros; if PACKED [n H, K, V]
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
     segment_states, segment_decays,  # of segments alone, see ``states.py``
-    final_E,  # [B H, K, V], written: E before the first token
+    final_E,  # [B H, K, V] or [n H, K, V], written: E before the first token
     scale, T, H, M, N, chunks_per_segment,
     K: tl.constexpr, V: tl.constexpr, C: tl.constexpr,
-    DECAY: tl.constexpr, HAS_INITIAL_E: tl.constexpr, TMA_STORE: tl.constexpr,
+    DECAY: tl.constexpr, HAS_INITIAL_E: tl.constexpr, TMA_STORE: tl.constexpr, PACKED: tl.constexpr,
     OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Make both passes against time at once, where one program has room for all columns; they share E."""
@@ -267,12 +291,17 @@ def dkdv_kernel(
     if DECAY != NO_DECAY:
         g = get_head_decays(g, bh, h, M, DECAY, C)
     E = load_state_before_segment(
-        initial_E, segment_states, segment_decays, bh, segment, N, 0, 0, K, V, K, V,
-        DECAY, True, HAS_INITIAL_E,
+        initial_E, segment_states, segment_decays, sequences, bh, segment, M, N, chunks_per_segment,
+        0, 0, K, V, K, V, C, DECAY, True, HAS_INITIAL_E, PACKED,
     )  # fmt: skip
+    block = get_state_offsets(0, 0, V, K, V)
     begin, end = segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)
     for n in range(begin, end):
         m = begin + end - 1 - n
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, True)
+            if enters:
+                E = load_initial_state(initial_E, sequence * H + h, 0, 0, K, V, K, V, True)
         qs, ks = q.load([b, m * C, h * K]).reshape(C, K), k.load([b, m * C, h * K]).reshape(C, K)
         vs, dos = v.load([b, m * C, h * V]).reshape(C, V), do.load([b, m * C, h * V]).reshape(C, V)
         A = tl.dot(ks, tl.trans(qs), input_precision=PRECISION)  # [C, C]: k_j . q_i, row j, column i
@@ -295,26 +324,36 @@ def dkdv_kernel(
         if DECAY != NO_DECAY:
             dos = (dos * from_start[:, None]).to(dos.dtype)
         E += tl.dot(tl.trans(qs), dos, input_precision=PRECISION)
-    if segment == 0:
-        tl.store(final_E + bh.to(tl.int64) * K * V + get_state_offsets(0, 0, V, K, V), E)
+        if PACKED:
+            tl.store(final_E + (sequence * H + h).to(tl.int64) * K * V + block, E, mask=leaves)
+    if segment == 0 and not PACKED:
+        tl.store(final_E + bh.to(tl.int64) * K * V + block, E)
 
 
 def compute_dkdv(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, decay: ChunkDecay, E: Tensor | None, scale: float, C: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    do: Tensor,
+    decay: ChunkDecay,
+    E: Tensor | None,
+    scale: float,
+    C: int,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of k and v, and E before the first token; the E given is that after the last."""
     B, T, H, K = q.shape
     V = v.shape[-1]
-    layout = choose_segments(T, C, B * H, DKDV, q)
-    summaries = summarize_segments(q, do, decay, layout, reverse=True)
+    layout = choose_segments(T, C, B * H, DKDV, q, sequences)
+    summaries = summarize_segments(q, do, decay, E, layout, reverse=True)
     dk, dv = torch.empty_like(k), torch.empty_like(v)
-    E_before = q.new_empty(B, H, K, V, dtype=torch.float32)
+    E_before = make_final_state(q, v, E, layout)
     tma_store = supports_tma_store(q)
     dkdv_kernel[(B * H, layout.N)](
         *(make_descriptor(x, C, K) for x in (q, k)), *(make_descriptor(x, C, V) for x in (v, do)),
         *(make_descriptor(x, C, W) if tma_store else x for x, W in ((dk, K), (dv, V))),
-        decay.g, decay.weights, E, *summaries, E_before, scale, T, H, layout.M, layout.N,
-        layout.chunks_per_segment, K, V, C, decay.kind, E is not None, tma_store,
+        decay.g, decay.weights, E, sequences, *summaries, E_before, scale, T, H, layout.M, layout.N,
+        layout.chunks_per_segment, K, V, C, decay.kind, E is not None, tma_store, sequences is not None,
         operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **DKDV.triton_options,
     )  # fmt: skip
     return dk, dv, E_before
@@ -432,18 +471,20 @@ def backward_by_chunks(
     scale: float,
     chunk_size: int,
     needs_dg: bool,
+    sequences: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
     """Return the gradients of q, k, v, g (float32, or None) and the initial state, chunk by chunk.
 
     Args:
-        q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg: as for ``backward``.
+        q, k, v, g, initial_state, do, dstate, scale, chunk_size, needs_dg, sequences: as for ``backward``.
     """
     B, T, H, K = q.shape
     V = v.shape[-1]
     config = BACKWARD_CHUNKS.choose(q, v)
     BK, BV = min(K, config.block_columns), min(V, config.block_columns)
-    layout = choose_scan_segments(q, v, choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32))
-    C, M = layout.C, layout.M
+    C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=32)
+    layout = choose_scan_segments(q, v, C, sequences)
+    M = layout.M
     decay = sum_decays(g, q, C)
     states, _ = compute_chunk_states(k, v, decay, initial_state, layout)
     dstates, dinitial = compute_chunk_states(q, do, decay, dstate, layout, factor=scale, reverse=True)

@@ -14,6 +14,9 @@ With do the gradient of the output, and delta_t = do_t . o_t::
 dq is a sum over keys and dk, dv are sums over queries. So one kernel owns queries and another owns keys, each
 number is written by one program, and every run gives the same bits.
 
+Packed sequences (``cu_seqlens``) stay where they are: each query knows the token that its sequence begins
+with and sees no key before it, each key the token before which its sequence ends; loops begin and end there.
+
 Exponentials are powers of 2, which is what the hardware has: scores and lse carry a factor log2(e).
 
 Sources: Milakov and Gimelshein 2018 (arXiv 1805.02867) for the running softmax; FlashAttention-2 (Dao 2023,
@@ -30,11 +33,16 @@ from torch import Tensor
 from linattn_kernels.dtypes import dot_precision
 from linattn_kernels.hardware import has_large_shared_memory, run_on_device_of_q
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile, store_tile
-from linattn_kernels.validation import SOFTMAX_CHUNK_SIZES, check_supported, check_supported_chunk_size
+from linattn_kernels.validation import (
+    SOFTMAX_CHUNK_SIZES,
+    check_packed,
+    check_supported,
+    check_supported_chunk_size,
+)
 from linattn_ref.ops.results import KVCache, SoftmaxResult
-from linattn_ref.ops.runners import no_autocast
+from linattn_ref.ops.runners import NO_PACKED_CACHE, no_autocast
 from linattn_ref.ops.shapes import Float
-from linattn_ref.ops.validation import check_cache, check_qkv, resolve_scale
+from linattn_ref.ops.validation import check_cache, check_qkv, require, resolve_scale
 
 OP = "chunk_softmax_attention"
 
@@ -71,12 +79,32 @@ def choose_tiles(q: Tensor, v: Tensor, chunk_size: int, loop_over: str) -> TileC
 
 
 @triton.jit
-def compute_scores(rows, columns, queries, keys, factor, MASKED: tl.constexpr, PRECISION: tl.constexpr):
-    """Return the scores of all rows with all columns; if MASKED, -inf where a key comes after the query."""
+def compute_scores(
+    rows, columns, queries, keys, begins, factor,
+    MASKED: tl.constexpr, PACKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return the scores of all rows with all columns: -inf where a query does not see a key.
+
+    If MASKED a key may come after the query, if PACKED before ``begins``, where the query's sequence begins.
+    """
     scores = tl.dot(rows, tl.trans(columns), input_precision=PRECISION) * factor
     if MASKED:
         scores = tl.where(keys <= queries, scores, float("-inf"))
+    if PACKED:
+        scores = tl.where(keys >= begins, scores, float("-inf"))
     return scores
+
+
+@triton.jit
+def find_first_key(starts, first, t, T, C: tl.constexpr, PACKED: tl.constexpr):
+    """Return the tile of the first key that queries see, and where the sequence of each begins, [Q, 1]."""
+    if PACKED:
+        first_key = tl.load(starts + first) // C * C
+        begins = tl.load(starts + t, mask=t < T, other=0)[:, None]
+    else:
+        first_key = 0
+        begins = t[:, None]
+    return first_key, begins
 
 
 @triton.jit
@@ -84,8 +112,10 @@ def forward_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, o,  # [B, L, H, V], [B, T, H, V]
     lse,  # [B, H, T]
+    starts,  # [T] if PACKED: the token that the sequence of each token begins with
     factor, T, L, H, BH,
-    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the output of a tile of queries of one head; the tiles with the most keys go first."""
     bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
@@ -100,14 +130,19 @@ def forward_kernel(
     m = tl.full([Q], float("-inf"), tl.float32)  # running maximum
     first_masked = (L - T + first + 1) // C * C  # every query sees all keys before this one
     last = min(L - T + first + Q, L)
+    first_key, begins = find_first_key(starts, first, t, T, C, PACKED)
     for MASKED in tl.static_range(2):
-        for j in range(first_masked if MASKED else 0, last if MASKED else first_masked, C):
+        for j in range(first_masked if MASKED else first_key, last if MASKED else first_masked, C):
             ks = load_tile(k, j, L, H * K, 0, C, K)  # [C, K]
             vs = load_tile(v, j, L, H * V, 0, C, V)  # [C, V]
             keys = (j + tl.arange(0, C))[None, :]
-            scores = compute_scores(qs, ks, queries, keys, factor, MASKED, PRECISION)  # [Q, C]
+            scores = compute_scores(
+                qs, ks, queries, keys, begins, factor, MASKED, PACKED, PRECISION
+            )  # [Q, C]
             # key 0 is visible to every query, so m is finite from the first tile on
             new_m = tl.maximum(m, tl.max(scores, 1))
+            if PACKED:  # but not to queries whose sequence begins after the tile
+                new_m = tl.where(new_m == float("-inf"), 0.0, new_m)
             weights, rescale = tl.exp2(scores - new_m[:, None]), tl.exp2(m - new_m)
             os = rescale[:, None] * os + tl.dot(weights.to(vs.dtype), vs, input_precision=PRECISION)
             d = rescale * d + tl.sum(weights, 1)
@@ -122,8 +157,10 @@ def dq_kernel(
     v, o, do,  # [B, L, H, V], [B, T, H, V], [B, T, H, V]
     lse, delta,  # [B, H, T]; delta is written
     dq,  # [B, T, H, K]
+    starts,  # [T] if PACKED, as in ``forward_kernel``
     scale, factor, T, L, H, BH,
-    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a tile of queries, in the loop of the forward."""
     bh, first = tl.program_id(0) % BH, (tl.cdiv(T, Q) - 1 - tl.program_id(0) // BH) * Q
@@ -142,12 +179,15 @@ def dq_kernel(
     dqs = tl.zeros([Q, K], tl.float32)
     first_masked = (L - T + first + 1) // C * C
     last = min(L - T + first + Q, L)
+    first_key, begins = find_first_key(starts, first, t, T, C, PACKED)
     for MASKED in tl.static_range(2):
-        for j in range(first_masked if MASKED else 0, last if MASKED else first_masked, C):
+        for j in range(first_masked if MASKED else first_key, last if MASKED else first_masked, C):
             ks = load_tile(k, j, L, H * K, 0, C, K)  # [C, K]
             vs = load_tile(v, j, L, H * V, 0, C, V)  # [C, V]
             keys = (j + tl.arange(0, C))[None, :]
-            scores = compute_scores(qs, ks, queries, keys, factor, MASKED, PRECISION)  # [Q, C]
+            scores = compute_scores(
+                qs, ks, queries, keys, begins, factor, MASKED, PACKED, PRECISION
+            )  # [Q, C]
             weights = tl.exp2(scores - lses)
             dweights = tl.dot(dos, tl.trans(vs), input_precision=PRECISION)
             dscores = weights * (dweights - deltas[:, None])
@@ -169,8 +209,10 @@ def dkdv_kernel(
     v, do,  # [B, L, H, V], [B, T, H, V]
     lse, delta,  # [B, H, T]
     dk, dv,  # [B, L, H, K], [B, L, H, V]
+    starts, ends,  # [T] if PACKED: where the sequence of each token begins, and where it has ended
     scale, factor, T, L, H, BH,
-    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, Q: tl.constexpr, C: tl.constexpr, PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a tile of keys, in a loop over the queries that see them.
 
@@ -187,17 +229,23 @@ def dkdv_kernel(
     dks = tl.zeros([C, K], tl.float32)
     dvs = tl.zeros([C, V], tl.float32)
     first_query = max(j - (L - T), 0) // Q * Q  # the tile of the first query that sees a key
-    first_unmasked = min(tl.cdiv(max(j + C - 1 - (L - T), 0), Q) * Q, T)  # tiles from here on see all keys
+    end = T  # no later query sees a key
+    if PACKED:
+        end = tl.load(ends + min(j + C, T) - 1)
+    first_unmasked = min(tl.cdiv(max(j + C - 1 - (L - T), 0), Q) * Q, end)  # tiles from here on see all keys
     for MASKED in tl.static_range(2):
-        for first in range(first_query if MASKED else first_unmasked, first_unmasked if MASKED else T, Q):
+        for first in range(first_query if MASKED else first_unmasked, first_unmasked if MASKED else end, Q):
             t = first + tl.arange(0, Q)
+            _, begins = find_first_key(starts, first, t, T, C, PACKED)
             at = bh.to(tl.int64) * T + t
             qs = load_tile(q, first, T, H * K, 0, Q, K)  # [Q, K]
             dos = load_tile(do, first, T, H * V, 0, Q, V)  # [Q, V]
             lses = tl.load(lse + at, mask=t < T, other=float("inf"))[None, :]  # [1, Q]
             deltas = tl.load(delta + at, mask=t < T, other=0.0)[None, :]  # [1, Q]
             queries = (L - T + t)[None, :]
-            scores = compute_scores(ks, qs, queries, keys, factor, MASKED, PRECISION)  # [C, Q]
+            scores = compute_scores(
+                ks, qs, queries, keys, tl.trans(begins), factor, MASKED, PACKED, PRECISION
+            )  # [C, Q]
             weights = tl.exp2(scores - lses)
             dvs = accumulate_dot(dvs, weights.to(dos.dtype), dos, PRECISION)
             dweights = tl.dot(vs, tl.trans(dos), input_precision=PRECISION)
@@ -212,21 +260,32 @@ def dkdv_kernel(
 
 @torch.library.custom_op("linattn::softmax_forward", mutates_args=())
 @run_on_device_of_q
-def softmax_forward(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[Tensor, Tensor]:
-    """Return the output ``[B, T, H, V]`` and log2(sum_j exp(scores_tj)) of each query, ``[B, H, T]``."""
+def softmax_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts: Tensor | None,
+    ends: Tensor | None,
+    scale: float,
+    chunk_size: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the output ``[B, T, H, V]`` and log2(sum_j exp(scores_tj)) of each query, ``[B, H, T]``.
+
+    ``starts`` and ``ends`` ``[T]``, of packed sequences, say where that of each token begins, and has ended.
+    """
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     config = choose_tiles(q, v, chunk_size, loop_over="keys")
     forward_kernel[(B * H * triton.cdiv(T, config.Q),)](
-        q, k, v, o, lse, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
+        q, k, v, o, lse, starts, scale * LOG2_E.value, T, L, H, B * H, K, V, config.Q, config.C,
+        starts is not None, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return o, lse
 
 
 @softmax_forward.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[Tensor, Tensor]:
+def _(q, k, v, starts, ends, scale, chunk_size):
     B, T, H, _ = q.shape
     return q.new_empty(B, T, H, v.shape[-1]), q.new_empty(B, H, T, dtype=torch.float32)
 
@@ -234,7 +293,16 @@ def _(q: Tensor, k: Tensor, v: Tensor, scale: float, chunk_size: int) -> tuple[T
 @torch.library.custom_op("linattn::softmax_backward", mutates_args=())
 @run_on_device_of_q
 def softmax_backward(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor, scale: float, chunk_size: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts: Tensor | None,
+    ends: Tensor | None,
+    o: Tensor,
+    lse: Tensor,
+    do: Tensor,
+    scale: float,
+    chunk_size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of q, k and v. It has no gradient of its own, so a second derivative raises."""
     q, k, v, o, do = (x.contiguous() for x in (q, k, v, o, do))
@@ -242,39 +310,46 @@ def softmax_backward(
     dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
     config = choose_tiles(q, v, chunk_size, loop_over="keys")
     dq_kernel[(B * H * triton.cdiv(T, config.Q),)](
-        q, k, v, o, do, lse, delta, dq, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
+        q, k, v, o, do, lse, delta, dq, starts, scale, scale * LOG2_E.value, T, L, H, B * H,
+        K, V, config.Q, config.C, starts is not None, dot_precision(q),
+        num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     config = choose_tiles(q, v, chunk_size, loop_over="queries")
     dkdv_kernel[(B * H * triton.cdiv(L, config.C),)](
-        q, k, v, do, lse, delta, dk, dv, scale, scale * LOG2_E.value, T, L, H, B * H,
-        K, V, config.Q, config.C, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
+        q, k, v, do, lse, delta, dk, dv, starts, ends, scale, scale * LOG2_E.value, T, L, H, B * H,
+        K, V, config.Q, config.C, starts is not None, dot_precision(q),
+        num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return dq, dk, dv
 
 
 @softmax_backward.register_fake
-def _(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor, scale: float, chunk_size: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(q, k, v, starts, ends, o, lse, do, scale, chunk_size):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
 def _save_for_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     """Keep the inputs, the output and one number a query."""
-    q, k, v, ctx.scale, ctx.chunk_size = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    *tensors, ctx.scale, ctx.chunk_size = inputs
+    ctx.save_for_backward(*tensors, *output)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, do: Tensor | None, dlse: None) -> tuple[Tensor | None, ...]:
     """Return the gradients of all inputs of ``softmax_forward``, None where there is none."""
     if do is None:
-        return None, None, None, None, None
-    return *softmax_backward(*ctx.saved_tensors, do, ctx.scale, ctx.chunk_size), None, None
+        return (None,) * 7
+    return *softmax_backward(*ctx.saved_tensors, do, ctx.scale, ctx.chunk_size), None, None, None, None
 
 
 softmax_forward.register_autograd(_backward, setup_context=_save_for_backward)
+
+
+def find_bounds(cu_seqlens: Tensor, T: int) -> tuple[Tensor, Tensor]:
+    """Return for each of T packed tokens where its sequence begins, and where it has ended, ``[T]`` each."""
+    ends = cu_seqlens.to(torch.int32)[1:].contiguous()
+    n = torch.searchsorted(ends, torch.arange(T, dtype=torch.int32, device=ends.device), right=True)
+    return torch.nn.functional.pad(ends, (1, 0))[n], ends[n]
 
 
 def append_to_cache(cache: KVCache | None, k: Tensor, v: Tensor) -> KVCache:
@@ -292,6 +367,7 @@ def chunk_softmax_attention(
     *,
     scale: float | None = None,
     initial_state: KVCache | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> SoftmaxResult:
     """Compute causal softmax attention by fused Triton kernels: ``linattn_ref.ops.chunk_softmax_attention``.
@@ -308,7 +384,7 @@ def chunk_softmax_attention(
 
     A NaN or infinity in a value reaches earlier outputs, back to the tile of queries (16 to 128 of them) in
     which the first token of its tile of ``chunk_size`` keys lies (a weight of 0 x NaN is NaN). In a key it
-    reaches no earlier output.
+    reaches no earlier output. Packed sequences that share a tile are no bound for a NaN in a value.
 
     Args:
         q: queries, ``[B, T, H, K]``; float32, bfloat16 or float16; K is 16, 32, 64 or 128.
@@ -317,6 +393,10 @@ def chunk_softmax_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
             dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone, from an empty cache. On a GPU the numbers are not checked, unless
+            the environment has ``LINATTN_CHECK_VALUES=1``: the host does not wait.
         chunk_size: keys of a tile, 16, 32, 64 or 128; it changes cost and rounding.
 
     Returns:
@@ -343,8 +423,13 @@ def chunk_softmax_attention(
     check_qkv(q, k, v)
     check_supported(OP, q, v)
     check_supported_chunk_size(OP, chunk_size, SOFTMAX_CHUNK_SIZES)
+    bounds: tuple[Tensor | None, Tensor | None] = None, None
+    if cu_seqlens is not None:
+        check_packed(cu_seqlens, q)
+        require(initial_state is None, "initial_state", "a cache", NO_PACKED_CACHE)
+        bounds = find_bounds(cu_seqlens, q.shape[1])
     if initial_state is not None:
         check_cache(initial_state, q, v)
     cache = append_to_cache(initial_state, k, v)
-    o, _ = softmax_forward(q, cache.k, cache.v, resolve_scale(scale, q.shape[-1]), chunk_size)
+    o, _ = softmax_forward(q, cache.k, cache.v, *bounds, resolve_scale(scale, q.shape[-1]), chunk_size)
     return SoftmaxResult(o, cache)

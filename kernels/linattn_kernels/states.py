@@ -25,6 +25,7 @@ from linattn_kernels.decays import ChunkDecay, get_head_decays, load_decay_sums
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, storage_dtype
 from linattn_kernels.hardware import supports_pdl
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_segments
+from linattn_kernels.packed import enters_sequence, find_sequence
 from linattn_kernels.tiles import (
     NO_DECAY,
     PER_CHANNEL,
@@ -44,12 +45,12 @@ SCAN = LaunchConfigs(
 )
 
 
-def choose_scan_segments(x: Tensor, y: Tensor, C: int) -> SegmentLayout:
+def choose_scan_segments(x: Tensor, y: Tensor, C: int, sequences: Tensor | None) -> SegmentLayout:
     """Return chunks and segments for a scan that keeps all states, where a program has one block of them."""
     (B, T, H, K), V = x.shape, y.shape[-1]
     config = SCAN.choose(x, y)
     blocks = (K // min(K, config.block_columns)) * (V // min(V, config.block_columns))
-    return choose_segments(T, C, B * H * blocks, config, x)
+    return choose_segments(T, C, B * H * blocks, config, x, sequences)
 
 
 class SegmentSummaries(NamedTuple):
@@ -74,14 +75,21 @@ def load_state_before_segment(
     initial_state,  # [B H, K, V], or nothing for an empty state
     segment_states,  # [B H, N, K, V]
     segment_decays,  # [B H, N, K] or [B H, N, 1]
-    bh, segment, N, row, column,
-    K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-    DECAY: tl.constexpr, REVERSE: tl.constexpr, HAS_INITIAL_STATE: tl.constexpr,
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
+    bh, segment, M, N, chunks_per_segment, row, column,
+    K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
+    DECAY: tl.constexpr, REVERSE: tl.constexpr, HAS_INITIAL_STATE: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Return [BK, BV]: a block of the state that a segment begins with: the recurrence, a segment a step."""
-    S = load_initial_state(initial_state, bh, row, column, K, V, BK, BV, HAS_INITIAL_STATE)
+    """Return [BK, BV]: a block of the state that a segment begins with: the recurrence, a segment a step.
+
+    If PACKED, a walk enters a sequence with the first chunk of all, and takes the initial state there.
+    """
+    S = load_initial_state(initial_state, bh, row, column, K, V, BK, BV, HAS_INITIAL_STATE and not PACKED)
     for n in range(N - 1 - segment if REVERSE else segment):
-        at = bh.to(tl.int64) * N + (N - 1 - n if REVERSE else n)
+        other = N - 1 - n if REVERSE else n
+        at = bh.to(tl.int64) * N + other
+        if PACKED:
+            S = tl.where(enters_sequence(sequences, other, chunks_per_segment, M, C, REVERSE), 0.0, S)
         if DECAY == PER_CHANNEL:
             S *= exp(tl.load(segment_decays + at * K + row + tl.arange(0, BK)))[:, None]
         elif DECAY != NO_DECAY:
@@ -95,9 +103,10 @@ def state_scan_kernel(
     x,  # descriptor of [B, T, H, K]
     y,  # descriptor of [B, T, H, V]
     g,  # as in ``ChunkDecay``
-    initial_state,  # [B H, K, V], or nothing for an empty state
+    initial_state,  # [B H, K, V], or nothing for an empty state; if PACKED of each sequence, [n H, K, V]
+    sequences,  # of the chunks if PACKED, as in ``packed.py``
     states,  # [B H, M, K, V], written if STORE_STATES: what each chunk starts with, in the scan's direction
-    final_state,  # [B H, K, V], written if STORE_STATES
+    final_state,  # [B H, K, V] or [n H, K, V], written if STORE_STATES
     segment_states,  # [B H, N, K, V]: of each segment alone; written if not STORE_STATES
     segment_decays,  # [B H, N, K] or [B H, N, 1]: log decay over each segment; written if not STORE_STATES
     factor,  # of every write
@@ -107,6 +116,7 @@ def state_scan_kernel(
     REVERSE: tl.constexpr,  # against time
     HAS_INITIAL_STATE: tl.constexpr,
     STORE_STATES: tl.constexpr,  # all states of all segments; else only what each segment alone ends with
+    PACKED: tl.constexpr,
     SUM_DTYPE: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Compute a block [BK, BV] of the states of one head, through one segment."""
@@ -126,8 +136,8 @@ def state_scan_kernel(
     block = get_state_offsets(row, column, V, BK, BV)
     if STORE_STATES:
         S = load_state_before_segment(
-            initial_state, segment_states, segment_decays, bh, segment, N, row, column, K, V, BK, BV,
-            DECAY, REVERSE, HAS_INITIAL_STATE,
+            initial_state, segment_states, segment_decays, sequences, bh, segment, M, N, chunks_per_segment,
+            row, column, K, V, BK, BV, C, DECAY, REVERSE, HAS_INITIAL_STATE, PACKED,
         )  # fmt: skip
     else:
         S = tl.zeros([BK, BV], tl.float32)
@@ -135,6 +145,10 @@ def state_scan_kernel(
     begin, end = segment * chunks_per_segment, min(segment * chunks_per_segment + chunks_per_segment, M)
     for n in range(begin, end):
         m = begin + end - 1 - n if REVERSE else n
+        if PACKED:
+            sequence, enters, leaves = find_sequence(sequences, m, M, C, REVERSE)
+            if enters:
+                S = load_initial_state(initial_state, sequence * H + h, row, column, K, V, BK, BV, True)
         if STORE_STATES:
             tl.store(states + tl.cast(m, tl.int64) * K * V + block, S.to(states.dtype.element_ty))
         xs = tl.trans(x.load([b, m * C, h * K + row]).reshape(C, BK))  # [BK, C]
@@ -149,8 +163,10 @@ def state_scan_kernel(
             S *= exp(G_end)
             segment_decay += G_end.to(tl.float32)
         S += factor * tl.dot(xs, ys, input_precision=PRECISION)
+        if PACKED and STORE_STATES:
+            tl.store(final_state + (sequence * H + h).to(tl.int64) * K * V + block, S, mask=leaves)
     if STORE_STATES:
-        if segment == last_segment:
+        if segment == last_segment and not PACKED:
             tl.store(final_state + bh.to(tl.int64) * K * V + block, S)
     else:
         at = bh.to(tl.int64) * N + segment
@@ -164,13 +180,31 @@ def state_scan_kernel(
 # --- their launchers --------------------------------------------------------------------------------------
 
 
+def make_final_state(q: Tensor, v: Tensor, initial_state: Tensor | None, layout: SegmentLayout) -> Tensor:
+    """Return room for the final state ``[B, H, K, V]``, of packed sequences ``[n, H, K, V]``.
+
+    It then begins as the initial state, which a sequence without tokens keeps.
+    """
+    if layout.sequences is not None and initial_state is not None:
+        return initial_state.clone()
+    B, _, H, K = q.shape
+    return q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
+
+
 def summarize_segments(
-    x: Tensor, y: Tensor, decay: ChunkDecay, layout: SegmentLayout, factor: float = 1, reverse: bool = False
+    x: Tensor,
+    y: Tensor,
+    decay: ChunkDecay,
+    initial_state: Tensor | None,
+    layout: SegmentLayout,
+    factor: float = 1,
+    reverse: bool = False,
 ) -> SegmentSummaries:
     """Return what each segment of x and y alone does to a state; empty if there is one segment only.
 
     Args:
-        x, y, decay, layout, factor, reverse: as for ``compute_chunk_states``.
+        x, y, decay, initial_state, layout, factor, reverse: as for ``compute_chunk_states``; of an initial
+            state only those that packed sequences begin with matter.
     """
     B, _, H, K = x.shape
     N = layout.N if layout.N > 1 else 0
@@ -178,7 +212,10 @@ def summarize_segments(
     log_decays = x.new_empty(B, H, N, K if decay.kind == PER_CHANNEL.value else 1, dtype=torch.float32)
     summaries = SegmentSummaries(states, log_decays)
     if N:
-        _launch_state_scan(x, y, decay, None, states, states, summaries, layout, factor, reverse, store=False)
+        given = initial_state if layout.sequences is not None else None
+        _launch_state_scan(
+            x, y, decay, given, states, states, summaries, layout, factor, reverse, store=False
+        )
     return summaries
 
 
@@ -197,16 +234,16 @@ def compute_chunk_states(
         x: ``[B, T, H, K]``, k or q; contiguous.
         y: ``[B, T, H, V]``, v or do; contiguous.
         decay: log decays for chunks of ``layout.C`` tokens.
-        initial_state: ``[B, H, K, V]`` in float32, or None for zeros.
+        initial_state: ``[B, H, K, V]`` in float32, or None for zeros; must be given for packed sequences.
         layout: chunks and segments.
         factor: of everything that is written into a state.
         reverse: whether to go against time: a chunk then begins at its last token.
     """
     B, _, H, K = x.shape
     V = y.shape[-1]
-    summaries = summarize_segments(x, y, decay, layout, factor, reverse)
+    summaries = summarize_segments(x, y, decay, initial_state, layout, factor, reverse)
     states = x.new_empty(B, H, layout.M, K, V, dtype=storage_dtype(x))
-    final_state = x.new_empty(B, H, K, V, dtype=torch.float32)
+    final_state = make_final_state(x, y, initial_state, layout)
     _launch_state_scan(
         x, y, decay, initial_state, states, final_state, summaries, layout, factor, reverse, store=True
     )
@@ -232,8 +269,8 @@ def _launch_state_scan(
     config = SCAN.choose(x, y)
     BK, BV = min(K, config.block_columns), min(V, config.block_columns)
     state_scan_kernel[(B * H, N, (K // BK) * (V // BV))](
-        make_descriptor(x, C, BK), make_descriptor(y, C, BV), decay.g, initial_state, states, final_state,
-        *summaries, factor, T, H, M, N, layout.chunks_per_segment, K, V, BK, BV, C, decay.kind, reverse,
-        initial_state is not None, store, decay_sum_dtype(x), dot_precision(x), supports_pdl(x),
-        **config.triton_options,
+        make_descriptor(x, C, BK), make_descriptor(y, C, BV), decay.g, initial_state, layout.sequences,
+        states, final_state, *summaries, factor, T, H, M, N, layout.chunks_per_segment, K, V, BK, BV, C,
+        decay.kind, reverse, initial_state is not None, store, layout.sequences is not None,
+        decay_sum_dtype(x), dot_precision(x), supports_pdl(x), **config.triton_options,
     )  # fmt: skip

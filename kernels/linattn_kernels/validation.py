@@ -16,6 +16,7 @@ from torch import Tensor
 from linattn_kernels.hardware import INTERPRETED
 from linattn_ref.ops.validation import (
     check_chunk_size,
+    check_cu_seqlens,
     check_log_decay,
     require,
     require_like,
@@ -66,14 +67,25 @@ def check_supported_chunk_size(op: str, chunk_size: int, supported: tuple[int, .
     require(chunk_size in supported, "chunk_size", lambda: repr(chunk_size), f"one of {supported}; {instead}")
 
 
+def reads_values(x: Tensor) -> bool:
+    """Return whether the values of x are checked."""
+    return not x.is_cuda or os.environ.get("LINATTN_CHECK_VALUES") == "1"
+
+
 def prepare_log_decay(log_decay: Tensor | None, q: Tensor) -> Tensor | None:
     """Check ``log_decay`` and return it contiguous, in float32."""
     if log_decay is None:
         return None
     require_tensor(log_decay, "log_decay", "a torch.Tensor or None")
-    if log_decay.is_cuda and os.environ.get("LINATTN_CHECK_VALUES") != "1":
+    if reads_values(log_decay):
+        check_log_decay(log_decay, q)
+    else:
         require_like(log_decay, "log_decay", q, (log_decay.dtype,))
         check_log_decay(log_decay.to("meta"), q.to("meta"))  # shapes and dtypes without values
-    else:
-        check_log_decay(log_decay, q)
     return log_decay.to(torch.float32).contiguous()
+
+
+def check_packed(cu_seqlens: Tensor, q: Tensor) -> int:
+    """Return the number of sequences packed in q ``[1, T, H, K]``, or raise."""
+    require_tensor(cu_seqlens, "cu_seqlens", "a torch.Tensor or None")
+    return check_cu_seqlens(cu_seqlens, q, reads_values(cu_seqlens))

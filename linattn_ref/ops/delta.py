@@ -26,13 +26,12 @@ from linattn_ref.ops.chunks import (
 )
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import run_linear
-from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.shapes import Float, Gates, Keys, State, Tensor, Values, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
     check_parameter,
     check_qkv,
-    choose_compute_dtype,
     require_values,
 )
 
@@ -46,6 +45,7 @@ def recurrent_delta_rule(
     *,
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> LinearResult:
     """Apply the delta rule token after token: forget, recall, correct, read.
 
@@ -70,6 +70,9 @@ def recurrent_delta_rule(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
             as an earlier call returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``.
 
     Returns:
         ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
@@ -91,8 +94,7 @@ def recurrent_delta_rule(
         ([1.0, 2.0, 3.0], [1, 1, 2, 1])
     """
     check_beta(beta, q, k, v)
-    body = partial(_recurrent, beta=beta.to(choose_compute_dtype(q)))
-    return run_linear(body, q, k, v, log_decay, scale, initial_state)
+    return run_linear(_recurrent, q, k, v, log_decay, scale, initial_state, cu_seqlens, (beta,))
 
 
 def chunk_delta_rule(
@@ -104,6 +106,7 @@ def chunk_delta_rule(
     *,
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
     """Apply the delta rule by chunks: one triangular system per chunk, then a state from chunk to chunk.
@@ -138,6 +141,9 @@ def chunk_delta_rule(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
             as an earlier call returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``.
         chunk_size: tokens per chunk, at least 1; it changes cost, not results. T need not be a multiple of
             it.
 
@@ -162,8 +168,8 @@ def chunk_delta_rule(
     """
     check_chunk_size(chunk_size)
     check_beta(beta, q, k, v)
-    body = partial(_chunk, beta=beta.to(choose_compute_dtype(q)), chunk_size=chunk_size)
-    return run_linear(body, q, k, v, log_decay, scale, initial_state)
+    body = partial(_chunk, chunk_size=chunk_size)
+    return run_linear(body, q, k, v, log_decay, scale, initial_state, cu_seqlens, (beta,))
 
 
 def step_delta_rule(
@@ -220,8 +226,7 @@ def step_delta_rule(
     """
     check_one_token(q)
     check_beta(beta, q, k, v)
-    body = partial(_recurrent, beta=beta.to(choose_compute_dtype(q)))
-    return run_linear(body, q, k, v, log_decay, scale, state, state_name="state")
+    return run_linear(_recurrent, q, k, v, log_decay, scale, state, more=(beta,), state_name="state")
 
 
 def check_beta(beta: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -236,14 +241,8 @@ def check_beta(beta: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
 
 @check_shapes
 def _recurrent(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-    *,
-    beta: Float[Tensor, "B T H"],
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None, beta: Float[Tensor, "B T H"]
+) -> tuple[Values, State]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
     S = make_empty_state(k, v) if S is None else S
     outputs = []
@@ -259,15 +258,15 @@ def _recurrent(
 
 @check_shapes
 def _chunk(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-    *,
+    q: Keys,
+    k: Keys,
+    v: Values,
+    g: Gates | None,
+    S: State | None,
     beta: Float[Tensor, "B T H"],
+    *,
     chunk_size: int,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+) -> tuple[Values, State]:
     """Solve for the corrections of every chunk, then go from chunk to chunk."""
     T, V = v.shape[1], v.shape[3]
     S = make_empty_state(k, v) if S is None else S

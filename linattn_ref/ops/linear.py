@@ -30,7 +30,7 @@ from linattn_ref.ops.chunks import (
 )
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import LinearBody, run_linear
-from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.shapes import Float, Gates, Keys, State, Tensor, Values, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_log_decay,
@@ -51,6 +51,7 @@ def recurrent_linear_attention(
     *,
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> LinearResult:
     """Compute linear attention token after token: forget, write, read. Models decode in this form.
 
@@ -72,6 +73,9 @@ def recurrent_linear_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
             as an earlier call returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``.
 
     Returns:
         ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
@@ -91,7 +95,7 @@ def recurrent_linear_attention(
         >>> output[0, :, 0, 0], list(state.shape)
         (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
-    return run_linear(recurrent_body, q, k, v, log_decay, scale, initial_state)
+    return run_linear(recurrent_body, q, k, v, log_decay, scale, initial_state, cu_seqlens)
 
 
 def parallel_linear_attention(
@@ -102,6 +106,7 @@ def parallel_linear_attention(
     *,
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> LinearResult:
     """Compute linear attention from all T x T scores, under a causal mask that also holds the decays.
 
@@ -127,6 +132,9 @@ def parallel_linear_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
             as an earlier call returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``.
 
     Returns:
         ``LinearResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the state after the last
@@ -146,7 +154,7 @@ def parallel_linear_attention(
         >>> output[0, :, 0, 0], list(state.shape)
         (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
-    return run_linear(parallel_body, q, k, v, log_decay, scale, initial_state)
+    return run_linear(parallel_body, q, k, v, log_decay, scale, initial_state, cu_seqlens)
 
 
 def chunk_linear_attention(
@@ -157,6 +165,7 @@ def chunk_linear_attention(
     *,
     scale: float | None = None,
     initial_state: Float[Tensor, "B H K V"] | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> LinearResult:
     """Compute linear attention in parallel within chunks, with a state between them. Models train so.
@@ -189,6 +198,9 @@ def chunk_linear_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: the state before the first token, ``[B, H, K, V]`` in float32 (float64 beside float64),
             as an earlier call returned it. None is zeros.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone; states are ``[n, H, K, V]``.
         chunk_size: tokens per chunk, at least 1; it changes cost, not results. T need not be a multiple of
             it.
 
@@ -211,7 +223,9 @@ def chunk_linear_attention(
         (tensor([2.0000, 3.0000, 3.5000, 3.7500]), [1, 1, 2, 2])
     """
     check_chunk_size(chunk_size)
-    return run_linear(partial(chunk_body, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state)
+    return run_linear(
+        partial(chunk_body, chunk_size=chunk_size), q, k, v, log_decay, scale, initial_state, cu_seqlens
+    )
 
 
 def step_linear_attention(
@@ -321,13 +335,7 @@ def normalised(
 
 
 @check_shapes
-def recurrent_body(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+def recurrent_body(q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None) -> tuple[Values, State]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
     S = make_empty_state(k, v) if S is None else S
     outputs = []
@@ -340,13 +348,7 @@ def recurrent_body(
 
 
 @check_shapes
-def parallel_body(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+def parallel_body(q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None) -> tuple[Values, State]:
     """Multiply the decayed scores with the values, and add what the start state gives."""
     o = torch.einsum("bhij,bjhv->bihv", compute_decayed_scores(q, k, g), v)
     if g is not None:
@@ -361,14 +363,8 @@ def parallel_body(
 
 @check_shapes
 def chunk_body(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-    *,
-    chunk_size: int,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None, *, chunk_size: int
+) -> tuple[Values, State]:
     """Run the parallel body within chunks, then the recurrence from chunk to chunk."""
     B, T = q.shape[:2]
     S = make_empty_state(k, v) if S is None else S

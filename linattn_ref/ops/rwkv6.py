@@ -19,7 +19,7 @@ from linattn_ref.ops.chunks import delay, make_empty_state
 from linattn_ref.ops.linear import chunk_body
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import LinearBody, run_linear
-from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.shapes import Float, Gates, Keys, State, Tensor, Values, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
@@ -205,14 +205,8 @@ def _bind_bonus(bonus: Tensor, q: Tensor, k: Tensor, v: Tensor, body: Callable[.
 
 @check_shapes
 def _recurrent(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-    *,
-    bonus: Float[Tensor, "H K"],
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None, *, bonus: Float[Tensor, "H K"]
+) -> tuple[Values, State]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K]."""
     S = make_empty_state(k, v) if S is None else S
     outputs = []
@@ -225,15 +219,15 @@ def _recurrent(
 
 @check_shapes
 def _chunk(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
+    q: Keys,
+    k: Keys,
+    v: Values,
+    g: Gates | None,
+    S: State | None,
     *,
     bonus: Float[Tensor, "H K"],
     chunk_size: int,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+) -> tuple[Values, State]:
     """Run linear attention on delayed keys, values and decays, and add each token's own bonus."""
     g_late = None if g is None else delay(g, 1)  # the first token writes and forgets nothing
     o, S = chunk_body(q, delay(k, 1), delay(v, 1), g_late, S, chunk_size=chunk_size)

@@ -28,7 +28,7 @@ from linattn_ref.ops.chunks import (
 )
 from linattn_ref.ops.results import LinearResult
 from linattn_ref.ops.runners import LinearBody, run_linear
-from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.shapes import Float, Gates, Keys, State, Tensor, Values, check_shapes
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_one_token,
@@ -245,15 +245,8 @@ def _bind_removal(
 
 @check_shapes
 def _recurrent(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
-    *,
-    removal: Float[Tensor, "B T H K"],
-    eraser: Float[Tensor, "B T H K"],
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    q: Keys, k: Keys, v: Values, g: Gates | None, S: State | None, *, removal: Keys, eraser: Keys
+) -> tuple[Values, State]:
     """Run the recurrence: q is scaled, g is None, [B, T, H, 1] or [B, T, H, K], eraser = rate * removal."""
     S = make_empty_state(k, v) if S is None else S
     outputs = []
@@ -268,16 +261,16 @@ def _recurrent(
 
 @check_shapes
 def _chunk(
-    q: Float[Tensor, "B T H K"],
-    k: Float[Tensor, "B T H K"],
-    v: Float[Tensor, "B T H V"],
-    g: Float[Tensor, "B T H _"] | None,
-    S: Float[Tensor, "B H K V"] | None,
+    q: Keys,
+    k: Keys,
+    v: Values,
+    g: Gates | None,
+    S: State | None,
     *,
-    removal: Float[Tensor, "B T H K"],
-    eraser: Float[Tensor, "B T H K"],
+    removal: Keys,
+    eraser: Keys,
     chunk_size: int,
-) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+) -> tuple[Values, State]:
     """Solve for what every token of a chunk recalls, then go from chunk to chunk."""
     T, V = v.shape[1], v.shape[3]
     S = make_empty_state(k, v) if S is None else S

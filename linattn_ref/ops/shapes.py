@@ -28,7 +28,15 @@ import torch
 from jaxtyping import Complex, Float, Inexact, Int, jaxtyped
 from torch import Tensor
 
-__all__ = ["Complex", "Float", "Inexact", "Int", "Tensor", "check_shapes"]
+__all__ = [
+    "Complex", "Float", "Gates", "Inexact", "Int", "Keys", "State", "Tensor", "Values", "check_shapes",
+]  # fmt: skip
+
+# what the bodies of ops on heads take and return
+Keys = Float[Tensor, "B T H K"]  # queries as well
+Values = Float[Tensor, "B T H V"]  # and outputs
+Gates = Float[Tensor, "B T H _"]  # log decays: a number per head, or K
+State = Float[Tensor, "B H K V"]
 
 F = TypeVar("F", bound=Callable)
 

@@ -15,7 +15,7 @@ import torch
 
 from linattn_ref.ops.results import KVCache, SoftmaxResult
 from linattn_ref.ops.runners import run_softmax
-from linattn_ref.ops.shapes import Float, Tensor, check_shapes
+from linattn_ref.ops.shapes import Float, Keys, Tensor, Values, check_shapes
 from linattn_ref.ops.validation import check_chunk_size, check_one_token
 
 # --- the three forms -------------------------------------------------------------------------------------
@@ -28,6 +28,7 @@ def parallel_softmax_attention(
     *,
     scale: float | None = None,
     initial_state: KVCache | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> SoftmaxResult:
     """Compute causal softmax attention from the whole table of scores, then a softmax of each row.
 
@@ -48,6 +49,9 @@ def parallel_softmax_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
             dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone, from an empty cache.
 
     Returns:
         ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
@@ -66,7 +70,7 @@ def parallel_softmax_attention(
         >>> output.flatten(), list(cache.k.shape)
         (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
-    return run_softmax(_parallel, q, k, v, scale, initial_state)
+    return run_softmax(_parallel, q, k, v, scale, initial_state, cu_seqlens)
 
 
 def recurrent_softmax_attention(
@@ -76,6 +80,7 @@ def recurrent_softmax_attention(
     *,
     scale: float | None = None,
     initial_state: KVCache | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> SoftmaxResult:
     """Compute causal softmax attention in a pass over all keys, restarted for every query.
 
@@ -97,6 +102,9 @@ def recurrent_softmax_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
             dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone, from an empty cache.
 
     Returns:
         ``SoftmaxResult(output, state)``: output ``[B, T, H, V]`` in q's dtype, and the ``KVCache`` of all S +
@@ -115,7 +123,7 @@ def recurrent_softmax_attention(
         >>> output.flatten(), list(cache.k.shape)
         (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
-    return run_softmax(partial(_over_tiles, tile=1), q, k, v, scale, initial_state)
+    return run_softmax(partial(_over_tiles, tile=1), q, k, v, scale, initial_state, cu_seqlens)
 
 
 def chunk_softmax_attention(
@@ -125,6 +133,7 @@ def chunk_softmax_attention(
     *,
     scale: float | None = None,
     initial_state: KVCache | None = None,
+    cu_seqlens: Tensor | None = None,
     chunk_size: int = 64,
 ) -> SoftmaxResult:
     """Compute causal softmax attention in a pass over tiles of keys (online softmax).
@@ -147,6 +156,9 @@ def chunk_softmax_attention(
         scale: factor on the queries, a number. None is ``K ** -0.5``.
         initial_state: ``KVCache`` of the S tokens before, ``k [B, S, H, K]`` and ``v [B, S, H, V]`` in the
             dtype of the inputs, as an earlier call returned it. None is an empty cache.
+        cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
+            The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
+            Each is computed as if alone, from an empty cache.
         chunk_size: keys per tile, at least 1; it changes cost, not results. S + T need not be a multiple of
             it.
 
@@ -169,7 +181,7 @@ def chunk_softmax_attention(
         (tensor([0.0000, 0.5000, 1.0000, 1.5000]), [1, 4, 1, 2])
     """
     check_chunk_size(chunk_size)
-    return run_softmax(partial(_over_tiles, tile=chunk_size), q, k, v, scale, initial_state)
+    return run_softmax(partial(_over_tiles, tile=chunk_size), q, k, v, scale, initial_state, cu_seqlens)
 
 
 def step_softmax_attention(
@@ -223,9 +235,7 @@ def step_softmax_attention(
 
 
 @check_shapes
-def _parallel(
-    q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"]
-) -> Float[Tensor, "B T H V"]:
+def _parallel(q: Keys, k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"]) -> Values:
     """Take the softmax of all scores at once: q is scaled, k and v begin with the cache."""
     scores = torch.einsum("bthk,bshk->bhts", q, k)
     scores = scores.masked_fill(_make_causal_mask(q, k), -torch.inf)
@@ -233,9 +243,7 @@ def _parallel(
 
 
 @check_shapes
-def _over_tiles(
-    q: Float[Tensor, "B T H K"], k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"], *, tile: int
-) -> Float[Tensor, "B T H V"]:
+def _over_tiles(q: Keys, k: Float[Tensor, "B L H K"], v: Float[Tensor, "B L H V"], *, tile: int) -> Values:
     """Go over tiles of keys with a running maximum, denominator and output per query."""
     B, T, H, _ = q.shape
     o = q.new_zeros(B, H, T, v.shape[-1])  # running output, not yet divided

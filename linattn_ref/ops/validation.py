@@ -162,10 +162,27 @@ def check_one_token(q: Tensor) -> None:
     require(one, "q", lambda: f"shape {list(q.shape)}", "[B, 1, H, K], one token")
 
 
-def check_state(state: Tensor, q: Tensor, v: Tensor, name: str = "initial_state") -> None:
-    """Raise unless the state is ``[B, H, K, V]`` in the dtype that the op computes in."""
+def check_cu_seqlens(cu_seqlens: Tensor, q: Tensor, read_values: bool = True) -> int:
+    """Return the number of sequences packed in q ``[1, T, H, K]``; raise unless the offsets are such."""
+    require_tensor(cu_seqlens, "cu_seqlens", "a torch.Tensor or None")
+    fits = cu_seqlens.ndim == 1 and len(cu_seqlens) > 1
+    require(fits, "cu_seqlens", lambda: f"shape {list(cu_seqlens.shape)}", "[n + 1] with n sequences")
+    require_like(cu_seqlens, "cu_seqlens", q, (torch.int32, torch.int64))
+    if read_values and find_value_range(cu_seqlens) is not None:
+        ends, T = cu_seqlens.tolist(), q.shape[1]
+        right = ends == sorted(ends) and (ends[0], ends[-1]) == (0, T)
+        require(right, "cu_seqlens", str(ends), f"numbers from 0 to {T} that do not fall")
+    require(q.shape[0] == 1, "q", lambda: f"shape {list(q.shape)}", "one batch element beside cu_seqlens")
+    return len(cu_seqlens) - 1
+
+
+def check_state(
+    state: Tensor, q: Tensor, v: Tensor, name: str = "initial_state", n_states: int | None = None
+) -> None:
+    """Raise unless the state is ``[B, H, K, V]`` (``n_states`` of B, if given), in the dtype computed in."""
     require_tensor(state, name, "a torch.Tensor or None")
-    require_shape(state, name, (q.shape[0], q.shape[2], q.shape[3], v.shape[3]))
+    n_states = q.shape[0] if n_states is None else n_states
+    require_shape(state, name, (n_states, q.shape[2], q.shape[3], v.shape[3]))
     require_like(state, name, q, (choose_compute_dtype(q),))
 
 

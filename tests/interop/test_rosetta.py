@@ -26,7 +26,10 @@ from tests.ops.ladder_heads import delta_inputs, linear_inputs, rwkv6_inputs
 from tests.support.closeness import assert_close
 
 DECAYS = {0: None, 1: "head", 3: "token", 4: "channel"}  # by number of dimensions, in the ladder's words
-OPS = {"beta": (ops.chunk_delta_rule, delta_inputs), "bonus": (ops.chunk_rwkv6, rwkv6_inputs)}
+OPS: dict[str, tuple[Callable, Callable]] = {
+    "beta": (ops.chunk_delta_rule, delta_inputs),
+    "bonus": (ops.chunk_rwkv6, rwkv6_inputs),
+}
 LINEAR = (ops.chunk_linear_attention, linear_inputs)
 
 

@@ -162,15 +162,35 @@ def call_delta_rule(K: int, V: int, dtype: torch.dtype, decay: str, T: int, star
         step_delta_rule(q[:, :1], k[:, :1], v[:, :1], beta[:, :1], one, state=torch.zeros(B, H, K, V))
 
 
-def call_softmax(K: int, V: int, dtype: torch.dtype, chunk_size: int) -> None:
+def call_softmax(
+    K: int, V: int, dtype: torch.dtype, chunk_size: int, packed: tuple[int, ...] | None = None
+) -> None:
     """Call forward, backward and step of softmax attention."""
     from linattn_kernels import chunk_softmax_attention, step_softmax_attention
 
-    q, k, v = (torch.zeros(B, 200, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
-    o, _ = chunk_softmax_attention(q, k, v, chunk_size=chunk_size)
+    sizes = (1 if packed else B, 200, H)
+    q, k, v = (torch.zeros(*sizes, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
+    o, _ = chunk_softmax_attention(q, k, v, cu_seqlens=packed and torch.tensor(packed), chunk_size=chunk_size)
     o.backward(torch.zeros_like(o))
     with torch.no_grad():
         step_softmax_attention(q[:, :1], k[:, :1], v[:, :1])
+
+
+def call_packed(K: int, V: int, dtype: torch.dtype, decay: str) -> None:
+    """Call forward and backward of linear attention and the delta rule on packed sequences."""
+    from linattn_kernels import chunk_delta_rule, chunk_linear_attention
+
+    T, ends = 2000, torch.tensor([0, 700, 2000], dtype=torch.int32)
+    shapes = {"none": None, "head": (H,), "token": (1, T, H), "channel": (1, T, H, K)}
+    shape = shapes[decay]
+    q, k, v = (torch.zeros(1, T, H, W, dtype=dtype, requires_grad=True) for W in (K, K, V))
+    beta = torch.zeros(1, T, H, dtype=dtype, requires_grad=True)
+    g = None if shape is None else torch.zeros(shape, requires_grad=True)
+    for o, state in (
+        chunk_linear_attention(q, k, v, g, cu_seqlens=ends),
+        chunk_delta_rule(q, k, v, beta, g, cu_seqlens=ends),
+    ):
+        torch.autograd.backward((o, state), (torch.zeros_like(o), torch.zeros_like(state)))
 
 
 def few_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
@@ -183,6 +203,9 @@ def few_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     if dtype != torch.float32:
         yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1000, True, False)
         yield "token, no dg", partial(call_linear, 64, 64, dtype, "token", 1000, True, False)
+        yield "packed, no decay", partial(call_packed, 64, 64, dtype, "none")
+        yield "packed, channel", partial(call_packed, 128, 128, dtype, "channel")
+        yield "packed softmax", partial(call_softmax, 64, 64, dtype, 64, (0, 70, 200))
     yield "softmax", partial(call_softmax, 64, 64, dtype, 64)
 
 
@@ -206,6 +229,7 @@ def widest_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
         name = f"delta rule, {decay}, K = V = {K}"
         yield name, partial(call_delta_rule, K, K, dtype, decay, 1024, True)
     yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1024, True, False)
+    yield "packed, channel", partial(call_packed, 128, 128, dtype, "channel")
     for C in (64, 128):
         yield f"softmax, C {C}", partial(call_softmax, 128, 128, dtype, C)
 

@@ -83,9 +83,12 @@ def sensitivity_to_rounded_output(
     wide = {name: x.double() for name, x in leaves.items()}
     q, k = wide["q"], torch.cat([wide.get("initial_state.k", wide["k"][:, :0]), wide["k"]], 1)
     scale = scale_of(case)
-    late = torch.ones(case.T, k.shape[1], dtype=torch.bool, device=q.device).triu(k.shape[1] - case.T + 1)
+    hidden = torch.ones(case.T, k.shape[1], dtype=torch.bool, device=q.device).triu(k.shape[1] - case.T + 1)
+    if case.lengths:
+        sequence = torch.arange(case.n_states).repeat_interleave(torch.tensor(case.lengths)).to(q.device)
+        hidden |= sequence[:, None] != sequence
     scores = scale * torch.einsum("bthk,bshk->bhts", q, k)
-    p = scores.masked_fill(late, -torch.inf).softmax(-1)
+    p = scores.masked_fill(hidden, -torch.inf).softmax(-1)
     d = o.double() * torch.finfo(case.dtype).eps / 2
     d = d * (torch.randint(2, d.shape, generator=case.generator("output")) * 2 - 1).to(d.device)
     dscores = p * (upstream["output"].double() * d).sum(-1).movedim(1, 2)[..., None]
@@ -98,8 +101,8 @@ def sensitivity_to_rounded_output(
 
 @functools.cache
 def kernel_bounds(case: Case) -> dict[str, float] | None:
-    """Return the bounds of a case on the CPU; None in float32, where the ladder's own hold."""
-    if case.dtype not in HALF:
+    """Return the bounds of a case on the CPU; None in float32, where the ladder's own hold, if not packed."""
+    if case.dtype not in HALF and not case.lengths:
         return None
     call = call_of(forms_of(case.op)[0], case)
     return kernel_bounds_from(case, kernel_sensitivities(case, call, inputs_of(case), upstream_of(case))[2])

@@ -1,13 +1,14 @@
 """List the cases of the kernels' ladder: pairwise covers by the ladder's generator, at sizes kernels take."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from linattn_kernels.forms import FORMS
 from linattn_kernels.validation import DTYPES, HEAD_WIDTHS
-from tests.ops.ladder import LENGTHS, OPS, cases_of
+from tests.ops.ladder import LENGTHS, OPS, cases_of, packed_cases_of
 from tests.ops.ladder_cases import Case
 
 KERNEL_OPS = tuple(dict.fromkeys(form.op for form in FORMS))
@@ -36,6 +37,20 @@ INTERPRETER_CASES = {
 }
 
 
+def packed(
+    op: str, lengths: Sequence[tuple[int, ...]], widths: tuple[int, ...], **factors: Any
+) -> list[Case]:
+    """Return cases with packed sequences, and mild decays: what is hard is in the covers above."""
+    mild = [kind for kind in VARIANTS[op] if kind[1] == "mild"]
+    return packed_cases_of(op, (16, 32, 64), lengths, variants=mild, K=widths, V=widths, **factors)
+
+
+PACKED_CASES = {
+    op: packed(op, ((1, 1, 1), (5, 20, 0, 1)), (16, 32), dtype=(torch.float32, torch.float16))
+    for op in KERNEL_OPS
+}
+
+
 def examples(**fields: object) -> list[Case]:
     """Return a small case for every kind of decay of every op that has a kernel."""
     decays = {op: dict.fromkeys(decay for decay, _ in VARIANTS[op]) for op in KERNEL_OPS}
@@ -50,6 +65,12 @@ def chunk_sizes_of(op: str) -> tuple[int, ...]:
 
 # --- on the GPU --------------------------------------------------------------------------------------------
 
+PACKED_ON_GPU = {
+    op: packed(
+        op, ((1, 1, 1), (5, 200, 0, 1, 64, 130), (0, 63, 640, 0), (1,) * 40), HEAD_WIDTHS, dtype=DTYPES
+    )
+    for op in KERNEL_OPS
+}
 GPU_CASES = {
     op: cases_of(
         op,
@@ -166,7 +187,7 @@ IN_INTERPRETER = LadderCases(
     large=[example("linear_attention", "token", T=70, H=3, start=False)],
     large_steps=[],
 )
-_covers = [case for cases in GPU_CASES.values() for case in cases]
+_covers = [case for cases in (*GPU_CASES.values(), *PACKED_ON_GPU.values()) for case in cases]
 ON_GPU = LadderCases(  # what takes long comes first
     precision=[*LONG_CASES, *LAW_CASES, *CLIFF_CASES, *ANY_V_CASES, *WIDTH_CASES, *_covers],
     laws=LAW_CASES,

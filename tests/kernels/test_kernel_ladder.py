@@ -19,6 +19,7 @@ from tests.kernels.kernel_cases import (
     INTERPRETER_LENGTHS,
     KERNEL_OPS,
     LAW_CASES,
+    PACKED_CASES,
     VARIANTS,
     chunk_sizes_of,
     example,
@@ -44,7 +45,7 @@ from tests.support.closeness import assert_close
 SAMPLE = 16  # one case in so many is in the sample of `make check`
 COVER = [
     pytest.param(case, marks=[pytest.mark.check] if i % SAMPLE == 0 else [], id=str(case))
-    for cases in INTERPRETER_CASES.values()
+    for cases in (*INTERPRETER_CASES.values(), *PACKED_CASES.values())
     for i, case in enumerate(cases)
 ]
 UNSUPPORTED = [

@@ -97,7 +97,8 @@ def test_a_sequence_has_as_many_segments_as_pay(
 ) -> None:
     """132 multiprocessors; 1024 chunks: more than sqrt(2048) segments cost more than they save."""
     monkeypatch.setattr(launch_config, "count_multiprocessors", lambda x: 132)
-    layout = launch_config.choose_segments(1024 * 64, 64, programs, LaunchConfig(128, 8, 3), torch.empty(0))
+    config = LaunchConfig(128, 8, 3)
+    layout = launch_config.choose_segments(1024 * 64, 64, programs, config, torch.empty(0), None)
     assert layout[:3] == (64, 1024, wanted)
     assert (wanted - 1) * layout.chunks_per_segment < 1024 <= wanted * layout.chunks_per_segment
 

@@ -340,5 +340,19 @@ def cases_of(
     return [_case(row | {"op": op}) for row in pairwise(**factors, **shared)]
 
 
+PACKED = ((1,), (70,), (1, 1, 1), (5, 40, 0, 1, 3), (0, 2, 16, 17, 0))  # lengths of packed sequences
+PACKED_OPS = ("softmax_attention", "linear_attention", "delta_rule")
+
+
+def packed_cases_of(
+    op: str, chunks: tuple[int, ...], packed: Sequence[tuple[int, ...]] = PACKED, **factors: Any
+) -> list[Case]:
+    """Return cases of an op with packed sequences: as ``cases_of``, with their lengths as one factor."""
+    sizes = [{"T": sum(lengths), "B": 1, "H": 2, "lengths": lengths} for lengths in packed]
+    cases = cases_of(op, chunks, sizes, **factors)
+    return [replace(case, start=False) for case in cases] if op == "softmax_attention" else cases
+
+
+PACKED_CASES = {op: packed_cases_of(op, CHUNKS) for op in PACKED_OPS}
 EXACT_CASES = {op: cases_of(op, CHUNKS, T=LENGTHS) for op in OPS}
 LOW_CASES = {op: cases_of(op, (7, 64), T=(1, 65, 200), dtype=(torch.float32, *HALF)) for op in OPS}

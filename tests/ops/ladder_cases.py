@@ -55,6 +55,7 @@ class Case:
         scale: of the scores; None: the default of the op.
         zeros: whether many numbers, and whole tokens, are exactly zero.
         dtype: of the inputs. ``Op.full`` names those that are float32 at least.
+        lengths: of sequences that are packed in the one batch element, T in sum; none: nothing is packed.
     """
 
     op: str
@@ -70,6 +71,12 @@ class Case:
     scale: float | None = None
     zeros: bool = False
     dtype: torch.dtype = torch.float64
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def n_states(self) -> int:
+        """Return how many sequences have a state."""
+        return len(self.lengths) or self.B
 
     def __str__(self) -> str:
         extras = [
@@ -78,6 +85,7 @@ class Case:
             "start" * self.start,
             "scaled" * (self.scale is not None),
             "zeros" * self.zeros,
+            "packed" * bool(self.lengths) + "_".join(map(str, self.lengths)),
         ]
         sizes = f"B{self.B}T{self.T}H{self.H}K{self.K}V{self.V}C{self.chunk_size}"
         dtype = str(self.dtype).removeprefix("torch.")

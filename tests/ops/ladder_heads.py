@@ -22,7 +22,7 @@ from linattn_ref.ops import (
     step_softmax_attention,
 )
 from tests.ops.ladder_cases import Arrays, Case, Op, Tensors, choice, drift, normal, qkv, single_state
-from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, REMOVAL, STATE
+from tests.ops.wrong_heads import BETA, BONUS, CACHE, ON_HEADS, PACKED, REMOVAL, STATE
 
 CACHED = 9  # tokens in an initial cache
 STRENGTHS = ("mild", "hard", "all -50", "zero")
@@ -60,7 +60,7 @@ def linear_inputs(case: Case, generator: Generator) -> Tensors:
     if case.decay:
         x["log_decay"] = log_decays(case, generator)
     if case.start:
-        x["initial_state"] = normal(generator, case.B, case.H, case.K, case.V)
+        x["initial_state"] = normal(generator, case.n_states, case.H, case.K, case.V)
     return x
 
 
@@ -106,8 +106,16 @@ def rwkv7_inputs(case: Case, generator: Generator) -> Tensors:
 
 
 def arguments_with_scale(case: Case, x: Tensors) -> dict[str, Any]:
-    """Return leaves that are arguments under their own names, and the scale."""
-    return {**x, "scale": case.scale}
+    """Return leaves that are arguments under their own names, the scale, and the offsets of a pack."""
+    return {**x, "scale": case.scale, **offsets_of(case, x)}
+
+
+def offsets_of(case: Case, x: Tensors) -> dict[str, Tensor]:
+    """Return the argument ``cu_seqlens`` if the case has packed sequences."""
+    if not case.lengths:
+        return {}
+    ends = torch.tensor([0, *itertools.accumulate(case.lengths)], dtype=torch.int32, device=x["q"].device)
+    return {"cu_seqlens": ends}
 
 
 def softmax_arguments(case: Case, x: Tensors) -> dict[str, Any]:
@@ -115,7 +123,7 @@ def softmax_arguments(case: Case, x: Tensors) -> dict[str, Any]:
     arguments: dict[str, Any] = {name: x[name] for name in "qkv"}
     if "initial_state.k" in x:
         arguments["initial_state"] = KVCache(x["initial_state.k"], x["initial_state.v"])
-    return {**arguments, "scale": case.scale}
+    return {**arguments, "scale": case.scale, **offsets_of(case, x)}
 
 
 def softmax_state(state: KVCache) -> Tensors:
@@ -152,7 +160,32 @@ def head_by_head(function: Callable, *own: str) -> Callable[[Case, Arrays], Arra
             o[b, h], S[b, h] = function(**here, scale=scale_of(case), state=start)
         return {"output": sequence(o), "state": np.stack([np.stack(row) for row in S])}
 
-    return run
+    return one_by_one(run)
+
+
+def one_by_one(run: Callable[[Case, Arrays], Arrays]) -> Callable[[Case, Arrays], Arrays]:
+    """Return an oracle that takes packed sequences apart."""
+
+    def run_packed(case: Case, x: Arrays) -> Arrays:
+        if not case.lengths:
+            return run(case, x)
+        outputs, states, end = [], [], 0
+        empty = np.zeros((1, case.H, case.K, case.V))
+        for n, length in enumerate(case.lengths):
+            tokens = slice(end, end := end + length)
+            one = {name: y[:, tokens] if y.ndim > 1 else y for name, y in x.items()}
+            one["initial_state"] = state = x["initial_state"][n : n + 1] if case.start else empty
+            if length:
+                results = run(replace(case, T=length, lengths=()), one)
+                outputs.append(results["output"])
+                state = results.get("state", empty)
+            states.append(state)
+        output = np.concatenate(outputs, 1)
+        if case.op == "softmax_attention":
+            return {"output": output, "state.k": x["k"], "state.v": x["v"]}
+        return {"output": output, "state": np.concatenate(states)}
+
+    return run_packed
 
 
 def scale_of(case: Case) -> float:
@@ -188,7 +221,7 @@ LINEAR = Op(
     full=frozenset(["log_decay", "initial_state", "state"]),
     variants=DECAYS,
     long=("channel", "chunk"),
-    wrong=[*ON_HEADS, *STATE],
+    wrong=[*ON_HEADS, *STATE, *PACKED],
     nudge=nudge_decays,
 )
 HEADS: dict[str, Op] = {
@@ -196,13 +229,13 @@ HEADS: dict[str, Op] = {
         softmax_inputs,
         softmax_arguments,
         softmax_state,
-        softmax_oracle,
+        one_by_one(softmax_oracle),
         step_softmax_attention,
         timed=frozenset("qkv"),
         full=frozenset(),
         variants=SCORES,
         long=(None, "chunk"),
-        wrong=[*ON_HEADS, *CACHE],
+        wrong=[*ON_HEADS, *CACHE, *PACKED],
     ),
     "linear_attention": LINEAR,
     "rwkv6": replace(

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linattn_ref.ops import FORMS, Form
+from linattn_ref.ops import FORMS, Form, KVCache, parallel_softmax_attention
 from tests.ops.ladder import (
     CHUNKS,
     EXACT_CASES,
@@ -21,6 +21,7 @@ from tests.ops.ladder import (
     LENGTHS,
     LOW_CASES,
     OPS,
+    PACKED_CASES,
     Call,
     call_of,
     check_against_oracle,
@@ -91,6 +92,17 @@ def test_form_resumes_from_the_state_that_any_form_left(case: Case, form: Form) 
         if other.supports(case):
             call = split_call(case, at, call_of(other, case), call_of(form, case))
             check_against_oracle(case, call, f"{other.form} to token {at}, then {form.form}")
+
+
+@pytest.mark.parametrize(("case", "form"), params(PACKED_CASES))
+def test_packed_sequences_are_computed_as_if_alone(case: Case, form: Form) -> None:
+    check_against_oracle(case, call_of(form, case), form.form)
+
+
+def test_packed_softmax_attention_takes_no_cache() -> None:
+    q, cache = torch.ones(1, 3, 1, 2), KVCache(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
+    with pytest.raises(ValueError, match="initial_state: got a cache, expected None with cu_seqlens"):
+        parallel_softmax_attention(q, q, q, initial_state=cache, cu_seqlens=torch.tensor([0, 1, 3]))
 
 
 @pytest.mark.parametrize(("case", "form"), params(LOW_CASES))

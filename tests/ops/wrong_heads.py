@@ -2,7 +2,21 @@
 
 import torch
 
-from tests.ops.wrong_arguments import CHUNK, B, Bad, H, K, T, V, beside, in_part, out_of, shape, with_one
+from tests.ops.wrong_arguments import (
+    CHUNK,
+    B,
+    Bad,
+    H,
+    K,
+    T,
+    V,
+    beside,
+    in_part,
+    out_of,
+    replace_by,
+    shape,
+    with_one,
+)
 
 QKV = [
     bad
@@ -105,6 +119,19 @@ CACHE = [
         "initial_state.v",
     ),
 ]
+PACKED = [
+    Bad(claim, "cu_seqlens", replace_by(value), words)
+    for claim, value, words in (
+        ("that is a list", [0, T], ("list", "torch.Tensor")),
+        ("with two dimensions", torch.tensor([[0, T]]), (shape(1, 2), "[n + 1]")),
+        ("of one offset", torch.tensor([0]), (shape(1), "[n + 1]")),
+        ("in float32", torch.tensor([0.0, T]), ("torch.float32", "torch.int32")),
+        ("on another device", torch.tensor([0, T], device="meta"), ("meta", "cpu")),
+        ("that begins late", torch.tensor([1, T]), (shape(1, T), "0")),
+        ("that ends early", torch.tensor([0, T - 1]), (shape(0, T - 1), str(T))),
+        ("that falls", torch.tensor([0, 4, 3, T]), (shape(0, 4, 3, T), "do not fall")),
+    )
+] + [Bad("in a batch", "cu_seqlens", replace_by(torch.tensor([0, T])), (shape(B, T, H, K), "one batch"), "q")]
 BONUS = beside("bonus", H, K)
 REMOVAL = [*beside("removal", B, T, H, K), *beside("rate", B, T, H, K), *out_of("rate", ">= 0", "<= 2")]
 BETA = [*beside("beta", B, T, H), *out_of("beta", ">= 0", "<= 2")]
