@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "8e74abd14405"
+VERSION = "550afe90c45c"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -55,7 +55,7 @@ def largest_state(a, low, high, hold):
 def q1(rng):
     exact = Close(1e-9)
     calls = []
-    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (0.01, 1e-3), (1e-6, 2.0)]
+    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0)]
     for keep, a in (*shares, (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
     drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))
@@ -334,6 +334,11 @@ def q3(rng):
         M[at, at] = 100.0
         return M
 
+    def apart():  # four tokens write, and far behind each of four others reads all of that
+        M = torch.from_numpy(rng.uniform(1, 2, size=70)).diag()
+        M[28:65:12, :28:9] = torch.from_numpy(rng.normal(size=(4, 4)))
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
@@ -358,8 +363,9 @@ def q3(rng):
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
         (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
         (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
+        (apart, 4, "70 tokens, four of which are read, each by four others far from it"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
-        (lambda: faint(60, 1.3e-3, 1.8e-3), 2, "60 tokens of two channels, one of them faint"),
+        (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
     )
     calls = []

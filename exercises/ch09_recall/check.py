@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "ad9b03f4031c"
+VERSION = "856711474428"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -233,10 +233,12 @@ def q3(rng):
     said = digits.copy()
     swapped = int(rng.integers(2, 7))
     said[:swapped, :2] = digits[:swapped, 1::-1]
+    digits[6:, :2] = rng.integers(1, 9, (2, 2))      # the last two: other bytes that make up the same number,
+    said[6:] = digits[6:] + np.array([[10, -1, 0, 0, 0, 0], [-1, 10, 0, 0, 0, 0]])  # from either end
     logits = rng.normal(size=(8, 6, 256))
     np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
-        calls.append(Call(name, (logits, digits), "8 needles, some with two digits swapped", exact))
+        calls.append(Call(name, (logits, digits), "8 needles, two digits swapped, or one lower by 1 and one higher by 10", exact))
     right = int(rng.integers(4, 9))                  # then six have another byte at a place, six another digit
     digits = rng.integers(0, 10, (12 + right, 6))
     logits = rng.normal(size=(12 + right, 6, 256))
@@ -305,7 +307,7 @@ def q4(rng):
     for top in (100, 10_000, 1_000_000):
         keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
         n = int(rng.integers(1, min(keys, values, 30_000)))  # more take math.comb and math.perm too long
-        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", exact))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", Close(1e-12) if n > 500 else exact))
     for top in (12, 80, 1000, 20_000):
         keys = int(rng.integers(top // 2, top))
         values = keys // 2 + int(rng.integers(1, top))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from linattn_ref.ops import FORMS, Form
-from tests.ops.ladder import OPS, forms_of
+from tests.ops.ladder import OPS, PACKED_OPS, forms_of
 from tests.ops.ladder_cases import Case, Tensors
 from tests.support.closeness import assert_close
 
@@ -44,6 +44,7 @@ def steps(**fields: Any) -> list:
 
 LINEAR = tuple(forms_of("linear_attention"))
 SOFTMAX = tuple(forms_of("softmax_attention"))
+PACKED = tuple(form for form in FORMS if form.op in PACKED_OPS)
 CHUNKED = tuple(form for form in FORMS if form.chunked)
 AT_ONCE = tuple(form for form in FORMS if form.form != "recurrent")
 

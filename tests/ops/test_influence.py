@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from linattn_ref.ops import Form, KVCache, WKVState
-from tests.ops.every_form import EXACT, LINEAR, rows, steps
+from tests.ops.every_form import EXACT, LINEAR, PACKED, rows, steps
 from tests.ops.ladder import OPS, call_of, inputs_of, run, upstream_of
 from tests.ops.ladder_cases import Case
 from tests.support.closeness import assert_close
@@ -47,6 +47,8 @@ def changes(argument: Any) -> list[Any]:
         return [{"euler": "exact", "exact": "euler", "zoh": "bilinear"}[argument]]
     if isinstance(argument, KVCache | WKVState):
         return [argument._replace(**{name: 2 * part}) for name, part in argument._asdict().items()]
+    if isinstance(argument, Tensor) and argument.dtype == torch.int32:  # offsets of packed sequences
+        return [argument - (torch.arange(len(argument)) == 1).int()]
     return [2 * argument]
 
 
@@ -59,7 +61,7 @@ def everything(result: Any) -> Tensor:
 def assert_every_argument_matters(function: Callable, arguments: dict[str, Any]) -> None:
     """Fail if a result stays as it is though an argument changes, ``chunk_size`` left aside."""
     parameters = set(inspect.signature(function).parameters)
-    assert parameters - {"chunk_size"} - set(arguments) <= {"log_decay"}, (
+    assert parameters - {"chunk_size"} - set(arguments) <= {"log_decay", "cu_seqlens", "initial_state"}, (
         "an argument that this test does not know"
     )
     want = everything(function(**arguments))
@@ -71,6 +73,11 @@ def assert_every_argument_matters(function: Callable, arguments: dict[str, Any])
 
 @pytest.mark.parametrize(("form", "case"), rows(T=20, start=True))
 def test_every_argument_of_a_form_matters(form: Form, case: Case) -> None:
+    assert_every_argument_matters(form.function, arguments_of(case))
+
+
+@pytest.mark.parametrize(("form", "case"), rows(PACKED, T=20, B=1, lengths=(8, 12)))
+def test_every_argument_matters_beside_packed_sequences(form: Form, case: Case) -> None:
     assert_every_argument_matters(form.function, arguments_of(case))
 
 

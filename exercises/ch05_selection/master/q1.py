@@ -67,7 +67,7 @@ def largest_state(a, low, high, hold):
 def q1(rng):
     exact = Close(1e-9)
     calls = []
-    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (0.01, 1e-3), (1e-6, 2.0)]
+    shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0)]
     for keep, a in (*shares, (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
     drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))

@@ -207,7 +207,7 @@ def by_elimination(M):
         block, size = M[t:, :t].clone() / M.abs().max(), 0
         while block.numel():
             lengths = block.norm(dim=1)
-            if lengths.max() < 1e-5 * len(M):  # what is left are errors
+            if lengths.max() < 3e-5:  # what is left are errors
                 break
             row = block[lengths.argmax()] / lengths.max()
             block, size = block - torch.outer(block @ row, row), size + 1

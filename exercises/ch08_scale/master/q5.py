@@ -65,6 +65,15 @@ def _scattered_runs(rng):
     return np.exp(first + x).tolist(), (k * np.exp(above - a * (first + x))).tolist()
 
 
+def _runs_that_rise(rng):
+    """(N, L) of four runs, some slopes above 0; another is farthest above a line of those below 0 alone."""
+    x = np.array([0.0, 1.616, 1.907, 2.195]) * rng.uniform(0.98, 1.02)
+    above = np.array([0.0516, -0.0708, -0.0329, 0.0521]) * rng.uniform(0.98, 1.02)
+    k, a, first = rng.uniform((3, 0.115, 11.5), (9, 0.125, 13.0))
+    order = rng.permutation(4)
+    return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -97,4 +106,5 @@ def q5(rng):
         text = f"{n} runs"
         calls += _ask(inputs, text)
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
+    calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
     return calls + _ask(_scattered_runs(rng), "5 runs that scatter")

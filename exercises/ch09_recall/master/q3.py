@@ -77,10 +77,12 @@ def q3(rng):
     said = digits.copy()
     swapped = int(rng.integers(2, 7))
     said[:swapped, :2] = digits[:swapped, 1::-1]
+    digits[6:, :2] = rng.integers(1, 9, (2, 2))      # the last two: other bytes that make up the same number,
+    said[6:] = digits[6:] + np.array([[10, -1, 0, 0, 0, 0], [-1, 10, 0, 0, 0, 0]])  # from either end
     logits = rng.normal(size=(8, 6, 256))
     np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
-        calls.append(Call(name, (logits, digits), "8 needles, some with two digits swapped", exact))
+        calls.append(Call(name, (logits, digits), "8 needles, two digits swapped, or one lower by 1 and one higher by 10", exact))
     right = int(rng.integers(4, 9))                  # then six have another byte at a place, six another digit
     digits = rng.integers(0, 10, (12 + right, 6))
     logits = rng.normal(size=(12 + right, 6, 256))
