@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "79edbdc451cf"
+VERSION = "53ae89841781"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -231,8 +231,10 @@ def q4(rng):
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
     throughout = relative_cost(24576, 768, 6, 1)
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
+    throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
+    budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
-    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650)
+    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90)
     for T, D, H, low, high in edges:
         m = int(rng.uniform(low, high))
         between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
@@ -289,6 +291,10 @@ def q5(rng):
     for first, second, C in laws:
         text = " and ".join(f"{k:.3g} C^-{a:.3g}" for k, a in (first, second))
         calls.append(Call("compute_needed", (first, second, C), f"{text}, C = {C:.3g}", exact))
+    small, large = (20.0, 0.06), (60.0, 0.05)        # C in FLOPs; what is needed is far from C
+    for first, second in ((small, large), (large, small)):
+        text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
+        calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
     return calls
 
 

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "6ad48e4e06e0"
+VERSION = "6f6381c6eb03"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -415,8 +415,10 @@ def q6(rng):
         for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
+    for C, surface in ((1e24, (900.0, 10.0, 0.15, 0.6)), (1e17, (10.0, 900.0, 0.6, 0.15))):  # far from balanced
+        calls.append(Call("split", (C, *surface), f"C = {C:.3g}, A, B, alpha, beta = {surface}", tight))
     steep = tuple(rng.uniform(0.15, 0.155, 2).tolist())  # near the limit the price is 1e20 and more
-    for alpha, beta in [(0.34, 0.28), steep] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
+    for alpha, beta in [(0.34, 0.28), (0.076, 0.095), steep] + [tuple(rng.uniform(0.15, 0.6, 2).tolist()) for _ in range(2)]:
         limit = (beta / (alpha + beta)) ** (1 / alpha)
         above = (10 ** rng.uniform((0.1, 0.2, 0.6), (0.17, 0.6, 1.5))).tolist()
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "856711474428"
+VERSION = "4cd11c405c32"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -162,9 +162,10 @@ def q2(rng):
             knows[copier] = rng.uniform(0.85, 0.88)
             copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
         if own == "last":                                 # another is worse in the right order
-            copies[others[0]] = -0.02
+            copies[others[0]] = -0.7
         if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
+            copies[others[1]] = 0.06                      # another saves less, but on all bytes
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))
         hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
@@ -248,6 +249,17 @@ def q3(rng):
     logits[6 + place, place, 48 + (digits[6 + place, place] + rng.integers(1, 10, 6)) % 10] = 8.0
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{12 + right} needles, a wrong byte in 12 of them", exact))
+    right = int(rng.integers(4, 9))                  # then eight say a byte that is like the digit in some way
+    digits = rng.integers(0, 10, (8 + right, 6))
+    digits[:2, 0] = 0, 9                             # 0 and 9 for all below 48, and above 57
+    at = np.arange(8), rng.integers(0, 6, 8)         # needle and place
+    at[1][:2] = 0
+    said = 48 + digits
+    said[at] += np.array([-1, 1, -10, 10, -32, -16, 16, 128])  # the last digit, or some of the bits
+    logits = rng.normal(size=(8 + right, 6, 256))
+    np.put_along_axis(logits, said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), f"{8 + right} needles, in 8 of them a byte that is like the digit", exact))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
@@ -304,6 +316,8 @@ def q4(rng):
     exact, calls = Close(1e-9), []
     for n, keys, values in ((1, 10, 10), (0, 5, 9), (3, 7, 5), (6, 6, 9), (5, 9, 5)):
         calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", exact))
+    for n, keys, values in ((5, 25, 30), (60, 120, 110)):
+        calls.append(Call("bits", (n, keys, values), f"{n} pairs, {keys} keys, {values} values", Close(1e-12)))
     for top in (100, 10_000, 1_000_000):
         keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
         n = int(rng.integers(1, min(keys, values, 30_000)))  # more take math.comb and math.perm too long

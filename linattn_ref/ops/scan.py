@@ -200,6 +200,25 @@ def step_selective_scan(
     return _run(_recurrent, u, delta, A, B, C, D, hold, state, state_name="state")
 
 
+def check_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None, hold: str
+) -> tuple[int, int]:
+    """Raise unless the arguments of a scan fit each other; return D and N, the shape of the states."""
+    check_channels(u, "u")
+    batch, T, channels = u.shape
+    N = find_state_width(A, channels)
+    check_parameter(delta, "delta", u, (batch, T, channels))
+    require_values(delta, "delta", low=0.0)
+    check_parameter(A, "A", u, (channels, N))
+    require_values(A, "A", top=0.0, meaning="values <= 0, else the state grows")
+    check_parameter(B, "B", u, (batch, T, N))
+    check_parameter(C, "C", u, (batch, T, N))
+    if D is not None:
+        check_parameter(D, "D", u, (channels,))
+    check_choice(hold, "hold", ("euler", "exact"))
+    return channels, N
+
+
 def _run(
     body: Callable[[Tensor, Tensor, Tensor], Tensor],
     u: Tensor,
@@ -213,19 +232,8 @@ def _run(
     state_name: str = "initial_state",
 ) -> ChannelResult:
     """Check, promote, discretise, run ``body`` with autocast off, read every state."""
-    check_channels(u, "u")
-    batch, T, channels = u.shape
-    N = find_state_width(A, channels)
-    check_parameter(delta, "delta", u, (batch, T, channels))
-    require_values(delta, "delta", low=0.0)
-    check_parameter(A, "A", u, (channels, N))
-    require_values(A, "A", top=0.0, meaning="values <= 0, else the state grows")
-    for name, x, shape in (("B", B, (batch, T, N)), ("C", C, (batch, T, N)), ("D", D, (channels,))):
-        if name != "D" or x is not None:
-            check_parameter(x, name, u, shape)  # type: ignore[arg-type]
-    check_choice(hold, "hold", ("euler", "exact"))
-    dtype = choose_compute_dtype(u)
-    state = resolve_channel_state(initial_state, state_name, u, (channels, N), dtype)
+    shape, dtype = check_scan(u, delta, A, B, C, D, hold), choose_compute_dtype(u)
+    state = resolve_channel_state(initial_state, state_name, u, shape, dtype)
     with no_autocast(u.device):
         x, step = u.to(dtype), delta.to(dtype)[..., None]  # [B, T, D], [B, T, D, 1]
         decay, exact = discretise(step, A.to(dtype), "zoh")  # [B, T, D, N]

@@ -57,7 +57,14 @@ class DriverWithoutGPU:
 @contextmanager
 def compile_only(report: Report, gpu: int = 90) -> Iterator[None]:
     """Compile kernels instead of launching them; what they would have written stays as it was."""
-    from linattn_kernels import hardware, launch_config, linear_step, softmax_step, validation
+    from linattn_kernels import (
+        hardware,
+        launch_config,
+        linear_step,
+        selective_scan,
+        softmax_step,
+        validation,
+    )
 
     run, seen = JITFunction.run, set()
 
@@ -70,7 +77,8 @@ def compile_only(report: Report, gpu: int = 90) -> Iterator[None]:
     triton.runtime.driver.set_active(DriverWithoutGPU(gpu))
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(JITFunction, "run", compile_kernel))
-        patches.enter_context(mock.patch.object(validation, "check_device"))
+        for module in (validation, selective_scan):
+            patches.enter_context(mock.patch.object(module, "check_device"))
         for module in (launch_config, softmax_step, linear_step):
             patches.enter_context(mock.patch.object(module, "count_multiprocessors", return_value=132))
         for name, value in (("read_max_shared_memory", SHARED_MEMORY[gpu]), ("read_compute_capability", gpu)):
@@ -193,6 +201,17 @@ def call_packed(K: int, V: int, dtype: torch.dtype, decay: str) -> None:
         torch.autograd.backward((o, state), (torch.zeros_like(o), torch.zeros_like(state)))
 
 
+def call_scan(D: int, N: int, dtype: torch.dtype) -> None:
+    """Call forward and backward of the selective scan, in segments."""
+    from linattn_kernels.selective_scan import associative_selective_scan
+
+    u, delta = (torch.zeros(1, 2000, D, dtype=dtype, requires_grad=True) for _ in range(2))
+    B, C = (torch.zeros(1, 2000, N, dtype=dtype, requires_grad=True) for _ in range(2))
+    A, skip = torch.zeros(D, N, requires_grad=True), torch.zeros(D, requires_grad=True)
+    y, _ = associative_selective_scan(u, delta, A, B, C, skip)
+    y.backward(torch.zeros_like(y))
+
+
 def few_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     """Yield a few calls, by name, that launch every kernel."""
     for decay in WIDTHS_OF_DECAYS if dtype == torch.bfloat16 else ("token", "channel"):
@@ -203,6 +222,7 @@ def few_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     if dtype != torch.float32:
         yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1000, True, False)
         yield "token, no dg", partial(call_linear, 64, 64, dtype, "token", 1000, True, False)
+        yield "scan", partial(call_scan, 1024, 16, dtype)
         yield "packed, no decay", partial(call_packed, 64, 64, dtype, "none")
         yield "packed, channel", partial(call_packed, 128, 128, dtype, "channel")
         yield "packed softmax", partial(call_softmax, 64, 64, dtype, 64, (0, 70, 200))
@@ -230,6 +250,7 @@ def widest_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
         yield name, partial(call_delta_rule, K, K, dtype, decay, 1024, True)
     yield "head, no dg", partial(call_linear, 128, 128, dtype, "head", 1024, True, False)
     yield "packed, channel", partial(call_packed, 128, 128, dtype, "channel")
+    yield "scan", partial(call_scan, 1024, 128, dtype)
     for C in (64, 128):
         yield f"softmax, C {C}", partial(call_softmax, 128, 128, dtype, C)
 

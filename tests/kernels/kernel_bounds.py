@@ -45,6 +45,7 @@ ROUNDED = {
     "linear_attention": {"q", "k", "v", "initial_state", "output", "state"},
     "delta_rule": {"q", "k", "v", "initial_state", "output", "state"},
     "softmax_attention": {"v", "initial_state.v", "output"},
+    "selective_scan": set(),  # all is computed in float32
 }
 
 

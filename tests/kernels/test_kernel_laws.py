@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import linattn_kernels as kernels
+import linattn_kernels.selective_scan  # its ops, which are not in the registry yet
 from linattn_kernels import validation
 from linattn_ref.ops import chunk_linear_attention
 from tests.kernels.kernel_bounds import assert_accurate
@@ -271,13 +271,23 @@ def test_compiled_kernel_is_compiled_once_for_all_lengths() -> None:
     assert counter.frame_count <= 2
 
 
-OPCHECKS: dict[str, Callable[[Tensors], tuple[Any, tuple]]] = {
+STRENGTHS = torch.rand(1, 5, 2)
+UNITS = torch.ops.linattn.find_units(torch.tensor([0, 2, 5]), 5, 16)
+OPCHECKS: dict[str, Callable[[Tensors], tuple]] = {
     "linear_forward": lambda x: (
-        torch.ops.linattn.linear_forward,
-        (x["q"], x["k"], x["v"], x["log_decay"], x["initial_state"], 0.25, 16),
+        x["q"], x["k"], x["v"], x["log_decay"], x["initial_state"], 0.25, 16, None,
     ),
-    "softmax_forward": lambda x: (torch.ops.linattn.softmax_forward, (x["q"], x["k"], x["v"], 0.25, 16)),
-}
+    "delta_forward": lambda x: (
+        x["q"], x["k"], x["v"], STRENGTHS, x["log_decay"], x["initial_state"], 0.25, 16, None,
+    ),
+    "softmax_forward": lambda x: (x["q"], x["k"], x["v"], None, None, 0.25, 16),
+    "find_units": lambda x: (torch.tensor([0, 2, 5]), 5, 16),
+    "lay_apart": lambda x: (x["q"], *UNITS[1:], 16),
+    "put_together": lambda x: (torch.ones(1, 32, 2, requires_grad=True), *UNITS[1:], 5),
+    "scan_forward": lambda x: (
+        *torch.rand(2, 1, 5, 3), -torch.rand(3, 2), *torch.rand(2, 1, 5, 2), None, None,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -288,9 +298,8 @@ def test_torch_finds_the_op_well_registered(name: str) -> None:
         n: y.clone().requires_grad_()
         for n, y in inputs_of(example("linear_attention", "channel", T=5)).items()
     }
-    op, arguments = OPCHECKS[name](x)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(op.default, arguments, test_utils=checks)
+    torch.library.opcheck(getattr(torch.ops.linattn, name).default, OPCHECKS[name](x), test_utils=checks)
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])

@@ -57,8 +57,10 @@ def q4(rng):
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
     throughout = relative_cost(24576, 768, 6, 1)
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
+    throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
+    budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
-    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650)
+    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90)
     for T, D, H, low, high in edges:
         m = int(rng.uniform(low, high))
         between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2

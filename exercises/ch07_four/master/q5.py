@@ -72,4 +72,8 @@ def q5(rng):
     for first, second, C in laws:
         text = " and ".join(f"{k:.3g} C^-{a:.3g}" for k, a in (first, second))
         calls.append(Call("compute_needed", (first, second, C), f"{text}, C = {C:.3g}", exact))
+    small, large = (20.0, 0.06), (60.0, 0.05)        # C in FLOPs; what is needed is far from C
+    for first, second in ((small, large), (large, small)):
+        text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
+        calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
     return calls

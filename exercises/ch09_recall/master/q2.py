@@ -73,9 +73,10 @@ def q2(rng):
             knows[copier] = rng.uniform(0.85, 0.88)
             copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
         if own == "last":                                 # another is worse in the right order
-            copies[others[0]] = -0.02
+            copies[others[0]] = -0.7
         if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
+            copies[others[1]] = 0.06                      # another saves less, but on all bytes
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))
         hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before

@@ -92,6 +92,17 @@ def q3(rng):
     logits[6 + place, place, 48 + (digits[6 + place, place] + rng.integers(1, 10, 6)) % 10] = 8.0
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{12 + right} needles, a wrong byte in 12 of them", exact))
+    right = int(rng.integers(4, 9))                  # then eight say a byte that is like the digit in some way
+    digits = rng.integers(0, 10, (8 + right, 6))
+    digits[:2, 0] = 0, 9                             # 0 and 9 for all below 48, and above 57
+    at = np.arange(8), rng.integers(0, 6, 8)         # needle and place
+    at[1][:2] = 0
+    said = 48 + digits
+    said[at] += np.array([-1, 1, -10, 10, -32, -16, 16, 128])  # the last digit, or some of the bits
+    logits = rng.normal(size=(8 + right, 6, 256))
+    np.put_along_axis(logits, said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), f"{8 + right} needles, in 8 of them a byte that is like the digit", exact))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)

@@ -1,0 +1,193 @@
+"""Walk through time with the states of a selective scan, token by token, in either direction.
+
+Per batch element and channel, with N numbers of state::
+
+    S_t = exp(delta_t A) S_{t-1} + delta_t u_t B_t           with time; y_t = C_t S_t + D u_t
+    R_t = exp(delta_t A) (R_{t+1} + dy_t C_t)                against it: the gradient of S_{t-1}
+
+A program has BD channels and all N numbers of each, every channel in a thread of its own, so nothing passes
+between threads. What bounds it is the N exponentials of each token and channel: a multiprocessor of Hopper
+makes 16 in a clock, while the other work is some five instructions for each of them.
+
+Where there are few channels, time is cut into segments that run side by side. That takes a walk before:
+what each segment ends with, from nothing, and the sum of its steps, by which it decays what it begins with.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from linattn_kernels.launch_config import LaunchConfig, SegmentLayout, choose_segments
+from linattn_kernels.tiles import LOG2_E
+
+WALK = LaunchConfig(32, 1, 1, programs_per_multiprocessor=4)
+TOKENS = 16  # of a tile of the backward; the states before each tile are kept
+
+
+def choose_scan_walk(delta: Tensor) -> SegmentLayout:
+    """Return tiles of time and segments for walks through delta ``[B, T, D]``."""
+    B, T, D = delta.shape
+    programs = B * triton.cdiv(D, WALK.block_columns)
+    return choose_segments(T, TOKENS, programs, WALK, delta, None)
+
+
+@triton.jit
+def load_rates(A, d, n, D, N):
+    """Return A [D, N] as [N, BD], for powers of 2; zeros where there are no such numbers."""
+    return tl.load(A + d * N + n, mask=(d < D) & (n < N), other=0.0).to(tl.float32) * LOG2_E
+
+
+@triton.jit
+def load_scan_state(
+    initial,  # [B, D, N], or nothing for zeros
+    ends,  # [B, segments, N, D]
+    sums,  # [B, segments, D]
+    rates, b, d, n, segment, D, N, n_segments,
+    REVERSE: tl.constexpr, HAS_INITIAL: tl.constexpr,
+):  # fmt: skip
+    """Return [N, BD]: what a segment begins with, in its direction: the recurrence, a segment a step."""
+    inside = (d < D) & (n < N)
+    if HAS_INITIAL:
+        S = tl.load(initial + (b * D + d) * N + n, mask=inside, other=0.0)
+    else:
+        S = tl.zeros(rates.shape, tl.float32)
+    for i in range(n_segments - 1 - segment if REVERSE else segment):
+        at = b * n_segments + (n_segments - 1 - i if REVERSE else i)
+        S *= tl.exp2(rates * tl.load(sums + at * D + d, mask=d < D, other=0.0))
+        S += tl.load(ends + (at * N + n) * D + d, mask=inside, other=0.0)
+    return S
+
+
+@triton.jit
+def scan_walk_kernel(
+    x, delta,  # [B, T, D]: u, or dy in a walk against time
+    A,  # [D, N]
+    write, read,  # [B, T, N]: B and C; against time C, and nothing
+    skip,  # [D], or nothing for none
+    initial,  # [B, D, N], or nothing for zeros
+    ends, sums,  # [B, segments, N, D] and [B, segments, D]; written if SUMMARY
+    y,  # [B, T, D], written if OUTPUT
+    states,  # [B, M, N, D], written if STORE: the state before each tile of TILE tokens
+    final,  # [B, D, N], written if not SUMMARY
+    T, D, N, M, n_segments, tokens_per_segment,
+    NP: tl.constexpr,  # N, rounded up to a power of 2
+    BD: tl.constexpr, TILE: tl.constexpr, REVERSE: tl.constexpr, HAS_INITIAL: tl.constexpr,
+    HAS_SKIP: tl.constexpr, SUMMARY: tl.constexpr, OUTPUT: tl.constexpr, STORE: tl.constexpr,
+):  # fmt: skip
+    """Walk through one segment with BD channels."""
+    b, block = (tl.program_id(0) // tl.cdiv(D, BD)).to(tl.int64), tl.program_id(0) % tl.cdiv(D, BD)
+    segment = tl.program_id(1)
+    n, d = tl.arange(0, NP)[:, None], block * BD + tl.arange(0, BD)[None, :]
+    inside = (d < D) & (n < N)
+    rates = load_rates(A, d, n, D, N)  # [NP, BD]
+    if SUMMARY:
+        S = tl.zeros([NP, BD], tl.float32)
+        total = tl.zeros([1, BD], tl.float32)
+    else:
+        S = load_scan_state(
+            initial, ends, sums, rates, b, d, n, segment, D, N, n_segments, REVERSE, HAS_INITIAL
+        )
+    if HAS_SKIP:
+        skips = tl.load(skip + d, mask=d < D, other=0.0).to(tl.float32)
+    begin, end = segment * tokens_per_segment, min(segment * tokens_per_segment + tokens_per_segment, T)
+    for i in range(begin, end):
+        t = begin + end - 1 - i if REVERSE else i
+        at = (b * T + t) * D + d
+        xs = tl.load(x + at, mask=d < D, other=0.0).to(tl.float32)  # [1, BD]
+        deltas = tl.load(delta + at, mask=d < D, other=0.0).to(tl.float32)  # [1, BD]
+        writes = tl.load(write + (b * T + t) * N + n, mask=n < N, other=0.0).to(tl.float32)  # [NP, 1]
+        if STORE:
+            at_tile = states + ((b * M + t // TILE) * N + n) * D + d
+            tl.store(at_tile, S, mask=inside & (t % TILE == 0))
+        if REVERSE:
+            S = tl.exp2(deltas * rates) * (S + xs * writes)
+        else:
+            S = tl.exp2(deltas * rates) * S + (deltas * xs) * writes
+        if SUMMARY:
+            total += deltas
+        if OUTPUT:
+            reads = tl.load(read + (b * T + t) * N + n, mask=n < N, other=0.0).to(tl.float32)  # [NP, 1]
+            ys = tl.sum(S * reads, 0)[None, :]  # [1, BD]
+            if HAS_SKIP:
+                ys += skips * xs
+            tl.store(y + at, ys.to(y.dtype.element_ty), mask=d < D)
+    if SUMMARY:
+        at = b * n_segments + segment
+        tl.store(ends + (at * N + n) * D + d, S, mask=inside)
+        tl.store(sums + at * D + d, total, mask=d < D)
+    elif segment == n_segments - 1 and OUTPUT:
+        tl.store(final + (b * D + d) * N + n, S, mask=inside)
+
+
+# --- their launchers --------------------------------------------------------------------------------------
+
+
+def scan_forward(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    initial_state: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the output ``[B, T, D]`` and the final state ``[B, D, N]``. All inputs are contiguous."""
+    layout = choose_scan_walk(delta)
+    segments = summarize_scan(u, delta, A, B, layout)
+    y, final = torch.empty_like(u), A.new_empty(u.shape[0], *A.shape, dtype=torch.float32)
+    _launch_walk(u, delta, A, B, C, D, initial_state, segments, y, None, final, layout)
+    return y, final
+
+
+def summarize_scan(
+    x: Tensor, delta: Tensor, A: Tensor, write: Tensor, layout: SegmentLayout, reverse: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return what each segment ends with, from nothing, and the sum of its steps; empty if there is one."""
+    n_segments = layout.N if layout.N > 1 else 0
+    B, _, D = delta.shape
+    ends = delta.new_empty(B, n_segments, A.shape[1], D, dtype=torch.float32)
+    segments = ends, delta.new_empty(B, n_segments, D, dtype=torch.float32)
+    if n_segments:
+        _launch_walk(x, delta, A, write, None, None, None, segments, None, None, None, layout, reverse)
+    return segments
+
+
+def keep_states(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    initial_state: Tensor | None,
+    layout: SegmentLayout,
+) -> Tensor:
+    """Return ``[B, M, N, D]``, the state before each tile of ``TOKENS`` tokens."""
+    segments = summarize_scan(u, delta, A, B, layout)
+    states = delta.new_empty(u.shape[0], layout.M, A.shape[1], u.shape[2], dtype=torch.float32)
+    _launch_walk(u, delta, A, B, None, None, initial_state, segments, None, states, None, layout)
+    return states
+
+
+def _launch_walk(
+    x: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    write: Tensor,
+    read: Tensor | None,
+    skip: Tensor | None,
+    initial: Tensor | None,
+    segments: tuple[Tensor, Tensor],
+    y: Tensor | None,
+    states: Tensor | None,
+    final: Tensor | None,
+    layout: SegmentLayout,
+    reverse: bool = False,
+) -> None:
+    """Launch the walk: it writes output and final state, or states, or the segments if these are None."""
+    (B, T, D), N, BD = delta.shape, A.shape[1], WALK.block_columns
+    scan_walk_kernel[(B * triton.cdiv(D, BD), layout.N)](
+        x, delta, A, write, read, skip, initial, *segments, y, states, final, T, D, N, layout.M, layout.N,
+        layout.chunks_per_segment * TOKENS, triton.next_power_of_2(N), BD, TOKENS, reverse,
+        initial is not None, skip is not None, y is None and states is None, y is not None,
+        states is not None, **WALK.triton_options,
+    )  # fmt: skip
