@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9042b1859dfb"
+VERSION = "b2529dc873cc"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -259,6 +259,9 @@ def q4(rng):
         x = torch.from_numpy(rng.normal(size=(H, n, K)))
         v = torch.from_numpy(rng.normal(size=(n, V))).sign()
         calls.append(Call("share_right", (x, v), f"K = {K}, H = {H}, n = {n}", Close(1e-6)))
+    x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
+    v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
+    calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.001)))
@@ -285,7 +288,7 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 def q5(rng):
     exact, calls = Close(1e-12), []
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
-    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40))
+    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     for K, order in (*widths, (int(rng.integers(3, 6)), high)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "674b33233243"
+VERSION = "20e071a915bc"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -178,6 +178,7 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
+            log_decay[:, 0] = 0.0  # nor at all
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n = -(-C // part)
         whole = n * part  # tokens, of which the last may be padding
@@ -306,6 +307,8 @@ def q5(rng):
             if T == 61:  # some tokens forget all, and those after them hardly anything
                 log_decay /= -least
                 log_decay[1::3] = least
+            if T == 300:
+                log_decay[::2] = 0.0  # every second token forgets nothing
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls

@@ -73,6 +73,9 @@ def q4(rng):
         x = torch.from_numpy(rng.normal(size=(H, n, K)))
         v = torch.from_numpy(rng.normal(size=(n, V))).sign()
         calls.append(Call("share_right", (x, v), f"K = {K}, H = {H}, n = {n}", Close(1e-6)))
+    x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
+    v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
+    calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.001)))

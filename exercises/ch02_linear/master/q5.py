@@ -38,7 +38,7 @@ def break_even(K, V, order, state_bytes, cache_bytes):
 def q5(rng):
     exact, calls = Close(1e-12), []
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
-    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40))
+    widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     for K, order in (*widths, (int(rng.integers(3, 6)), high)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while

@@ -89,6 +89,7 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
+            log_decay[:, 0] = 0.0  # nor at all
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n = -(-C // part)
         whole = n * part  # tokens, of which the last may be padding
