@@ -68,6 +68,11 @@ def supports_tma_store(x: Tensor) -> bool:
     return read_compute_capability(x) // 10 != 10
 
 
+def supports_packed_walks(x: Tensor) -> bool:
+    """Return whether walks can enter a sequence on the way: Triton 3.7 refuses that for capability 10.x."""
+    return read_compute_capability(x) // 10 != 10
+
+
 def supports_pdl(x: Tensor) -> bool:
     """Return whether the GPU has programmatic dependent launch (compute capability 9.0 or later)."""
     return read_compute_capability(x) >= 90

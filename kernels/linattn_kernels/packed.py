@@ -17,9 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import run_on_device_of_q
+from linattn_kernels.hardware import run_on_device_of_q, supports_packed_walks
 from linattn_kernels.validation import check_packed
-from linattn_ref.ops.validation import check_state
+from linattn_ref.ops.validation import check_state, require
 
 TOKENS = tl.constexpr(16)  # of an entry in the table of sequences: those of the smallest chunk
 BLOCK_SEQUENCES = 256  # whose units are counted at a time
@@ -159,6 +159,8 @@ def prepare_packed(
     A decay per head becomes one per token: it must not go on where a sequence has ended.
     """
     n, (_, T, H, K) = check_packed(cu_seqlens, q), q.shape
+    expected = "another one, or linattn_ref.ops: Triton refuses these loops there"
+    require(supports_packed_walks(q), "cu_seqlens", "a GPU of compute capability 10.x", expected)
     if initial_state is None:
         initial_state = q.new_zeros(n, H, K, v.shape[-1], dtype=torch.float32)
     check_state(initial_state, q, v, n_states=n)

@@ -181,8 +181,7 @@ def check_state(
 ) -> None:
     """Raise unless the state is ``[B, H, K, V]`` (``n_states`` of B, if given), in the dtype computed in."""
     require_tensor(state, name, "a torch.Tensor or None")
-    n_states = q.shape[0] if n_states is None else n_states
-    require_shape(state, name, (n_states, q.shape[2], q.shape[3], v.shape[3]))
+    require_shape(state, name, (n_states or q.shape[0], q.shape[2], q.shape[3], v.shape[3]))
     require_like(state, name, q, (choose_compute_dtype(q),))
 
 

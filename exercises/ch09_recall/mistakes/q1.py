@@ -146,7 +146,7 @@ def first_time_only(text, n):
 @mistake("That is the difference of the means. Sum: the two kinds of bytes are not equally many.", "share")
 def of_means(mine, theirs, where):
     more = mine - theirs
-    a, b = more[where].mean(), more[~where].mean()
+    a, b = (more[part].mean() if part.any() else 0.0 for part in (where, ~where))
     return float(a / (a + b))
 
 
