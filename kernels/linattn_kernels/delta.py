@@ -147,7 +147,8 @@ def chunk_delta_rule(
         cu_seqlens: None, or ``[n + 1]`` in int32 or int64: B is 1, and n sequences follow each other in it.
             The first begins at token 0, each ends before token ``cu_seqlens[i]``, i = 1 to n, the last at T.
             Each is computed as if alone; states are ``[n, H, K, V]``. Inputs and outputs are copied once, and
-            the host does not wait; the numbers are checked as those of ``log_decay`` are.
+            the host does not wait; the numbers are checked as those of ``log_decay`` are. GPUs of compute
+            capability 10.x cannot run it.
         chunk_size: tokens of a chunk at most, 16, 32 or 64; it changes cost and rounding. In half precision
             chunks have no more than 32 where K or V is below 64, in float32 no more than 16.
 

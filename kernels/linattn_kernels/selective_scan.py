@@ -289,12 +289,10 @@ def associative_selective_scan(
         >>> [round(x, 4) for x in output.flatten().tolist()], list(state.shape)
         ([1.0, 1.3679, 1.5032], [1, 1, 1])
     """
-    check_arguments(OP, u, delta, A, B, C, D, hold, initial_state, "initial_state")
-    tensors = [None if x is None else x.contiguous() for x in (u, delta, A, B, C, D, initial_state)]
-    return ChannelResult(*selective_scan_forward(*tensors))
+    return _check_and_run(OP, u, delta, A, B, C, D, hold, initial_state, "initial_state")
 
 
-def check_arguments(
+def _check_and_run(
     op: str,
     u: Tensor,
     delta: Tensor,
@@ -305,8 +303,8 @@ def check_arguments(
     hold: str,
     state: Tensor | None,
     state_name: str,
-) -> None:
-    """Raise unless the reference takes the arguments, and a kernel as well."""
+) -> ChannelResult:
+    """Run the scan, or raise unless the reference takes the arguments, and a kernel as well."""
     tensors = [("u", u), ("delta", delta), ("A", A), ("B", B), ("C", C), ("D", D)]
     for name, x in tensors:
         if x is not None or name != "D":
@@ -328,6 +326,8 @@ def check_arguments(
     N = shape[1]
     require(N <= MAX_STATES, "A", f"{N} numbers of state", f"at most {MAX_STATES}; {instead}")
     check_device(u, instead)
+    inputs = (None if x is None else x.contiguous() for x in (u, delta, A, B, C, D, state))
+    return ChannelResult(*selective_scan_forward(*inputs))
 
 
 def step_selective_scan(
@@ -378,6 +378,4 @@ def step_selective_scan(
         (2.0, 2.0)
     """
     check_one_channel_token(u)
-    check_arguments("step_selective_scan", u, delta, A, B, C, D, hold, state, "state")
-    tensors = [None if x is None else x.contiguous() for x in (u, delta, A, B, C, D, state)]
-    return ChannelResult(*selective_scan_forward(*tensors))
+    return _check_and_run("step_selective_scan", u, delta, A, B, C, D, hold, state, "state")

@@ -35,7 +35,8 @@ what to call instead.
 They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
 10.0 and 12.0, too, and have the shared memory there that they need. The chunk functions also take packed
 sequences, `cu_seqlens`; these ways through the kernels have been held to the oracle in Triton's interpreter
-alone, and no GPU has run them yet.
+alone, and no GPU has run them yet. For capability 10.x Triton compiles them for softmax attention alone; the
+others raise an error there.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
