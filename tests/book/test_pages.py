@@ -263,14 +263,17 @@ def check_figures(page: Page) -> None:
 
 
 def check_slider(figure) -> None:  # type: ignore[no-untyped-def]
-    """The arrow key moves to the next frame: the drawing, the value shown and the value announced change."""
+    """An arrow key moves to a frame beside this one: drawing, value shown and value announced change."""
     slider, output = figure.locator("input[type=range]"), figure.locator("output")
     before = figure.evaluate(DRAWING), output.text_content(), slider.get_attribute("aria-valuetext")
     step = int(figure.get_attribute("data-step"))
+    key, there = (
+        ("ArrowLeft", step - 1) if step == int(slider.get_attribute("max")) else ("ArrowRight", step + 1)
+    )
     slider.focus()
-    slider.press("ArrowRight")
+    slider.press(key)
     figure.page.wait_for_function(
-        "([e, n]) => e.dataset.step === n", arg=[figure.element_handle(), str(step + 1)]
+        "([e, n]) => e.dataset.step === n", arg=[figure.element_handle(), str(there)]
     )
     after = figure.evaluate(DRAWING), output.text_content(), slider.get_attribute("aria-valuetext")
     assert all(a != b for a, b in zip(before, after, strict=True))
