@@ -148,6 +148,9 @@ def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
         "work": "took a work of {:,}",
         "held": "held tensors of {:,} entries at a time",
         "positions": "held {:,} whole numbers at a time",
+        "loads": "read {:,} entries",
+        "stores": "wrote {:,} entries",
+        "busiest": "read {:,} entries in one program",
     }
     for name in call.find_excess(outcome):
         much, bound = counted[name].format(outcome[name]), call.bounds[name]

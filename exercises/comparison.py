@@ -94,7 +94,7 @@ class Within:
         a, b = as_numbers(got), as_numbers(expected)
         if a is None or b is None or a.shape != b.shape:
             return Difference("", describe(got), describe(expected))
-        wrong = ~((a >= b / self.factor) & (a <= b * self.factor))
+        wrong = ~((a >= b / self.factor) & (a <= b * self.factor)) & (a != b)
         found = _name_first(a, b, wrong) if wrong.any() else None
         if found is None or self.factor < 1.0001:
             return found

@@ -5,7 +5,6 @@ and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
 import contextlib
 import hashlib
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,9 @@ import torch
 
 from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
 from linattn_exercises.comparison import Close, as_numbers
+from linattn_exercises.kernel_memory import drop_plan
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
+from linattn_exercises.launches import list_arguments
 from linattn_exercises.recognisers import Case, recognise
 
 PUBLIC_SEED = "public"
@@ -251,7 +252,7 @@ class Question:
         function = self.reference[name]
         if not callable(function) or "value" not in outcomes[number]:
             return ""
-        names = list(inspect.signature(function).parameters)
+        names = list_arguments(function)
         cases: list[Case] = []
         first = 0
         for n, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
@@ -259,7 +260,7 @@ class Question:
                 first = len(cases) if n == number else first
                 expected = prepared.wanted[n]
                 right = not call.comparison.find_difference(outcome["value"], expected)
-                arguments = dict(zip(names, call.arguments, strict=False))
+                arguments = dict(zip(names, drop_plan(call.arguments), strict=False))
                 cases.append(Case(arguments, outcome["value"], expected, right))
         return "" if cases[first].right else recognise(cases, first)
 

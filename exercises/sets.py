@@ -1,12 +1,15 @@
 """Find the sets of exercises: every folder ``chNN_slug`` beside this file that has a ``check.py``."""
 
 import importlib
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 from linattn_exercises.questions import Question
 
-SETS = tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("ch*/check.py")))
+NEEDS = {"ch06_fast": "triton"}  # the package without which a set is left out; there is a triton for Linux
+FOUND = sorted(path.parent.name for path in Path(__file__).parent.glob("ch*/check.py"))
+SETS = tuple(name for name in FOUND if name not in NEEDS or find_spec(NEEDS[name]))
 
 
 def load_check(set_name: str) -> ModuleType:
@@ -20,8 +23,11 @@ def load_check(set_name: str) -> ModuleType:
         the master it was generated from).
 
     Raises:
-        ValueError: if there is no such set.
+        ValueError: if there is no such set, or the package that it needs is not installed.
     """
+    if set_name in FOUND and set_name not in SETS:
+        needed = NEEDS[set_name]
+        raise ValueError(f"set: got {set_name!r}, which needs the package {needed}; it is not installed")
     if set_name not in SETS:
         raise ValueError(f"set: got {set_name!r}, expected one of {', '.join(SETS)}")
     return importlib.import_module(f"linattn_exercises.{set_name}.check")

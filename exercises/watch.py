@@ -7,7 +7,8 @@ question the answer gets *watched tensors*: they have a shape and a dtype, but n
 goes to a ``Keeper``, which holds the values, counts, and refuses what is not elementary. In the grader the
 keeper is a process of its own; in a notebook it is an object.
 
-Like serialization.py this file imports nothing else of ours, so that the sandbox of the grader can load it.
+A call whose first argument is a launch is one of a Triton kernel, whose memory is kept; see kernel_memory.py.
+Like serialization.py this file imports little of ours, so that the sandbox of the grader can load it.
 """
 
 import base64
@@ -31,9 +32,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if __package__:
-    from linattn_exercises import serialization
-else:  # in the sandbox, whose worker has loaded it by its path
-    serialization = sys.modules["serialization"]
+    from linattn_exercises import kernel_memory, launches, serialization
+else:  # in the sandbox, whose worker has loaded them by their paths
+    serialization, kernel_memory, launches = (
+        sys.modules[name] for name in ("serialization", "kernel_memory", "launches")
+    )
 
 # Packages that may not be used where own code is asked for.
 LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
@@ -87,7 +90,18 @@ UNFILLED = ("empty", "empty_like", "new_empty")
 OF_DTYPES = ("promote_types", "result_type", "can_cast")  # they ask for dtypes, and tell nothing of values
 # All others return tensors; overloads that return numbers may write a tensor into an error.
 TELLING_NUMBERS = {*OF_DTYPES, "equal", "allclose", "_local_scalar_dense"}
-COUNTS = ("entries", "integers", "truths", "operations", "work", "held", "positions")
+COUNTS = (
+    "entries",
+    "integers",
+    "truths",
+    "operations",
+    "work",
+    "held",
+    "positions",
+    "loads",
+    "stores",
+    "busiest",
+)
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
 )
@@ -205,14 +219,17 @@ class Keeper:
         self._of_places = False  # whether whole numbers that are made come of no others
         self._counts = dict.fromkeys(COUNTS, 0)
         self._bits = self._asked = 0
+        self._launch: kernel_memory.KeptMemory | None = None  # of the call, if it launches a kernel
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked, and return the reply; ``{"error", "text"}`` if it fails."""
         try:
             if "begin" in request:
-                return {"arguments": self._begin(request["begin"])}
+                return self._begin(request["begin"])
             if self._call is None:
                 raise RuntimeError(OUTSIDE)
+            if self._launch is not None and "end" not in request:
+                return self._launch.reply(request)
             if "end" in request:
                 return self._end(request["end"])
             return {"result": self._run(request)}
@@ -228,7 +245,7 @@ class Keeper:
                 "text": WRITTEN_OUT.sub("", found["text"])[:LONGEST_ERROR].rstrip(),
             }
 
-    def _begin(self, number: Any) -> list[Any]:
+    def _begin(self, number: Any) -> dict[str, Any]:
         """Begin a call, and return its arguments: plain data, and descriptions of tensors."""
         if type(number) is not int or not self._last < number < len(self.calls):
             raise RuntimeError("calls are made once each, in order")
@@ -237,14 +254,23 @@ class Keeper:
         self._counts = dict.fromkeys(COUNTS, 0)
         self._holders, self._sizes, self._held, self._bits, self._asked = Counter(), {}, Counter(), 0, 0
         self._arguments = [serialization.decode(one) for one in self.calls[number]]
+        launch = kernel_memory.read_plan(self._arguments[0]) if self._arguments else None
+        self._launch = kernel_memory.KeptMemory(launch, self._arguments[1:]) if launch else None
+        if self._launch is not None:
+            return self._launch.describe()
         tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
         self._given = {x.untyped_storage().data_ptr() for x in tensors}
-        return [self._describe(one) for one in self._arguments]
+        return {"arguments": [self._describe(one) for one in self._arguments]}
 
     def _end(self, value: Any) -> dict[str, Any]:
         """End a call, and note the value that the answer has returned."""
         assert self._call is not None
         try:
+            if self._launch is not None:
+                made, counts = self._launch.finish()
+                outcome = {"value": serialization.encode(made), **self._counts, **counts}
+                self.outcomes.setdefault(self._call, outcome)
+                return {"done": True}
             value = serialization.encode(self._restore_value(value, serialization.Budget(TypeError)))
             serialization.refuse_changes(self._arguments, self.calls[self._call])
             self.outcomes.setdefault(self._call, {"value": value, **self._counts})
@@ -252,7 +278,7 @@ class Keeper:
             self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             raise
         finally:
-            self._call, self._tensors = None, {}
+            self._call, self._tensors, self._launch = None, {}, None
         return {"done": True}
 
     def _run(self, request: dict[str, Any]) -> Any:
@@ -612,7 +638,12 @@ class Link(TorchDispatchMode):
 
     def call(self, number: int, answer: Callable[..., Any]) -> None:
         """Make a watched call: get its arguments, run the answer, and hand its value to the keeper."""
-        arguments = [self._unpack(one) for one in self._request({"begin": number})["arguments"]]
+        begun = self._request({"begin": number})
+        if "launch" in begun:
+            launches.launch_described(answer, begun, self._request)
+            self._request({"end": None})
+            return
+        arguments = [self._unpack(one) for one in begun["arguments"]]
         with self:
             value = answer(*arguments)
         self._request({"end": self._pack_value(value, serialization.Budget(TypeError))})

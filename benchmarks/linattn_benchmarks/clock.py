@@ -28,6 +28,21 @@ def measure_wall_seconds(call: Call, size: Size, repeats: int = 10, warmup: int 
     return measure.seconds(call, repeats=repeats, warmup=warmup, at_least=0.2)
 
 
+def measure_host_milliseconds(call: Call, clock: "Clock", repeats: int = 20) -> float:
+    """Return the median milliseconds until a call returns, with an idle device that is not waited for.
+
+    That is what Python, torch and the driver take to launch, as long as the call itself does not wait.
+    """
+    times = []
+    for _ in range(repeats):
+        clock.wait()
+        start = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - start))
+    clock.wait()
+    return statistics.median(times)
+
+
 # --- device time --------------------------------------------------------------------------------------------
 
 

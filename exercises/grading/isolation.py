@@ -15,7 +15,8 @@ from linattn_exercises.watch import LIBRARIES
 
 ISOLATIONS = ("bubblewrap", "process")
 PACKAGE = Path(serialization.__file__).parent
-SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py", PACKAGE / "serialization.py", PACKAGE / "watch.py"]
+SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py"]
+SCRIPTS += [PACKAGE / name for name in ("serialization.py", "kernel_memory.py", "launches.py", "watch.py")]
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
 PYTHON = os.path.abspath(sys.executable)  # bubblewrap starts programs from another folder
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders
@@ -201,6 +202,6 @@ def build_environment(folder: str, own_code: bool = False, core: int | None = No
     place = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LANG": "C.UTF-8"}
     quiet = {"MPLBACKEND": "Agg", "PLOTLY_RENDERER": "json", "LINATTN_STATIC": "1"}
     quiet |= {"TORCHDYNAMO_DISABLE": "1"}  # there is no compiler: what torch.compile is given runs as it is
-    own = {"LINATTN_OWN_CODE": "1"} if own_code else {}
+    own = {"LINATTN_OWN_CODE": "1", "TRITON_INTERPRET": "1"} if own_code else {}
     own |= {} if core is None else {"LINATTN_CORE": f"{core}"}
     return {**threads, **place, **quiet, **own, "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}

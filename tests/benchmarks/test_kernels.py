@@ -66,6 +66,8 @@ def test_a_row_has_exactly_the_columns(setting: KernelSetting) -> None:
     assert row["tflops"] == pytest.approx(costs.count_flops(setting) / row["ms"] / 1e9)
     assert 0 <= row["error"] < 1e-5
     assert row["ms_low"] <= row["ms"] <= row["ms_high"]
+    assert row["host_ms"] > 0
+    assert row["fla_host_ms"] > 0
 
 
 def test_who_fails_or_is_wrong_is_not_timed_and_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,8 +125,10 @@ def fake_fla(name: str) -> Any:
             gates = [own(q.shape[2]).to(q.dtype)]
         assert given.pop("normalize", False) is False
         start = given.pop("initial_state", None)
+        op = ops.chunk_delta_rule if "beta" in given else ops.chunk_linear_attention
+        strength = [given.pop("beta")] if "beta" in given else []
         assert not given
-        return ops.chunk_linear_attention(q, k, v, *gates, initial_state=start)
+        return op(q, k, v, *strength, *gates, initial_state=start)
 
     return function
 
@@ -166,6 +170,9 @@ def test_bytes_and_operations_of_a_setting_counted_by_hand() -> None:
     assert costs.count_moved_bytes(chunk) == 4 * 64 * 16 * 2 + 64 * 4 + 16 * 16 * 4
     both = KernelSetting("chunk_linear_attention/BTH", "fwdbwd", 1, 64, 1, 16, torch.bfloat16)
     assert costs.count_moved_bytes(both) == 11 * 64 * 16 * 2 + 3 * 64 * 4 + 16 * 16 * 4
+    delta = KernelSetting("chunk_delta_rule/none", "fwdbwd", 1, 64, 1, 16, torch.bfloat16)
+    assert costs.count_flops(delta) == 3 * 64 * (4 * 64 * 32 + 6 * 16 * 16)
+    assert costs.count_moved_bytes(delta) == 11 * 64 * 16 * 2 + 3 * 64 * 2 + 16 * 16 * 4
     step = KernelSetting("step_linear_attention/BTHK", "step", 2, 1, 1, 16, torch.bfloat16)
     assert costs.count_moved_bytes(step) == 2 * (4 * 16 * 2 + 16 * 4 + 2 * 16 * 16 * 4)
     cached = KernelSetting("step_softmax_attention", "step", 1, 1, 1, 16, torch.bfloat16, cache=10)

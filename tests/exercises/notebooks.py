@@ -48,11 +48,12 @@ def source_of(question: Question, known: KnownAnswer) -> str:
     right = answer_cell(notebook(question.info.set_name), known.question)["source"]
     if not callable(known.value):
         return f"{right}\n\n{known.name} = {known.value!r}\n"
-    tree = ast.parse(textwrap.dedent(inspect.getsource(known.value)))
+    written = getattr(known.value, "fn", known.value)  # of a kernel, the function under triton.jit
+    tree = ast.parse(textwrap.dedent(inspect.getsource(written)))
     (function,) = tree.body
     assert isinstance(function, ast.FunctionDef)
-    function.decorator_list = []
-    parts = [*_find_imports(known.value), *_find_helpers(known.value), function]
+    function.decorator_list = [one for one in function.decorator_list if ast.unparse(one) == "triton.jit"]
+    parts = [*_find_imports(written), *_find_helpers(written), function]
     code = "\n\n".join(ast.unparse(one) for one in parts)
     return f"{right}\n\n{code}\n\n{known.name} = {function.name}\n"
 

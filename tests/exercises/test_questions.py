@@ -283,7 +283,7 @@ def test_a_library_function_that_answers_the_question_is_refused():
 
 
 def test_inference_mode_changes_no_count():
-    for asked in (one for one in QUESTIONS if one.own_code):
+    for asked in (one for one in QUESTIONS if one.own_code and one.info.set_name != "ch06_fast"):  # kernels
         (name,) = asked.reference
         right = [known.value for known in asked.known_answers if not isinstance(known, KnownMistake)]
         for answer in (asked.reference[name], *right):

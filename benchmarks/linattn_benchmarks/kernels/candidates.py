@@ -78,6 +78,9 @@ FLA_CANDIDATES: dict[str, tuple[str, ...]] = {  # functions of FLA that compute 
     ),
     "chunk_linear_attention/BTH": ("chunk_simple_gla", "fused_chunk_simple_gla"),
     "chunk_linear_attention/BTHK": ("chunk_gla",),
+    "chunk_delta_rule/none": ("chunk_delta_rule",),
+    "chunk_delta_rule/BTH": ("chunk_gated_delta_rule",),
+    "chunk_delta_rule/BTHK": ("chunk_kda",),
     "step_linear_attention/none": ("fused_recurrent_linear_attn",),
     "step_linear_attention/H": (
         "fused_recurrent_retention",

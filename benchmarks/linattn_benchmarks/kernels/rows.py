@@ -16,6 +16,7 @@ from linattn_benchmarks.clock import (
     CPUClock,
     CudaClock,
     measure_ceilings,
+    measure_host_milliseconds,
     time_interleaved,
 )
 from linattn_benchmarks.compare import dtype_name
@@ -62,6 +63,8 @@ COLUMNS = {
     "ms_high": "90 % quantile of ms",
     "fla_op": f"the fastest right function of FLA{read_fla_version()}",
     "fla_peak_bytes": "bytes that fla_op holds beyond its inputs, at most",
+    "host_ms": "milliseconds until a call of ours returns, median, on an idle GPU that is not waited for",
+    "fla_host_ms": "the same of fla_op",
     "error": "of ours on 512 tokens, relative L2: the largest of output, last state and gradients",
     "fla_error": "the same of fla_op",
     "copy_gbps": "GB/s of a large copy on this GPU, read and written bytes",
@@ -142,6 +145,7 @@ def measure(
         print(f"    {name} is not timed: {why}", flush=True)
     cuda = clock.device.type == "cuda"
     peaks = {name: peak_bytes(call, clock.device) if cuda else None for name, call in calls.items()}
+    hosts = {name: measure_host_milliseconds(call, clock) for name, call in calls.items()}
     our_time, torch_sdpa = times.get("ours"), times.get("sdpa")
     fla_times = {name: t.median for name, t in times.items() if name not in ("ours", "sdpa")}
     fastest = min(fla_times, key=lambda name: fla_times[name], default=None)
@@ -152,10 +156,10 @@ def measure(
     if our_time:
         row |= {"ms": our_time.median, "ms_low": our_time.low, "ms_high": our_time.high}
         row |= {"tflops": count_flops(setting) / our_time.median / 1e9, "error": errors["ours"]}
-        row["peak_bytes"] = peaks["ours"]
+        row |= {"peak_bytes": peaks["ours"], "host_ms": hosts["ours"]}
     if fastest:
         row |= {"fla_ms": fla_times[fastest], "fla_op": fastest, "fla_error": errors[fastest]}
-        row["fla_peak_bytes"] = peaks[fastest]
+        row |= {"fla_peak_bytes": peaks[fastest], "fla_host_ms": hosts[fastest]}
     return row
 
 

@@ -6,19 +6,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, normalize
 
 from linattn_benchmarks.benchmark import Size
 from linattn_benchmarks.translation.fla import from_fla
 from linattn_ref.ops import KVCache
 
-Inputs = dict[str, Any]  # q, k, v, and where the setting has them log_decay, state, do
+Inputs = dict[str, Any]  # q, k, v, and where the setting has them beta, log_decay, state, do
 
 OPS = (
     "chunk_linear_attention/none",
     "chunk_linear_attention/H",
     "chunk_linear_attention/BTH",
     "chunk_linear_attention/BTHK",
+    "chunk_delta_rule/none",
+    "chunk_delta_rule/BTH",
+    "chunk_delta_rule/BTHK",
     "chunk_softmax_attention",
     "step_linear_attention/none",
     "step_linear_attention/H",
@@ -67,6 +70,11 @@ class KernelSetting:
         """Return whether the op is softmax attention."""
         return "softmax" in self.op
 
+    @property
+    def delta_rule(self) -> bool:
+        """Return whether the op is the delta rule."""
+        return "delta_rule" in self.op
+
     def smaller(self) -> "KernelSetting":
         """Return a setting that a float64 reference can hold, with the same heads and widths."""
         limit = 8 if self.softmax and self.mode == "step" else 2 if self.mode != "step" else self.B
@@ -85,7 +93,10 @@ def list_settings(size: Size) -> Iterator[KernelSetting]:
 
 
 def make_inputs(setting: KernelSetting, device: torch.device, seed: int = 0) -> Inputs:
-    """Draw normal q, k, v, and decays in float32: RetNet's, or gates as GLA starts with."""
+    """Draw normal q, k, v, and decays in float32: RetNet's, or gates as GLA starts with.
+
+    Keys of the delta rule have length 1, and its strengths lie between 0 and 1.
+    """
     gen = torch.Generator(device).manual_seed(seed)
     B, T, H, D = setting.B, setting.T, setting.H, setting.D
 
@@ -93,6 +104,8 @@ def make_inputs(setting: KernelSetting, device: torch.device, seed: int = 0) -> 
         return torch.randn(*shape, generator=gen, device=device, dtype=dtype)
 
     x: Inputs = {name: draw(B, T, H, D) for name in ("q", "k", "v")}
+    if setting.delta_rule:
+        x |= {"k": normalize(x["k"], dim=-1), "beta": draw(B, T, H).sigmoid()}
     if setting.decay == "H":
         x["log_decay"] = from_fla("chunk_retention", **x)["log_decay"]
     elif setting.decay != "none":
@@ -110,4 +123,4 @@ def make_inputs(setting: KernelSetting, device: torch.device, seed: int = 0) -> 
 def list_differentiated(x: Inputs) -> list[str]:
     """Return what a gradient is asked for: fixed decays ``[H]`` have none, in RetNet or in FLA."""
     gates = ["log_decay"] if "log_decay" in x and x["log_decay"].ndim > 1 else []
-    return ["q", "k", "v", *gates]
+    return ["q", "k", "v", *(["beta"] if "beta" in x else []), *gates]

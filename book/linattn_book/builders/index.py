@@ -21,7 +21,7 @@ from .thumbnails import draw_thumbnail
 
 HEADLINE = "Attention re-reads. Linear attention remembers."
 CAPACITY = "A fixed state forgets gracefully, and early"  # the title of chapter 2's figure
-CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8, CHAPTER_9 = (
+CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_6, CHAPTER_7, CHAPTER_8, CHAPTER_9 = (
     Path(f"chapters/{name}.ipynb")
     for name in (
         "01_softmax_attention",
@@ -29,6 +29,7 @@ CHAPTER_1, CHAPTER_2, CHAPTER_3, CHAPTER_4, CHAPTER_5, CHAPTER_7, CHAPTER_8, CHA
         "03_decay_and_gates",
         "04_state_space_models",
         "05_selection_and_erasing",
+        "06_making_it_fast",
         "07_four_architectures",
         "08_do_linear_models_scale",
         "09_recall",
@@ -67,7 +68,7 @@ ROAD = (
     Chapter(
         "5", "Selection, Mamba and the delta rule", "What does it gain to erase before writing?", CHAPTER_5
     ),
-    Chapter("6", "Making it fast", "What stands between a count of operations and a clock?"),
+    Chapter("6", "Making it fast", "What stands between a count of operations and a clock?", CHAPTER_6),
     Chapter("7", "Four architectures, one budget", "What is compared, and what is a budget?", CHAPTER_7),
     Chapter("8", "Do linear models scale?", "Which part of a law is the study's own?", CHAPTER_8),
     Chapter(

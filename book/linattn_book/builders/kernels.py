@@ -72,7 +72,10 @@ The floor of softmax attention is out of reach, as its arithmetic grows with the
 </figure>"""
 GROUPS = {
     "none": "linear attention, no decay", "H": "decay per head", "BTH": "decay per token and head",
-    "BTHK": "decay per token and channel", "softmax": "softmax attention",
+    "BTHK": "decay per token and channel",
+    "delta rule, none": "delta rule", "delta rule, BTH": "delta rule, decay per token and head",
+    "delta rule, BTHK": "delta rule, decay per token and channel",
+    "softmax": "softmax attention",
 }  # fmt: skip
 PANELS = {"fwd": "Forward", "fwdbwd": "Forward and backward"}
 
@@ -200,8 +203,9 @@ def find_fla_version() -> str:
 
 
 def name_decay(op: str) -> str:
-    """Return the decay, or softmax."""
-    return op.partition("/")[2] or "softmax"
+    """Return the decay, with the name of the op where it is the delta rule, or softmax."""
+    name, _, decay = op.partition("/")
+    return f"delta rule, {decay}" if "delta_rule" in name else decay or "softmax"
 
 
 def render_times(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

@@ -19,7 +19,6 @@ from sphinx.util import logging
 from ..plotly_mime import NumberedFigure, write_numbered
 from . import metadata
 from .icons import trim_icons
-from .numbering import number_as_files
 from .synonyms import add_synonyms
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,6 @@ _CODE_JOINT = re.compile(r"(?<=[./=(])(?=\w)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    number_as_files()
     app.connect("config-inited", _set_address_and_logo)
     app.add_enumerable_node(
         NumberedFigure, "figure", lambda node: node["title"], html=(write_numbered, lambda *_: None)

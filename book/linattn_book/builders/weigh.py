@@ -26,6 +26,7 @@ PAGES = (
     "chapters/03_decay_and_gates.html",
     "chapters/04_state_space_models.html",
     "chapters/05_selection_and_erasing.html",
+    "chapters/06_making_it_fast.html",
     "chapters/07_four_architectures.html",
     "chapters/08_do_linear_models_scale.html",
     "chapters/09_recall.html",

@@ -1,0 +1,1 @@
+"""Exercises to chapter 6: making it fast."""

@@ -1,0 +1,53 @@
+# %% [markdown] intro
+# # Exercises to chapter 6: making it fast
+#
+# Each question has a cell for your answer and a cell that checks it. The check draws inputs from a fixed
+# seed, compares your result with a reference, and shows the first entry that is wrong. If it knows the
+# mistake, it gives a hint. You can check as often as you like.
+#
+# Two questions are about numbers. In the others you write kernels in [Triton](https://triton-lang.org). They run in Triton's
+# interpreter, on any Linux machine, without a GPU. The check launches them itself, with contiguous tensors of float32. It sees every entry
+# that a program reads or writes, and refuses
+#
+# - an entry outside of the tensors, also where the interpreter alone would not mind;
+# - two programs that touch the same entry, if one of them writes it: programs run in an order that is drawn;
+# - more reading than the question allows, in all or in one program, and what Triton does not compile.
+#
+# Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN. Sizes that are `tl.constexpr` are powers
+# of 2, from 16 on. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:
+# `[1][0, 2]` is entry `[0, 2]` of the second.
+#
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time and 1 GB of
+# memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you
+# wish, also for functions of your own under `@triton.jit`.
+
+# %% setup
+import math
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+
+import torch
+import triton
+import triton.language as tl
+
+# %% checks
+from linattn_exercises.calls import Call
+from linattn_exercises.comparison import Close, Exactly, Within
+from linattn_exercises.kernel_memory import plan
+from linattn_exercises.questions import QuestionInfo, define_question
+
+
+def _normal(rng, *shape, scale=1.0):
+    """Return normal numbers in float32."""
+    return torch.from_numpy((scale * rng.normal(size=shape)).astype("float32"))
+
+
+def _nothing(*shape):
+    """Return a tensor that a kernel is to fill: NaN."""
+    return torch.full(shape, math.nan)
+
+
+def _order(rng):
+    """Return the seed of an order of programs."""
+    return int(rng.integers(1, 2**31))

@@ -1,0 +1,71 @@
+# %% [markdown] q1 derive, 3 points, 15 minutes, level 1
+# ## Which batch is free?
+#
+# A model of $P$ parameters in bfloat16 writes one token for each of `batch` sequences. For this step every parameter is read
+# once, whatever the batch; every sequence has its own cache or state, of which `cache` bytes move. A sequence
+# takes $2P$ FLOPs (those of its attention are left out). The GPU moves `rate` bytes and does `peak` FLOPs a second, both at the same time.
+#
+# 1. How many seconds does a step take at least?
+# 2. From which batch on (a real number) does arithmetic take as long as memory? `math.inf` if at none.
+# 3. The cache has `per_token` bytes for each token of the context. At which context (a real number of tokens) does a step of this
+#    batch take twice as long as at context 0?
+
+# %% answer q1
+def step_seconds(P, batch, cache, rate, peak):
+    """The least time of a step."""
+    # BEGIN SOLUTION
+    return max((2 * P + batch * cache) / rate, 2 * P * batch / peak)
+    # END SOLUTION
+
+
+def ridge_batch(P, cache, rate, peak):
+    """The batch at which arithmetic takes as long as memory."""
+    # BEGIN SOLUTION
+    gap = 2 * P / peak - cache / rate   # by which arithmetic catches up
+    return 2 * P / rate / gap if gap > 0 else math.inf
+    # END SOLUTION
+
+
+def double_context(P, batch, per_token, rate, peak):
+    """The context at which a step takes twice as long."""
+    # BEGIN SOLUTION
+    start = step_seconds(P, batch, 0, rate, peak)
+    return (2 * start * rate - 2 * P) / (batch * per_token)
+    # END SOLUTION
+
+# %% [markdown] solution q1
+# Memory takes $(2P + bc)/W$, arithmetic $2Pb/F$. Each sequence adds $2P/F$ to one and $c/W$ to the other, so arithmetic catches up only if $2P/F > c/W$:
+# if a sequence's cache is smaller than $2PW/F$ bytes. On an H200 ($W = 4.26$ TB/s, $F = 798$ TFLOP/s) that is 0.5 % of the model's bytes. A softmax
+# model outgrows that after some hundred tokens, or a few thousand if heads share keys and values, and from then on no batch is large enough to keep the matrix unit busy. A model
+# with a state stays below it, or above it, for good. In 3. the FLOPs do not depend on the context, so that it is always memory which reaches twice
+# the time, but twice *the larger* of the two times at context 0.
+
+# %% checks q1
+@define_question(
+    INFO["q1"], step_seconds=step_seconds, ridge_batch=ridge_batch, double_context=double_context
+)
+def q1(rng):
+    calls = []
+    for n in range(12):
+        P = float(10 ** rng.uniform(7, 11))
+        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5, 15.2))
+        ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
+        kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20)]
+        cache = float(kinds[n] if n < 3 else rng.choice(kinds))
+        batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
+        gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
+        text = f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}"
+        calls.append(
+            Call("step_seconds", (P, batch, cache, rate, peak), f"{text}, batch {batch}", Within(1.000001))
+        )
+        calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
+        per_token = float(10 ** rng.uniform(3, 6))
+        calls.append(
+            Call(
+                "double_context",
+                (P, batch, per_token, rate, peak),
+                f"P = {P:.3g}, batch {batch}, {per_token:.4g} bytes a token, {gpu}",
+                Within(1.000001),
+            )
+        )
+    return calls

@@ -1,0 +1,56 @@
+# %% [markdown] q2 implement, 4 points, 25 minutes, level 2
+# ## One pass over a long row
+#
+# Write a kernel that returns $\ell_r = \ln \sum_c e^{x_{rc}}$ for each row of a matrix. Program $r$ has row $r$, which is longer than a
+# tile, by any number of columns, and is read only once. Entries may be as large as $10^4$ of either sign, and $-\infty$ (a
+# masked score); a row of nothing but $-\infty$ has $\ell = -\infty$.
+
+# %% answer q2
+@triton.jit
+def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
+    """x [rows, n_columns], out [rows]; as many programs as rows."""
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column,
+                    mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+    # END SOLUTION
+
+# %% [markdown] solution q2
+# The running maximum of chapter 1, and three edges. Columns behind the end must not be read, and what stands in their place is $-\infty$, not 0: a zero adds
+# $e^{0 - m}$ to every row and, where all entries are negative, is the maximum. As long as nothing but $-\infty$ has been seen, $m = -\infty$
+# and $e^{m - m}$ is NaN; so a finite number is subtracted until there is a maximum. The first row of a causal table of scores in
+# tiles meets exactly that.
+
+# %% checks q2
+@define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
+def q2(rng):
+    calls = []
+    for n in range(14):
+        tile = int(rng.choice([16, 32, 64]))
+        rows, columns = int(rng.integers(1, 5)), int(rng.integers(1, 5 * tile))
+        if rng.random() < 0.3:
+            columns = tile * int(rng.integers(1, 4))
+        x = _normal(rng, rows, columns, scale=float(rng.choice([1.0, 30.0])))
+        x = x + float(rng.choice([0.0, -50.0, 50.0, -1e4, 1e4]) if n else -1e4)
+        if rng.random() < 0.5 and n:
+            x[torch.from_numpy(rng.random((rows, columns)) < 0.4)] = -math.inf
+        if rng.random() < 0.4 and n:
+            x[int(rng.integers(rows)), : int(rng.integers(1, columns + 1))] = -math.inf
+        if rng.random() < 0.3 and n:
+            x[int(rng.integers(rows))] = -math.inf
+        launch = plan((rows,), (1,), _order(rng))
+        text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
+        bounds = {"loads": rows * columns, "busiest": columns}
+        calls.append(
+            Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, Close(1e-5), bounds=bounds)
+        )
+    return calls

@@ -1,0 +1,96 @@
+# %% [markdown] q3 implement, 5 points, 40 minutes, level 3
+# ## Forget, inside the kernel
+#
+# Below is a kernel of linear attention as in the chapter, without decay and with a start state. Give it a decay for each token: before token $t$ is
+# written, the state is multiplied by $e^{g_t}$, where $g_t \le 0$ stands in `log_decay`. As before, each input is read once, the last
+# chunk may be shorter, and `last` receives the state after the last token. Some tokens forget everything: $g_t = -40$ is among the
+# inputs, for one token as for many in a row.
+
+# %% given q3
+@triton.jit
+def plain(q, k, v, state, out, last, T,
+          C: tl.constexpr, K: tl.constexpr, V: tl.constexpr):
+    n = tl.program_id(0)                                # a head
+    i, c, d = tl.arange(0, C), tl.arange(0, K), tl.arange(0, V)
+    kv = n * K * V + c[:, None] * V + d                 # its state
+    S = tl.load(state + kv)
+    for start in range(0, T, C):
+        t = start + i
+        inside = (t < T)[:, None]
+        row = (n * T + t)[:, None]
+        Q = tl.load(q + row * K + c, mask=inside, other=0.0)
+        M = tl.load(k + row * K + c, mask=inside, other=0.0)
+        X = tl.load(v + row * V + d, mask=inside, other=0.0)
+        A = tl.dot(Q, tl.trans(M), input_precision="ieee")
+        A = tl.where(i[:, None] >= i, A, 0.0)
+        o = tl.dot(Q, S, input_precision="ieee")
+        o += tl.dot(A, X, input_precision="ieee")
+        tl.store(out + row * V + d, o, mask=inside)
+        S += tl.dot(tl.trans(M), X, input_precision="ieee")
+    tl.store(last + kv, S)
+
+# %% answer q3
+@triton.jit
+def decayed_attention(q, k, v, log_decay, state, out, last, T,
+                      C: tl.constexpr, K: tl.constexpr, V: tl.constexpr):
+    """q, k [N, T, K], v, out [N, T, V], log_decay [N, T],
+    state, last [N, K, V]; N programs."""
+    # BEGIN SOLUTION
+    n = tl.program_id(0)
+    i, c, d = tl.arange(0, C), tl.arange(0, K), tl.arange(0, V)
+    kv = n * K * V + c[:, None] * V + d
+    S = tl.load(state + kv)
+    for start in range(0, T, C):
+        t = start + i
+        inside = (t < T)[:, None]
+        row = (n * T + t)[:, None]
+        Q = tl.load(q + row * K + c, mask=inside, other=0.0)
+        M = tl.load(k + row * K + c, mask=inside, other=0.0)
+        X = tl.load(v + row * V + d, mask=inside, other=0.0)
+        g = tl.load(log_decay + n * T + t, mask=t < T, other=0.0)
+        lam = tl.cumsum(g, 0)
+        past = i[:, None] >= i
+        gap = tl.where(past, lam[:, None] - lam, 0.0)   # no future
+        A = tl.dot(Q, tl.trans(M), input_precision="ieee") * tl.exp(gap)
+        A = tl.where(past, A, 0.0)
+        o = tl.exp(lam)[:, None] * tl.dot(Q, S, input_precision="ieee")
+        o += tl.dot(A, X, input_precision="ieee")
+        tl.store(out + row * V + d, o, mask=inside)
+        whole = tl.sum(g, 0)
+        M = M * tl.exp(whole - lam)[:, None]            # until the end
+        S = tl.exp(whole) * S
+        S += tl.dot(tl.trans(M), X, input_precision="ieee")
+    tl.store(last + kv, S)
+    # END SOLUTION
+
+# %% [markdown] solution q3
+# With $\Lambda_i = g_1 + \dots + g_i$ in a chunk: the old state reaches token $i$ through $e^{\Lambda_i}$, its own decay included; token $j$ reaches token $i \ge j$ through
+# $e^{\Lambda_i - \Lambda_j}$, and the end through $e^{\Lambda_C - \Lambda_j}$. Above the diagonal $\Lambda_i - \Lambda_j$ is positive, up to
+# $40$ for each token in between, and $e^{89}$ is infinite in float32. `tl.where` drops that, as it selects; a mask that multiplies gives $\infty\cdot 0$, which is NaN, and so does
+# the gradient of a `where` in PyTorch. With the mask before the exponential there is nothing to fear. $e^{\Lambda_i}e^{-\Lambda_j}$, as factors of $Q$ and $K$, also
+# overflows for pairs with $j \le i$. Behind the end of the sequence the decay reads as 0, so nothing is forgotten there, and a key of zeros writes nothing.
+
+# %% checks q3
+@define_question(INFO["q3"], own_code=True, decayed_attention=decayed_attention)
+def q3(rng):
+    calls = []
+    for n in range(9):
+        N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
+        T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
+        g = -torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32")) * float(rng.choice([0.02, 0.5, 2.0]))
+        if n == 0:
+            T = 2 * C + int(rng.integers(1, C))
+            g = torch.full((N, T), -0.3)
+        if n % 3 == 0:
+            g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
+        elif rng.random() < 0.2:
+            g = torch.zeros(N, T)
+        q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
+        state = _normal(rng, N, K, V)
+        launch = plan((N,), (5, 6), _order(rng))
+        arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
+        text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
+        one = T * (2 * K + V + 1) + K * V
+        bounds = {"loads": N * one, "busiest": one}
+        calls.append(Call("decayed_attention", arguments, text, Close(1e-4), bounds=bounds))
+    return calls

@@ -1,0 +1,1 @@
+"""Known answers to ``ch06_fast``, a file for each question."""

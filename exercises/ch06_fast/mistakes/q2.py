@@ -1,0 +1,196 @@
+"""Known answers to question 2: one pass over a long row."""
+
+import triton
+import triton.language as tl
+
+from linattn_exercises.known_mistakes import also_right, mistake
+
+
+@mistake(
+    "The last tile reads behind the end of its row: of the next row, and at the last one of nobody's memory. Mask what lies behind."
+)
+@triton.jit
+def edge_unmasked(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column)
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "What stands behind the end reads as 0, and e^0 counts. Let it read as what adds nothing: minus infinity."
+)
+@triton.jit
+def zeros_behind_the_end(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=0.0)
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "When the maximum rises, what has been added up belongs to the old one. Multiply it by e^(old - new)."
+)
+@triton.jit
+def total_not_rescaled(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "As long as a row shows nothing but minus infinity, so is the maximum, and their difference is no number. Subtract a finite number until there is one."
+)
+@triton.jit
+def infinity_less_infinity(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        total = total * tl.exp(most - new) + tl.sum(tl.exp(s - new), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "A maximum that starts at 0 stays there where all entries are negative, and below -104 every exponential is 0 in float32. Start at minus infinity."
+)
+@triton.jit
+def maximum_from_zero(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.zeros((), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "From e^89 on a sum of exponentials is infinite in float32. Subtract the largest entry so far before the exponential."
+)
+@triton.jit
+def without_a_maximum(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        total += tl.sum(tl.exp(s), 0)
+    tl.store(out + row, tl.log(total))
+
+
+@mistake("What you took out of the exponentials is missing in the end: add the maximum to the logarithm.")
+@triton.jit
+def maximum_not_added(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, tl.log(total))
+
+
+@mistake(
+    "The numbers are right, but each row is read twice, once for its maximum and once for its sum. Keep both up to date in one pass."
+)
+@triton.jit
+def two_passes(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        most = tl.maximum(most, tl.max(s, 0))
+    safe = tl.where(most == -float("inf"), 0.0, most)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        total += tl.sum(tl.exp(s - safe), 0)
+    tl.store(out + row, safe + tl.log(total))
+
+
+@mistake("That is the first tile of each row. A row is longer: go over its tiles in a loop.")
+@triton.jit
+def first_tile_alone(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, TILE)
+    s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+    most = tl.max(s, 0)
+    safe = tl.where(most == -float("inf"), 0.0, most)
+    tl.store(out + row, safe + tl.log(tl.sum(tl.exp(s - safe), 0)))
+
+
+@mistake(
+    "A kernel needs `@triton.jit` above it. Without that it is a function of Python, which gets tensors and no tiles."
+)
+def without_jit(x, out, n_columns, TILE):
+    out[:] = x.logsumexp(-1)
+
+
+@also_right()
+@triton.jit
+def each_lane_its_own_maximum(x, out, n_columns, TILE: tl.constexpr):
+    r = tl.program_id(0)
+    peaks = tl.full((TILE,), float("-inf"), tl.float32)
+    sums = tl.zeros((TILE,), tl.float32)
+    for tile in range(tl.cdiv(n_columns, TILE)):
+        c = tile * TILE + tl.arange(0, TILE)
+        s = tl.load(x + r * n_columns + c, mask=c < n_columns, other=float("-inf"))
+        higher = tl.maximum(peaks, s)
+        base = tl.where(higher > float("-inf"), higher, 0.0)
+        sums = sums * tl.exp(peaks - base) + tl.exp(s - base)
+        peaks = higher
+    peak = tl.max(peaks, 0)
+    base = tl.where(peak > float("-inf"), peak, 0.0)
+    tl.store(out + r, base + tl.log(tl.sum(sums * tl.exp(peaks - base), 0)))
+
+
+@also_right()
+@triton.jit
+def from_a_finite_start(x, out, n_columns, TILE: tl.constexpr):
+    x += tl.program_id(0) * n_columns
+    m, total, start = -1e30, 0.0, 0
+    while start < n_columns:
+        i = start + tl.arange(0, TILE)
+        s = tl.load(x + i, mask=i < n_columns, other=-float("inf")) * 1.4426950408889634
+        new = tl.maximum(m, tl.max(s))
+        total = total * tl.exp2(m - new) + tl.sum(tl.exp2(s - new))
+        m = new
+        start += TILE
+    tl.store(out + tl.program_id(0), (m + tl.log2(total)) * 0.6931471805599453)

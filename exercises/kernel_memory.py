@@ -1,0 +1,246 @@
+"""Keep the memory of a Triton kernel that an answer launches, and see all that the kernel touches.
+
+The interpreter runs the programs of a launch one after the other, on one processor. So a mistake that a GPU
+would punish can pass there: an entry read behind the end of a tensor, two programs that write to one place.
+Here every load and store goes to a ``Memory``, which knows where tensors begin and end, which program has
+touched which entry, and how many entries were read and written. In the grader it is in a process of its own.
+
+Like serialization.py this file imports nothing else of ours, so that the sandbox of the grader can load it.
+"""
+
+import base64
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+NOBODY, SEVERAL = -1, -2  # in place of the number of a program
+
+
+class Launch(NamedTuple):
+    """Say how a kernel is launched. It is the first argument of a call, as a dict (see ``plan``).
+
+    Args:
+        grid: how many programs there are, along up to three axes.
+        returned: the numbers of the arguments that the kernel writes, which are the result of the call.
+        order: programs run in an order that is drawn from this seed; on a GPU no order is promised.
+    """
+
+    grid: tuple[int, ...]
+    returned: tuple[int, ...]
+    order: int = 0
+
+
+def plan(grid: Sequence[int], returned: Sequence[int], order: int = 0) -> dict[str, Any]:
+    """Return a ``Launch`` as plain data, for ``Call.arguments``."""
+    return {"grid": list(grid), "returned": list(returned), "order": order}
+
+
+def read_plan(argument: Any) -> Launch | None:
+    """Return the launch that an argument describes, or None if it is an ordinary one."""
+    if not (isinstance(argument, dict) and argument.keys() == set(Launch._fields)):
+        return None
+    return Launch(tuple(argument["grid"]), tuple(argument["returned"]), argument["order"])
+
+
+def drop_plan(arguments: Sequence[Any]) -> Sequence[Any]:
+    """Return the arguments that a function or a kernel is given, without the plan of a launch before them."""
+    return arguments[1:] if arguments and read_plan(arguments[0]) else arguments
+
+
+class Memory:
+    """Hold the tensors of a launch, and note which program touches which entry.
+
+    Args:
+        tensors: contiguous tensors on the processor; they are read and written.
+        names: what the kernel calls them.
+        addresses: where each of them begins, for the kernel.
+        written: the numbers of those that the kernel may write; default: all.
+
+    Attributes:
+        loads, stores: entries that were read and written, however often.
+        busiest: entries that the program which read most has read.
+        bytes_loaded, bytes_stored: the same in bytes.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        names: Sequence[str],
+        addresses: Sequence[int],
+        written: Sequence[int] | None = None,
+    ) -> None:
+        self.names, self.addresses = list(names), list(addresses)
+        self.written = set(range(len(tensors))) if written is None else set(written)
+        self.sizes = [x.element_size() for x in tensors]
+        self._bytes = [_view_bytes(x) for x in tensors]
+        self._writer, self._reader = (
+            [np.full(x.numel(), NOBODY, dtype=np.int64) for x in tensors] for _ in range(2)
+        )
+        self.loads = self.stores = self.bytes_loaded = self.bytes_stored = 0
+        self._loads_of: Counter[int] = Counter()  # by program
+
+    @property
+    def busiest(self) -> int:
+        return max(self._loads_of.values(), default=0)
+
+    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
+        """Return what stands at addresses.
+
+        Args:
+            program: the number of the program that reads.
+            addresses: of int64.
+            size: bytes of an entry.
+
+        Raises:
+            IndexError: if some lie outside of all tensors.
+            RuntimeError: if another program has written there: no order is promised.
+        """
+        found = np.zeros((len(addresses), size), dtype=np.uint8)
+        for number, here, entries in self._find(addresses, size, "reads"):
+            others = self._writer[number][entries]
+            if (clash := (others != NOBODY) & (others != program)).any():
+                raise RuntimeError(
+                    f"two programs meet: one reads entry {entries[clash][0]:,} of `{self.names[number]}`, "
+                    "which another one has written, and nothing says which comes first"
+                )
+            self._mark(self._reader[number], entries, program)
+            found[here] = self._bytes[number].reshape(-1, size)[entries]
+        self.loads += len(addresses)
+        self._loads_of[program] += len(addresses)
+        self.bytes_loaded += found.size
+        return found.tobytes()
+
+    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
+        """Write to addresses.
+
+        Args:
+            program: the number of the program that writes.
+            addresses: of int64.
+            size: bytes of an entry.
+            values: the entries.
+
+        Raises:
+            IndexError: if some lie outside of all tensors.
+            RuntimeError: if another program has touched such an entry.
+            ValueError: for a tensor that is to be read only.
+        """
+        given = np.frombuffer(values, dtype=np.uint8).reshape(len(addresses), size)
+        for number, here, entries in self._find(addresses, size, "writes"):
+            name = self.names[number]
+            if number not in self.written:
+                raise ValueError(f"writes to `{name}`, which is to be read only")
+            for mark, does in ((self._writer[number], "written"), (self._reader[number], "read")):
+                others = mark[entries]
+                if (clash := (others != NOBODY) & (others != program)).any():
+                    raise RuntimeError(
+                        f"two programs meet: one writes entry {entries[clash][0]:,} of `{name}`, which "
+                        f"another one has {does}, and nothing says which comes first"
+                    )
+            self._writer[number][entries] = program
+            self._bytes[number].reshape(-1, size)[entries] = given[here]
+        self.stores += len(addresses)
+        self.bytes_stored += given.size
+
+    def _find(
+        self, addresses: np.ndarray, size: int, does: str
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield the number of each tensor that is touched, at which of the addresses, and which entries."""
+        missing = np.ones(len(addresses), dtype=bool)
+        for number, (base, data) in enumerate(zip(self.addresses, self._bytes, strict=True)):
+            here = (addresses >= base) & (addresses < base + len(data)) & missing
+            if not here.any():
+                continue
+            offsets = addresses[here] - base
+            if size != self.sizes[number] or (offsets % size).any():
+                raise ValueError(f"{does} `{self.names[number]}` as numbers of another type")
+            missing &= ~here
+            yield number, here, offsets // size
+        if missing.any():
+            raise IndexError(f"{does} {self._describe_place(addresses[missing], size)}")
+
+    def _describe_place(self, addresses: np.ndarray, size: int) -> str:
+        """Return in words where addresses lie that are in no tensor: beside the nearest."""
+        first = int(addresses[0])
+        places = []
+        for name, base, data in zip(self.names, self.addresses, self._bytes, strict=True):
+            behind = first - (base + len(data) - size)  # the last entry
+            side = (
+                f"{behind // size:,} behind the last"
+                if behind > 0
+                else f"{(base - first) // size:,} before the first"
+            )
+            places.append((max(behind, base - first), f"{side} entry of `{name}`"))
+        return f"{len(addresses):,} entries outside of its tensors, such as that {min(places)[1]}"
+
+    @staticmethod
+    def _mark(marks: np.ndarray, entries: np.ndarray, program: int) -> None:
+        """Note that a program has read entries."""
+        before = marks[entries]
+        marks[entries] = np.where((before == NOBODY) | (before == program), program, SEVERAL)
+
+
+def _view_bytes(x: torch.Tensor) -> np.ndarray:
+    """Return the bytes of a contiguous tensor, as they stand in memory."""
+    if not x.is_contiguous():
+        raise ValueError(f"tensors: got one of strides {x.stride()}, expected contiguous ones")
+    return x.detach().reshape(-1).view(torch.uint8).numpy() if x.numel() else np.zeros(0, dtype=np.uint8)
+
+
+class KeptMemory:
+    """Keep the memory of one launch for an answer that reaches it by messages.
+
+    Args:
+        launch: how the kernel is launched.
+        arguments: its arguments.
+    """
+
+    def __init__(self, launch: Launch, arguments: Sequence[Any]) -> None:
+        self.launch, self.arguments = launch, list(arguments)
+        self._numbers = [n for n, x in enumerate(self.arguments) if isinstance(x, torch.Tensor)]
+        self._memory: Memory | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the answer's side needs for the launch: of tensors only dtype and shape."""
+        told = [
+            {"tensor": [str(x.dtype).removeprefix("torch."), list(x.shape)]}
+            if isinstance(x, torch.Tensor)
+            else {"plain": x}
+            for x in self.arguments
+        ]
+        return {"launch": {**self.launch._asdict()}, "arguments": told}
+
+    def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what is asked: place tensors, load or store."""
+        if "place" in request:
+            self._place(request["place"], request["names"])
+            return {}
+        if self._memory is None:
+            raise RuntimeError("nothing was placed")
+        kind = "load" if "load" in request else "store"
+        addresses = np.frombuffer(base64.b64decode(request[kind]), dtype=np.int64)
+        program, size = int(request["program"]), int(request["size"])
+        if kind == "load":
+            return {"values": base64.b64encode(self._memory.load(program, addresses, size)).decode()}
+        self._memory.store(program, addresses, size, base64.b64decode(request["values"]))
+        return {}
+
+    def _place(self, addresses: Sequence[int], names: Sequence[str]) -> None:
+        """Let tensors begin at addresses; they may be placed once."""
+        if self._memory is not None:
+            raise RuntimeError("tensors are placed once")
+        tensors = [self.arguments[n] for n in self._numbers]
+        spans = sorted(zip(map(int, addresses), (x.nbytes for x in tensors), strict=True))
+        if any(a + n > b for (a, n), (b, _) in itertools.pairwise(spans)):
+            raise RuntimeError("tensors overlap")
+        written = [place for place, n in enumerate(self._numbers) if n in self.launch.returned]
+        self._memory = Memory(tensors, [str(one)[:80] for one in names], list(map(int, addresses)), written)
+
+    def finish(self) -> tuple[Any, dict[str, int]]:
+        """Return the tensors that the kernel was to write, and how many entries were read and written."""
+        made = tuple(self.arguments[n] for n in self.launch.returned)
+        counts = {name: getattr(self._memory, name, 0) for name in ("loads", "stores", "busiest")}
+        return made if len(made) > 1 else made[0], counts

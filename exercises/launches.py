@@ -1,0 +1,436 @@
+"""Launch a Triton kernel in its interpreter, with its memory kept elsewhere, see kernel_memory.py.
+
+The interpreter is Python, so it takes much that Triton's compiler refuses; that is refused here as well.
+
+Triton must be imported as an interpreter: ``TRITON_INTERPRET=1`` in the environment, before that. This file
+can be loaded by the sandbox of the grader.
+"""
+
+import ast
+import base64
+import builtins
+import inspect
+import math
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+if __package__:
+    from linattn_exercises import kernel_memory
+else:  # in the sandbox, whose worker has loaded it by its path
+    kernel_memory = sys.modules["kernel_memory"]
+
+UNKNOWN = object()  # in place of a value
+GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
+# What the text of a kernel may name besides Triton's language, other kernels and numbers.
+BUILTINS = {"range", "min", "max", "abs", "len", "int", "float", "bool", "print", "isinstance", "tuple"}
+BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
+HIDDEN_ATTRIBUTES = {"handle", "data"}  # of a tensor of Triton, whose values stand there in the interpreter
+HIDDEN_ATTRIBUTES |= {"format", "format_map"}  # of a text, which can name those
+# What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
+STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
+EXPRESSIONS = (
+    "BoolOp BinOp UnaryOp IfExp Compare Call Constant Name Attribute Subscript Slice List Tuple Starred"
+)
+COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".split())
+WRONG_WAY = (
+    'Triton was imported as a compiler. Set os.environ["TRITON_INTERPRET"] = "1" before anything imports it'
+)
+
+
+class Reachable(Protocol):
+    """What a launch needs of a memory, which may be in another process."""
+
+    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
+        """Return what stands at addresses, ``size`` bytes each."""
+
+    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
+        """Write to addresses, ``size`` bytes each."""
+
+
+# --- a launch in this process -------------------------------------------------------------------------------
+
+
+def run(
+    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], memory: Reachable, order: int = 0
+) -> "Work":
+    """Launch a kernel in Triton's interpreter on tensors whose values a memory has.
+
+    Args:
+        kernel: a function under ``triton.jit``.
+        grid: how many programs there are, along up to three axes.
+        arguments: of the kernel; tensors only say which addresses they have.
+        memory: what has the values.
+        order: the seed of the order in which programs run; 0 is that of the interpreter.
+
+    Returns:
+        What the programs have computed.
+
+    Raises:
+        TypeError: if that is no kernel, or its text uses what no kernel may.
+        IndexError, RuntimeError, ValueError: see ``Memory``.
+        Exception: what the kernel raises.
+    """
+    check_kernel(kernel)
+    with _Patches(memory, grid, order) as patches:
+        try:
+            with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
+                kernel[tuple(grid)](*arguments)
+        except Exception as error:
+            raise _unwrap(error) from None
+    return Work(patches.products, patches.exponentials)
+
+
+class Work(NamedTuple):
+    """Count what programs compute: multiplications in matrix products, and exponentials (with logarithms)."""
+
+    products: int
+    exponentials: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Say what a launch has moved and computed.
+
+    Attributes:
+        programs: how many there were.
+        bytes_loaded, bytes_stored: that went between memory and programs.
+        products: multiplications in matrix products (``tl.dot``).
+        exponentials: numbers whose exponential or logarithm was taken.
+    """
+
+    programs: int
+    bytes_loaded: int
+    bytes_stored: int
+    products: int
+    exponentials: int
+
+
+def trace(kernel: Any, grid: Sequence[int], *arguments: Any) -> Trace:
+    """Launch a kernel in Triton's interpreter, and return what it has moved and computed.
+
+    Args:
+        kernel: a function under ``triton.jit``.
+        grid: how many programs there are, along up to three axes.
+        arguments: of the kernel, all of them in order; tensors are contiguous, on the processor.
+
+    Raises:
+        IndexError: if it reads or writes outside of its tensors.
+        RuntimeError: if one program touches what another one has written.
+        Exception: what the kernel raises.
+
+    Example:
+        >>> import torch, triton, triton.language as tl
+        >>> @triton.jit
+        ... def copy(x, y, n: tl.constexpr):
+        ...     i = tl.arange(0, n)
+        ...     tl.store(y + i, tl.load(x + i))
+        >>> trace(copy, (1,), torch.ones(8), torch.empty(8), 8)
+        Trace(programs=1, bytes_loaded=32, bytes_stored=32, products=0, exponentials=0)
+    """
+    names = list_arguments(kernel)
+    tensors = {name: x for name, x in zip(names, arguments, strict=True) if isinstance(x, torch.Tensor)}
+    places = {name: make_place(x.dtype, x.shape) for name, x in tensors.items()}
+    memory = kernel_memory.Memory(
+        list(tensors.values()), list(tensors), [x.data_ptr() for x in places.values()]
+    )
+    placed = [places.get(name, x) for name, x in zip(names, arguments, strict=True)]
+    work = run(kernel, grid, placed, memory)
+    return Trace(math.prod(grid), memory.bytes_loaded, memory.bytes_stored, *work)
+
+
+def make_place(dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """Return a tensor that has an address, and nothing that belongs to another one near it."""
+    around = GUARD // dtype.itemsize
+    return torch.empty(math.prod(shape) + 2 * around, dtype=dtype)[around : around + math.prod(shape)].view(
+        shape
+    )
+
+
+def list_arguments(kernel: Any) -> list[str]:
+    """Return the names of the arguments of a kernel, or of a function."""
+    return list(inspect.signature(getattr(kernel, "fn", kernel)).parameters)
+
+
+class _Patches:
+    """Lead what a kernel does with memory to ours, while the block runs."""
+
+    def __init__(self, memory: Reachable, grid: Sequence[int], order: int) -> None:
+        from triton.runtime import interpreter
+
+        self._interpreter, self._builder = interpreter, interpreter.interpreter_builder
+        self._memory, self._grid = memory, tuple(grid) + (1,) * (3 - len(grid))
+        self._order = np.arange(math.prod(grid))
+        if order:
+            np.random.default_rng(order).shuffle(self._order)
+        self._program = 0
+        self.products = self.exponentials = 0
+
+    def __enter__(self) -> "_Patches":
+        self._patch_tensor = self._interpreter._patch_lang_tensor
+        self._interpreter._patch_lang_tensor = self._patch_truth
+        self._load, self._place = self._builder.create_masked_load, self._builder.set_grid_idx
+        for name in ("create_atomic_rmw", "create_atomic_cas"):
+            setattr(self._builder, name, self._refuse_atomic)
+        self._builder.create_masked_load = self._create_masked_load
+        self._builder.create_masked_store = self._create_masked_store
+        self._builder.set_grid_idx = self._set_grid_idx
+        self._count("create_dot", lambda a, b, *_: a.data.size * b.data.shape[-1], "products")
+        for name in ("create_exp", "create_exp2", "create_log", "create_log2"):
+            self._count(name, lambda x: x.data.size, "exponentials")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._interpreter._patch_lang_tensor = self._patch_tensor
+        for name in [
+            name for name in vars(self._builder) if callable(getattr(type(self._builder), name, None))
+        ]:
+            delattr(self._builder, name)
+
+    def _patch_truth(self, tensor: Any, *scope: Any) -> None:
+        """Let Triton change its tensors for the launch, but not take a tile as true."""
+        self._patch_tensor(tensor, *scope)
+        tensor.__bool__ = _tell_truth
+
+    def _count(self, name: str, measure: Callable[..., int], counter: str) -> None:
+        """Count what an operation of the interpreter computes."""
+        operation = getattr(self._builder, name)
+
+        def counted(*arguments: Any) -> Any:
+            setattr(self, counter, getattr(self, counter) + measure(*arguments))
+            return operation(*arguments)
+
+        setattr(self._builder, name, counted)
+
+    def _set_grid_idx(self, *place: int) -> None:
+        """Begin the next program, in an order of ours."""
+        self._program = int(self._order[np.ravel_multi_index(place, self._grid)])
+        self._place(*map(int, np.unravel_index(self._program, self._grid)))
+
+    def _create_masked_load(
+        self, ptrs: Any, mask: Any, other: Any, cache_modifier: Any, eviction_policy: Any, is_volatile: Any
+    ) -> Any:
+        wanted = np.broadcast_to(np.asarray(mask.data), ptrs.data.shape).astype(bool)
+        nothing = type(ptrs)(np.zeros_like(wanted), self._builder.get_int1_ty())
+        loaded = self._load(ptrs, nothing, other, cache_modifier, eviction_policy, is_volatile)
+        loaded.data = loaded.data.copy()
+        if other is None and loaded.data.dtype.kind == "f":
+            loaded.data[...] = math.nan  # a GPU may leave anything there
+        if wanted.any():
+            addresses = ptrs.data[wanted].astype(np.int64)
+            size = loaded.data.dtype.itemsize
+            values = self._memory.load(self._program, addresses, size)
+            loaded.data[wanted] = np.frombuffer(values, dtype=loaded.data.dtype)
+        return loaded
+
+    def _create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_: Any) -> None:
+        wanted = np.broadcast_to(np.asarray(mask.data), ptrs.data.shape).astype(bool)
+        if wanted.any():
+            values = np.broadcast_to(value.data, ptrs.data.shape)[wanted]
+            addresses = ptrs.data[wanted].astype(np.int64)
+            self._memory.store(self._program, addresses, values.dtype.itemsize, values.tobytes())
+
+    def _refuse_atomic(self, *_: Any) -> Any:
+        raise TypeError(
+            "atomic operations add in an order that differs from run to run, and so do the last digits; "
+            "do without"
+        )
+
+
+def _tell_truth(x: Any) -> bool:
+    """Return whether a number of Triton is true; a tile is neither true nor false."""
+    values = x.handle.data
+    if values.size > 1 and not _is_triton(sys._getframe(1).f_code.co_filename):
+        raise TypeError(
+            f"takes {values.size} truth values as one, in `if`, `and`, `or` or `not`; for tiles there are "
+            "`tl.where`, `&`, `|` and `~`"
+        )
+    return bool(values) if values.size == 1 else True
+
+
+def _unwrap(error: BaseException) -> BaseException:
+    """Return what a kernel has raised, without what the interpreter says of it."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    frames = error.__traceback__
+    while (
+        frames is not None and frames.tb_next is not None and _is_triton(frames.tb_frame.f_code.co_filename)
+    ):
+        frames = frames.tb_next
+    return error.with_traceback(frames)
+
+
+def _is_triton(file: str) -> bool:
+    """Return whether a file is one of Triton's."""
+    return f"{os.sep}triton{os.sep}" in file
+
+
+# --- the text of a kernel -----------------------------------------------------------------------------------
+
+
+def check_kernel(kernel: Any) -> None:
+    """Refuse what Triton's compiler would refuse and its interpreter, which is Python, takes.
+
+    Args:
+        kernel: what is to be launched.
+
+    Raises:
+        TypeError: if it is no function under ``triton.jit``, or names what is no part of Triton's language.
+        RuntimeError: if Triton was imported as a compiler.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    if isinstance(kernel, JITFunction):
+        raise RuntimeError(WRONG_WAY)
+    if not isinstance(kernel, InterpretedFunction):
+        raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
+    seen: set[int] = set()
+    pending = [kernel.fn]
+    while pending:
+        function = pending.pop()
+        if id(function) not in seen:
+            seen.add(id(function))
+            pending += _check_text(function, InterpretedFunction)
+
+
+def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:
+    """Check one function, and return those under ``triton.jit`` that it names."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    known = {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
+    own |= {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    known = {name: value for name, value in known.items() if name not in own}
+    for default in function.__defaults__ or ():
+        if not (default is None or isinstance(default, str) or _is_of_language("", default)):
+            raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
+    nodes = [node for statement in tree.body for node in ast.walk(statement)]
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
+    found = []
+    for node in nodes:
+        _check_syntax(node)
+        if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
+            continue
+        if isinstance(value, kind) and not _is_of_triton(value.fn.__module__):  # type: ignore[attr-defined]
+            found.append(value.fn)  # type: ignore[attr-defined]
+        elif inspect.ismodule(value) and id(node) not in inner:
+            raise TypeError(f"uses `{ast.unparse(node)}` by itself, expected a function of it")
+        elif not (isinstance(value, kind) or _is_of_language(ast.unparse(node), value)):
+            raise TypeError(f"uses `{ast.unparse(node)}`, which is no part of Triton's language")
+    return found
+
+
+def _check_syntax(node: ast.AST) -> None:
+    """Refuse what Triton does not compile."""
+    text = ast.unparse(node).splitlines()[0][:80] if isinstance(node, (ast.stmt, ast.expr)) else ""
+    if isinstance(node, ast.Attribute) and (node.attr.startswith("_") or node.attr in HIDDEN_ATTRIBUTES):
+        raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
+    if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
+        raise TypeError(f"has a statement that Triton does not compile: `{text}`")
+    if isinstance(node, ast.Compare) and len(node.ops) > 1:
+        raise TypeError(
+            f"has two comparisons in one, which Triton does not compile: `{text}`; join them by `&`"
+        )
+    if isinstance(node, ast.For) and not ast.unparse(node.iter).split("(")[0].endswith("range"):
+        raise TypeError(
+            f"has a loop over something else than a range, which Triton does not compile: `{text}`"
+        )
+
+
+def _find_value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """Return what a global name stands for, or an attribute of a module; or ``UNKNOWN``."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, UNKNOWN)
+    if isinstance(node, ast.Attribute) and inspect.ismodule(module := _find_value(node.value, known)):
+        return getattr(module, node.attr, UNKNOWN)
+    return UNKNOWN
+
+
+def _is_of_language(name: str, value: Any) -> bool:
+    """Return whether a kernel may use a global name, or an attribute of a module."""
+    if name in BUILTINS and value is getattr(builtins, name, None):
+        return True
+    if isinstance(value, (int, float, bool)):
+        return True
+    return _is_of_triton(value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", ""))
+
+
+def _is_of_triton(module: str | None) -> bool:
+    """Return whether a module is Triton itself, or one of its language."""
+    return str(module) == "triton" or f"{module}.".startswith("triton.language.")
+
+
+# --- a launch by messages -----------------------------------------------------------------------------------
+
+
+class RemoteMemory:
+    """Reach a memory by messages.
+
+    Args:
+        ask: sends a request and returns the reply; it raises what the memory raised.
+    """
+
+    def __init__(self, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._ask = ask
+
+    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
+        """See ``Memory.load``."""
+        return base64.b64decode(
+            self._ask({"load": _write(addresses), "program": program, "size": size})["values"]
+        )
+
+    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
+        """See ``Memory.store``."""
+        text = base64.b64encode(values).decode()
+        self._ask({"store": _write(addresses), "program": program, "size": size, "values": text})
+
+
+def launch_described(
+    kernel: Any, described: Mapping[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Launch an answer's kernel as ``KeptMemory.describe`` says, with the memory reached by messages."""
+    arguments = []
+    for one in described["arguments"]:
+        if "plain" in one:
+            arguments.append(one["plain"])
+            continue
+        dtype, shape = one["tensor"]
+        arguments.append(make_place(getattr(torch, dtype), shape))
+    check_kernel(kernel)  # before its arguments have names
+    names = list_arguments(kernel)
+    if len(names) != len(arguments):
+        raise TypeError(f"takes {len(names)} arguments ({', '.join(names)}), expected {len(arguments)}")
+    named = [(n, x) for n, x in zip(names, arguments, strict=True) if isinstance(x, torch.Tensor)]
+    ask({"place": [x.data_ptr() for _, x in named], "names": [name for name, _ in named]})
+    plan = described["launch"]
+    run(kernel, plan["grid"], arguments, RemoteMemory(ask), plan["order"])
+
+
+def _write(addresses: np.ndarray) -> str:
+    """Return addresses as text."""
+    return base64.b64encode(np.ascontiguousarray(addresses, dtype=np.int64).tobytes()).decode()
+
+
+def use_interpreter() -> None:
+    """Make sure that Triton is imported as an interpreter, before anything else imports it.
+
+    Raises:
+        RuntimeError: if it was imported as a compiler.
+    """
+    if "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    import triton
+
+    if (
+        not triton.knobs.runtime.interpret
+        if hasattr(triton, "knobs")
+        else not os.environ.get("TRITON_INTERPRET")
+    ):
+        raise RuntimeError(WRONG_WAY)

@@ -1,0 +1,528 @@
+"""Launches of kernels: what is seen of their memory, what their text may be, and what is left behind."""
+
+import contextlib
+import json
+import runpy
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+
+from linattn_exercises import launches
+from linattn_exercises.calls import Call, run_call
+from linattn_exercises.ch06_fast import check
+from linattn_exercises.grading.sandbox import Limits, Sandbox
+from linattn_exercises.kernel_memory import KeptMemory, Launch, Memory, plan
+from linattn_exercises.launches import check_kernel, trace
+from linattn_exercises.questions import PUBLIC_SEED
+from tests.exercises.gradebook import read, write
+from tests.exercises.notebooks import hand_in
+
+HALF = tl.constexpr(0.5)
+WIDTH = 16
+
+
+@triton.jit
+def halve(x):
+    return x * HALF
+
+
+@triton.jit
+def move(x, y, shift, n: tl.constexpr):
+    """Store x, halved, at another place of y."""
+    i = tl.program_id(0) * n + tl.arange(0, n)
+    tl.store(y + i + shift, halve(tl.load(x + i)))
+
+
+@triton.jit
+def fetch(x, y, shift, n: tl.constexpr):
+    """Store what stands at another place of x."""
+    i = tl.program_id(0) * n + tl.arange(0, n)
+    tl.store(y + i, tl.load(x + i + shift))
+
+
+@triton.jit
+def masked(x, y, n, WIDER: tl.constexpr):
+    i = tl.arange(0, WIDER)
+    tl.store(y + i, tl.load(x + i, mask=i < n, other=7.0), mask=i < n)
+
+
+@triton.jit
+def product(x, y, n: tl.constexpr):
+    i = tl.arange(0, n)
+    place = i[:, None] * n + i
+    tl.store(y + place, tl.exp(tl.dot(tl.load(x + place), tl.load(x + place), input_precision="ieee")))
+    tl.store(y + i, tl.log(tl.sum(tl.load(y + place), 0)))
+
+
+@triton.jit
+def add_atomically(x, y, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.atomic_add(y + i, tl.load(x + i))
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+
+def remember(*sizes: int, **settings) -> Memory:
+    """Return a memory of tensors in float32, a thousand bytes apart, named a, b and so on."""
+    tensors = [torch.arange(float(n)) for n in sizes]
+    return Memory(tensors, "abc"[: len(sizes)], [1000 * (n + 1) for n in range(len(sizes))], **settings)
+
+
+def at(tensor: int, *entries: int, size: int = 4) -> np.ndarray:
+    """Return the addresses of entries."""
+    return 1000 * (tensor + 1) + size * np.array(entries, dtype=np.int64)
+
+
+def use(memory: Memory, does: str, program: int, *entries: int) -> None:
+    """Let a program read or write entries of the first tensor."""
+    if does == "read":
+        memory.load(program, at(0, *entries), 4)
+    else:
+        memory.store(program, at(0, *entries), 4, np.ones(len(entries), np.float32).tobytes())
+
+
+def test_a_load_gathers_from_all_tensors_in_order():
+    memory = remember(4, 3)
+    places = np.concatenate([at(1, 2), at(0, 3, 1), at(1, 0), at(0, 3)])
+    assert np.frombuffer(memory.load(0, places, 4), np.float32).tolist() == [2, 3, 1, 0, 3]
+    memory.store(0, places[:2], 4, np.float32([8, 9]).tobytes())
+    assert np.frombuffer(memory.load(0, places[:3], 4), np.float32).tolist() == [8, 9, 1]
+    assert (memory.loads, memory.stores, memory.bytes_loaded, memory.bytes_stored) == (8, 2, 32, 8)
+
+
+@pytest.mark.parametrize("does", ["read", "write"])
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [(4, "1 behind the last entry of `a`"), (-2, "2 before the first entry of `a`")],
+)
+def test_what_lies_outside_is_named(does, entry, says):
+    with pytest.raises(IndexError, match=f"{does}s 1 entries outside of its tensors, such as that {says}"):
+        use(remember(4), does, 0, 2, entry)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ("read", "read", ""),
+        ("write", "read", "one reads entry 2 of `a`, which another one has written"),
+        ("read", "write", "one writes entry 2 of `a`, which another one has read"),
+        ("write", "write", "one writes entry 2 of `a`, which another one has written"),
+    ],
+)
+def test_two_programs_may_meet_where_both_read(first, second, clash):
+    memory = remember(4)
+    use(memory, first, 0, 1, 2)
+    use(memory, first, 0, 1, 2)
+    use(memory, "read", 0, 1, 2)  # a program may read what it has written itself
+    use(memory, second, 1, 3)
+    if not clash:
+        use(memory, second, 1, 2)
+        return
+    with pytest.raises(RuntimeError, match=clash):
+        use(memory, second, 1, 2)
+
+
+def test_a_reader_clashes_even_if_it_was_among_several():
+    memory = remember(4)
+    for program in (0, 1, 1):
+        use(memory, "read", program, 2)
+    with pytest.raises(RuntimeError, match="which another one has read"):
+        use(memory, "write", 1, 2)
+
+
+def test_what_is_only_read_is_not_written():
+    memory = remember(4, 4, written=[1])
+    memory.store(0, at(1, 0), 4, bytes(4))
+    with pytest.raises(ValueError, match="writes to `a`, which is to be read only"):
+        use(memory, "write", 0, 0)
+
+
+@pytest.mark.parametrize("place", [at(0, 0, size=8), at(0, 0) + 2])
+def test_entries_have_one_type(place):
+    with pytest.raises(ValueError, match="reads `a` as numbers of another type"):
+        remember(4).load(0, place, 8 if place[0] % 4 == 0 else 4)
+
+
+# --- a launch -----------------------------------------------------------------------------------------------
+
+
+def test_a_launch_reads_and_writes_the_tensors_that_are_given():
+    x, y = torch.arange(32.0), torch.zeros(40)
+    found = trace(move, (2,), x, y, 8, 16)
+    assert torch.equal(y, torch.cat([torch.zeros(8), x / 2]))
+    assert found == launches.Trace(2, bytes_loaded=128, bytes_stored=128, products=0, exponentials=0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shift", "says"),
+    [
+        (fetch, 3, "reads 3 entries outside of its tensors, such as that 1 behind the last entry of `x`"),
+        (fetch, -2, "reads 2 entries outside of its tensors, such as that 2 before the first entry of `x`"),
+        (move, 3, "writes 3 entries outside of its tensors, such as that 1 behind the last entry of `y`"),
+        (move, 2**20, "behind the last entry of `"),  # where memory is, but nobody's
+    ],
+)
+def test_a_kernel_stays_within_its_tensors(kernel, shift, says):
+    with pytest.raises(IndexError, match=says):
+        trace(kernel, (1,), torch.zeros(16), torch.zeros(16), shift, 16)
+
+
+@pytest.mark.parametrize("order", range(6))
+@pytest.mark.parametrize(("kernel", "shift"), [(move, 0), (move, 16), (fetch, 16), (fetch, -16)])
+def test_a_race_is_found_in_any_order(kernel, shift, order):
+    """Programs of one tensor: each has its own part, or reads or writes that of the next."""
+    x = torch.zeros(64)
+    memory = Memory([x], ["x"], [(place := launches.make_place(x.dtype, x.shape)).data_ptr()])
+    part = place[16:]
+    if not shift:
+        launches.run(kernel, (2,), (part, part, shift, 16), memory, order)
+        return
+    with pytest.raises(RuntimeError, match="two programs meet"):
+        launches.run(kernel, (2,), (part, part, shift, 16), memory, order)
+
+
+def test_lanes_that_are_masked_out_are_free():
+    y = torch.zeros(5)
+    assert trace(masked, (1,), torch.ones(5), y, 5, 16).bytes_loaded == 20
+    assert torch.equal(y, torch.ones(5))
+
+
+def test_a_trace_counts_bytes_products_and_exponentials():
+    found = trace(product, (1,), torch.zeros(16, 16), torch.zeros(16, 16), 16)
+    assert found.bytes_loaded == 3 * 16 * 16 * 4
+    assert found.bytes_stored == (16 * 16 + 16) * 4
+    assert (found.products, found.exponentials) == (16**3, 16 * 16 + 16)
+
+
+def test_a_trace_takes_half_precision():
+    x, y = torch.tensor([1.5, -3.0] * 8, dtype=torch.bfloat16), torch.zeros(16, dtype=torch.bfloat16)
+    assert trace(fetch, (1,), x, y, 0, 16).bytes_loaded == 32
+    assert torch.equal(y, x)
+
+
+class Recorder:
+    """Stand for a memory, and note the order of programs."""
+
+    def __init__(self) -> None:
+        self.programs: list[int] = []
+
+    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
+        self.programs.append(program)
+        return bytes(len(addresses) * size)
+
+    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
+        pass
+
+
+def test_the_order_of_programs_is_drawn_from_a_seed():
+    orders = []
+    for seed in (0, 1, 1, 2):
+        recorder = Recorder()
+        launches.run(move, (3, 1, 4), (torch.zeros(48), torch.zeros(48), 0, 16), recorder, seed)
+        orders.append(recorder.programs)
+        assert sorted(recorder.programs) == list(range(12))
+    assert orders[0] == list(range(12))
+    assert orders[1] == orders[2]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_atomic_operations_are_refused():
+    with pytest.raises(TypeError, match="an order that differs from run to run"):
+        trace(add_atomically, (1,), torch.zeros(16), torch.zeros(16), 16)
+
+
+def test_the_interpreter_is_left_as_it_was():
+    x, before = torch.arange(16.0), interpreter._patch_lang_tensor
+    for shift in (0, 1):
+        with pytest.raises(IndexError) if shift else contextlib.nullcontext():
+            trace(fetch, (1,), x, torch.zeros(16), shift, 16)
+        assert not [name for name, value in vars(interpreter.interpreter_builder).items() if callable(value)]
+        assert interpreter._patch_lang_tensor is before
+        y = torch.zeros(16)
+        move[(1,)](x, y, 0, 16)
+        assert torch.equal(y, x / 2)
+
+
+# --- the text of a kernel -----------------------------------------------------------------------------------
+
+
+@triton.jit
+def by_torch(x, y, n: tl.constexpr):
+    tl.store(y, torch.sum(x))
+
+
+@triton.jit
+def by_numpy_of_triton(x, y, n: tl.constexpr):
+    tl.store(y, triton.runtime.interpreter.np.sum(x))
+
+
+@triton.jit
+def by_a_module_of_the_language(x, y, n: tl.constexpr):
+    tl.store(y, tl.core.builtins.getattr(x, "handle"))
+
+
+@triton.jit
+def by_an_alias(x, y, n: tl.constexpr):
+    find(tl, y)
+
+
+@triton.jit
+def find(lib, y):
+    tl.store(y, lib.core.builtins.sum(y))
+
+
+@triton.jit
+def by_a_default(x, y, n: tl.constexpr, add=torch.sum):
+    tl.store(y, add(x))
+
+
+@triton.jit
+def by_import(x, y, n: tl.constexpr):
+    import torch
+
+    tl.store(y, torch.sum(x))
+
+
+@triton.jit
+def by_handle(x, y, n: tl.constexpr):
+    tl.store(y, x.handle)
+
+
+@triton.jit
+def by_format(x, y, n: tl.constexpr):
+    tl.store(y, float("{.handle.data[0]}".format(x)))  # noqa: UP032
+
+
+@triton.jit
+def by_private_names(x, y, n: tl.constexpr):
+    tl.store(y, x._type)
+
+
+@triton.jit
+def by_helper(x, y, n: tl.constexpr):
+    by_torch(x, y, n)
+
+
+@triton.jit
+def by_chained_comparison(x, y, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(y + i, 1.0, mask=2 <= i < 5)
+
+
+@triton.jit
+def by_break(x, y, n: tl.constexpr):
+    for _ in range(n):
+        break
+
+
+@triton.jit
+def by_list(x, y, n: tl.constexpr):
+    tiles = [tl.load(x + i) for i in range(n)]
+    for tile in tiles:
+        tl.store(y, tile)
+
+
+@triton.jit
+def by_loop_over_tiles(x, y, n: tl.constexpr):
+    for tile in (tl.load(x), tl.load(x + 1)):
+        tl.store(y, tile)
+
+
+def plain(x, y, n):
+    y[0] = x.sum()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (by_torch, "uses `torch"),
+        (by_numpy_of_triton, "uses `triton.runtime"),
+        (by_a_module_of_the_language, "uses `tl.core.builtins"),
+        (by_an_alias, "uses `tl` by itself"),
+        (by_a_default, "has a default of type"),
+        (by_import, "does not compile: `import torch`"),
+        (by_handle, "uses `.handle`"),
+        (by_format, "uses `.format`"),
+        (by_private_names, "uses `._type`"),
+        (by_helper, "uses `torch"),
+        (by_chained_comparison, "two comparisons in one"),
+        (by_break, "does not compile: `break`"),
+        (by_list, "does not compile: `[tl.load"),
+        (by_loop_over_tiles, "a loop over something else than a range"),
+        (plain, "is a function, expected a kernel: a function under `@triton.jit`"),
+        (None, "is a NoneType, expected a kernel"),
+    ],
+)
+def test_what_is_no_part_of_the_language_is_refused(kernel, says):
+    with pytest.raises(TypeError) as caught:
+        check_kernel(kernel)
+    assert says in str(caught.value)
+
+
+@triton.jit
+def allowed(x, y, n, N: tl.constexpr = WIDTH, flag=None):
+    """Use what a kernel may use: a helper, constants of the module, Python's numbers, Triton's functions."""
+    i = tl.arange(0, N)
+    size: tl.constexpr = N * 2 if WIDTH > 8 else N
+    total = tl.zeros([N], tl.float32)
+    for start in tl.range(0, min(n, 64), N):
+        total += halve(tl.load(x + start + i, mask=start + i < n, other=-float("inf")))
+    for _ in tl.static_range(2):
+        total *= HALF
+    done = 0
+    while done < triton.cdiv(size, N):
+        done += 1
+    if flag is None and not done > 2:
+        total = tl.where((i < 3) & (i > 0), total, tl.math.exp2(total)).to(tl.float32)
+    tl.static_assert(N == 16)
+    tl.store(y + i, total.to(y.dtype.element_ty))
+
+
+def test_honest_kernels_run():
+    y = torch.zeros(16)
+    trace(allowed, (1,), torch.ones(16), y, 16, 16, None)
+    assert y[:3].tolist() == pytest.approx([2**0.125, 0.125, 0.125])
+    for kernel in (move, fetch, masked, product):
+        check_kernel(kernel)
+
+
+@triton.jit
+def by_truth(x, y, n: tl.constexpr):
+    i = tl.arange(0, n)
+    total = tl.sum(tl.load(x + i), 0)
+    if total > 0.0 and i < 3:
+        tl.store(y, total)
+
+
+@triton.jit
+def empty(x, y, n: tl.constexpr):
+    raise NotImplementedError
+
+
+@triton.jit
+def misspelt(x, y, n: tl.constexpr):
+    halve(misspelled)
+
+
+@triton.jit
+def odd(x, y, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(y + i, tl.load(x + i) + tl.arange(0, 8))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "line", "says"),
+    [
+        (by_truth, "TypeError", "if total > 0.0 and i < 3:", "takes 16 truth values as one"),
+        (misspelt, "NameError", "halve(misspelled)", "name 'misspelled' is not defined"),
+        (odd, "ValueError", "tl.store(y + i, tl.load(x + i) + tl.arange(0, 8))", ""),
+        (empty, "NotImplementedError", "raise NotImplementedError", ""),
+        (fetch, "TypeError", "", "takes 4 arguments (x, y, shift, n), expected 3"),
+    ],
+)
+def test_the_error_is_that_of_the_kernel_with_its_line(kernel, error, line, says):
+    call = Call("kernel", (plan((1,), (1,)), torch.ones(16), torch.zeros(16), 16))
+    outcome = run_call({"kernel": kernel}, call, watched=True)
+    assert outcome["error"] == error
+    assert outcome["line"] == line
+    assert says in outcome["text"]
+    assert "InterpreterError" not in outcome["text"]
+
+
+# --- a launch by messages -----------------------------------------------------------------------------------
+
+
+def keep() -> KeptMemory:
+    """Return the memory of a launch with two tensors of 16 entries, of which the second is written."""
+    return KeptMemory(Launch((1,), (1,)), [torch.ones(16), torch.zeros(16), 3])
+
+
+def load(*addresses: int, size: int = 4) -> dict:
+    """Return a request for entries."""
+    return {"load": launches._write(np.array(addresses)), "program": 0, "size": size}
+
+
+def test_values_come_after_tensors_have_places():
+    kept = keep()
+    assert "values" not in json.dumps(kept.describe())
+    assert kept.describe()["arguments"] == [
+        {"tensor": ["float32", [16]]},
+        {"tensor": ["float32", [16]]},
+        {"plain": 3},
+    ]
+    with pytest.raises(RuntimeError, match="nothing was placed"):
+        kept.reply(load(1000))
+    kept.reply({"place": [1000, 2000], "names": ["x", "y"]})
+    assert kept.reply(load(1000))["values"]
+    with pytest.raises(RuntimeError, match="placed once"):
+        kept.reply({"place": [1000, 2000], "names": ["x", "y"]})
+    with pytest.raises(ValueError, match="writes to `x`"):
+        kept.reply({"store": load(1000)["load"], "program": 0, "size": 4, "values": "AAAAAA=="})
+
+
+@pytest.mark.parametrize("places", [[1000, 1000], [1000, 1063], [1063, 1000]])
+def test_tensors_do_not_overlap(places):
+    with pytest.raises(RuntimeError, match="overlap"):
+        keep().reply({"place": places, "names": ["x", "y"]})
+    keep().reply({"place": [1000, 1064], "names": ["x", "y"]})
+
+
+# --- in the sandbox -----------------------------------------------------------------------------------------
+
+RIGHT = """
+@triton.jit
+def merge(most, total, s):
+    new = tl.maximum(most, tl.max(s, 0))
+    safe = tl.where(new == -float("inf"), 0.0, new)
+    return new, total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+
+@triton.jit
+def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most, total = tl.full((), -float("inf"), tl.float32), tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        i = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + i, mask=i < n_columns, other=-float("inf"))
+        most, total = merge(most, total, s)
+    tl.store(out + row, most + tl.log(total))
+"""
+HEAD = RIGHT[RIGHT.rindex("@triton.jit") : RIGHT.index("    row =")]
+ANSWERS = {
+    "right": (RIGHT, ""),
+    "a wrong sum": (RIGHT.replace("most + tl.log", "tl.log"), "add the maximum to the logarithm"),
+    "behind the end": (
+        RIGHT.replace(', mask=i < n_columns, other=-float("inf")', ""),
+        "raised IndexError in the line `s",
+    ),
+    "torch": (RIGHT.replace("tl.log(total)", "torch.log(total)"), "uses `torch"),
+    "a function": (
+        "def row_logsumexp(x, out, n_columns, TILE):\n    out[:] = x.logsumexp(-1)",
+        "expected a kernel",
+    ),
+    "empty": (f"{HEAD}    raise NotImplementedError", "is not answered yet"),
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox("process", Limits(cpu=10, wall=60), own_code=True) as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_in_cells_is_graded_as_it_is_checked(sandbox, name, tmp_path):
+    source, says = ANSWERS[name]
+    content = hand_in("ch06_fast", {"q2": source})
+    cells = read(write(tmp_path / "a.ipynb", content)).select_cells("q2")
+    graded = check.q2.judge(sandbox.run(cells, check.q2.prepare(PUBLIC_SEED).calls), PUBLIC_SEED)
+    path = tmp_path / "answer.py"
+    path.write_text(f"import torch, triton\nimport triton.language as tl\n{source}\n")
+    answer = runpy.run_path(str(path))
+    assert graded == check.q2.check(answer, PUBLIC_SEED)
+    assert graded.right is not bool(says)
+    assert says in graded.message
