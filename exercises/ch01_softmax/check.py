@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e05bd71bd7e9"
+VERSION = "8767d3bbe697"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -66,6 +66,12 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
+    for n in (1, 1, 2, 3, 4):  # few pairs, few entries
+        K, rho = int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
+        k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
+        inputs = f"K = {K}, rho = {rho:.2f}"
+        calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
+        calls.append(Call("measured_size", (k, noise, rho), f"pairs: {n}, {inputs}"))
     wide, less = int(10 ** rng.uniform(11, 12)), int(rng.integers(150_000, 2_000_000))  # too wide for samples
     alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
     usual = int(10 ** rng.uniform(3, 5))
@@ -115,6 +121,20 @@ def _far_apart(rng, T, S, K=4, V=3):
     return q, k, v
 
 
+def _mixed(rng, T, S, K, V):
+    """q, k, v with scores of a few levels, in any order; some keys twice, some rows of zeros."""
+    q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
+    if rng.random() < 0.6:
+        level = rng.choice([-3000.0, -800.0, 0.0, 0.0, 1000.0, 3000.0], size=S if rng.random() < 0.6 else 1)
+        q[:, 0], k[:, 0] = 1.0, torch.from_numpy(level) * K**0.5
+        q[rng.random(T) < rng.choice([0.0, 0.4]), 0] = -1.0
+    for rows in (q, k):
+        if rng.random() < 0.3:
+            rows[rng.integers(len(rows))] = 0.0
+    k[rng.integers(S)] = k[rng.integers(S)].clone()
+    return q, k, v
+
+
 @define_question(
     INFO["q2"],
     fault=fault,
@@ -151,6 +171,9 @@ def q2(rng):
     for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
+    for K in (1, 1, 1, 2, 3, 4, 5) * 2:
+        T, V = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+        calls.append(Call("repaired", _mixed(rng, T, T, K, V), f"T = {T}, K = {K}, V = {V}"))
     return calls
 
 
@@ -194,6 +217,23 @@ def _config(layers, heads, kv_heads, width, window=None, kinds=(), dtype="bfloat
         config["sliding_window"] = window
     if kinds:
         config["layer_types"] = [f"{kind}_attention" for kind in kinds]
+    return config
+
+
+def _any_config(rng):
+    """A small configuration; each field that may be missing or None is, by chance."""
+    layers, kv_heads, groups = (int(n) for n in rng.integers(1, (7, 4, 4)))
+    heads, width, window = kv_heads * groups, int(rng.choice([1, 8, 20])), int(rng.choice([1, 2, 5, 100]))
+    kinds = rng.choice(["full", "sliding"], size=layers, p=rng.choice([[1, 0], [0, 1], [0.5, 0.5]]))
+    dtype = str(rng.choice(["float32", "bfloat16", "float16", "float8_e4m3fn"]))
+    config = _config(layers, heads, kv_heads, width, window, kinds.tolist(), dtype)
+    for name in ("num_key_value_heads", "head_dim", "sliding_window", "layer_types"):
+        if rng.random() < 0.2:
+            del config[name]
+        elif rng.random() < 0.2:
+            config[name] = None
+    if config.get("head_dim"):
+        config["hidden_size"] += int(rng.choice([0, heads, 7]))
     return config
 
 
@@ -250,6 +290,13 @@ def q3(rng):
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
         calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
+    for _ in range(60):
+        config, batch = _any_config(rng), int(rng.integers(1, 4))
+        window = config.get("sliding_window") or 50
+        near = int(rng.choice([0, 1, 2, window - 1, window, window + 1, 2 * window, rng.integers(10**9)]))
+        calls.append(Call("cache_bytes", (config, near, batch), f"{config}, batch {batch}, {near} tokens", exact))
+        room = max(0, cache_bytes(config, near, batch) + int(rng.choice([-1, 0, 0, 1, rng.integers(1000)])))
+        calls.append(Call("most_tokens", (config, room, batch), f"{config}, {room} bytes, batch {batch}", exact))
     return calls
 
 
@@ -321,6 +368,10 @@ def q4(rng):
     sign[::2] = -1.0
     k += 1000.0 * torch.stack([sign, -sign], 1)  # so q . k is small
     cases.append((q, k, v, 4, "T = 12, tiles of 4, entries of keys near 1000 that cancel in the score"))
+    for T in (1, 1, 2, 3, 4, 5):  # any sizes; tiles that end where the mask begins, or after the last key
+        more, K, V = (int(n) for n in rng.integers((0, 1, 1), (4, 5, 5)))
+        S, tile = T + more, int(rng.choice([1, 2, 3, max(1, more), more + 1, T + more, T + more + 1]))
+        cases.append((*_mixed(rng, T, S, K, V), tile, f"T = {T}, S = {S}, K = {K}, V = {V}, tiles of {tile}"))
     calls = []
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape
@@ -389,6 +440,20 @@ def q5(rng):
         calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
         other = f"{n:,} and 1 keys, maxima {gap} apart"
         calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
+    for _ in range(24):
+        V, both = int(rng.integers(1, 5)), []
+        start, gap = rng.choice([0.0, 0.0, -800.0, 5000.0]), rng.choice([0.0, 1.0, 30.0, -30.0, 800.0, -800.0])
+        for at in (start, start + gap):
+            m, d, u = _triple(rng, int(rng.choice([0, 1, 1, 2, 5])), at, V)
+            if d and rng.random() < 0.3:
+                m = 0.0  # a score like any other
+            if rng.random() < 0.3:
+                u = 0.0 * u  # as are values of 0
+            both.append((m, d, u))
+        if both[0][1] and both[1][1] and rng.random() < 0.2:
+            both[1] = both[0][0], *both[1][1:]
+        inputs = f"m = {both[0][0]:.4g} and {both[1][0]:.4g}, d = {both[0][1]:.3g} and {both[1][1]:.3g}"
+        calls.append(Call("merge", tuple(both), inputs))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

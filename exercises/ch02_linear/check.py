@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b2529dc873cc"
+VERSION = "797eda3c5ac9"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -71,6 +71,14 @@ def q1(rng):
         bounds = {"operations": 40} | ({"work": T * T * (K + 32)} if T == 200 else {})
         inputs = f"T = {T}, log decays near {-strength}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
+    for T in (1, 2, 2, 3, 4, 5):  # any width; some tokens keep all or forget all, some entries are 0
+        K = int(rng.integers(1, 5))
+        q, k, u = _sequence(rng, T, K, K)
+        log_decay = torch.from_numpy(rng.choice([0.0, -0.1, -1.0, -40.0], size=T))
+        for x in (q, k, u):
+            x[rng.random(x.shape) < rng.choice([0.0, 0.0, 0.3])] = 0.0
+        inputs = f"T = {T}, K = {K}, log decays {log_decay.tolist()}"
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
@@ -110,7 +118,10 @@ def chunked(q, k, v, g, state, chunk):
 
 @define_question(INFO["q2"], own_code=True, chunked=chunked)
 def q2(rng):
-    calls = []
+    calls, small = [], []
+    for T in (1, 1, 2, 3, 4, 6, 7, 8):  # any sizes; one chunk or many, whole or not
+        chunk, K, V = (int(n) for n in rng.integers(1, (T + 3, 5, 5)))
+        small.append((T, chunk, float(rng.choice([0.0, -0.2, -1.0, -3.0, -20.0])), K, V))
     for T, chunk, g, K, V in (
         (8, 4, -0.7, 3, 4),
         (11, 4, -0.7, 3, 4),
@@ -129,6 +140,7 @@ def q2(rng):
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),
+        *small,
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))
@@ -220,6 +232,13 @@ def q3(rng):
         ("both", "some queries and early keys near -60, the others near 5"),
     ):
         calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    for low, high in ((-60, 5), (-60, 5), (-60, -58), (-20, -14), (-2, 5)) * 2:  # any sizes, entries alike
+        T, K, V = (int(n) for n in rng.integers(1, 6, size=3))
+        q, k, v = _entries(rng, T, low, high, K, V)
+        for x in (q, k):
+            x[rng.random((T, K)) < rng.choice([0.0, 0.4])] = float(rng.choice([-60, 0, 5]))
+        inputs = f"T = {T}, K = {K}, V = {V}, entries from {low} to {high}, perhaps some of -60, 0 or 5"
+        calls.append(Call("repaired", (q, k, v), inputs, Close(1e-4)))
     return calls
 
 
@@ -262,10 +281,21 @@ def q4(rng):
     x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
     v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
     calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
+    for n in (1, 1, 2, 3, 4, 5, 6):  # few pairs, keys along axes: answers are often exactly 0
+        H, K, V = int(rng.choice([1, 2, 4])), int(rng.integers(1, 4)), int(rng.integers(1, 9))
+        axis = torch.eye(K, dtype=torch.float64)[torch.from_numpy(rng.integers(K, size=(H, n)))]
+        x = torch.from_numpy(rng.choice([-2.0, 0.5, 4.0], size=(H, n, 1))) * axis
+        v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(n, V)))
+        inputs = f"K = {K}, H = {H}, n = {n}, V = {V}, keys along axes"
+        calls.append(Call("share_right", (x, v), inputs, Close(1e-6)))
+        K, H, accuracy = int(rng.integers(128, 2000)), int(rng.integers(1, 9)), float(rng.uniform(0.7, 0.97))
+        inputs = f"K = {K}, H = {H}, accuracy {accuracy:.3f}"
+        calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.001)))
-    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4), (int(rng.integers(8, 99)), 3)):
+    few, *many = int(rng.integers(2, 9)), *(int(K) for K in rng.integers(8, 99, size=3))
+    for K, H in ((1, 1), (1, few), (many[0], 1), (many[1], 4), (many[2], 3)):
         calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
     return calls
 
@@ -296,6 +326,10 @@ def q5(rng):
         most = 40 if order < 6 else 6
         K, V, state, cache = (int(rng.integers(*span)) for span in ((2, most), (2, 80), (2, 9), (1, 5)))
         sizes.append((K, V, order, state, cache))
+    for order in (0, 1, 2, 3, 4) * 5:  # small ones, where the two are often equal for a while
+        K, V, state, cache = (int(n) for n in rng.integers(1, (7, 7, 9, 5)))
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
+        sizes.append((K, int(rng.choice([1, V])), order, state, int(rng.choice([state, cache]))))
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

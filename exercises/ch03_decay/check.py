@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "20e071a915bc"
+VERSION = "efee911386c5"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -71,7 +71,11 @@ def q1(rng):
     edge = int(rng.integers(130, 140))  # there the best is next to 1
     long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf), (edge, 2 * edge)
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))
-    for L, T in (*lengths, *fixed, *long):
+    short = []
+    for few in (1, 2, 3, int(rng.integers(4, 50))):  # texts that end near where forgetting helps
+        ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
+        short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
+    for L, T in (*lengths, *fixed, *long, *short):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls
@@ -120,6 +124,19 @@ def q2(rng):
         o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
         o = o.bfloat16().double()
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
+    for _ in range(10):  # also one number a token, and tokens that read or write nothing
+        T, K, V = int(rng.choice([40, rng.integers(40, 150), 400])), *map(int, rng.choice([1, 2, 3, 8], 2))
+        life = 2.0 * min(150, 1.2 * T) ** float(rng.uniform())
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+        for x in (q, k, v):
+            x *= float(10 ** rng.uniform(-3, 3)) if rng.uniform() < 0.3 else 1
+            # from the third on: known mistakes divide by the first two
+            x[2:][torch.from_numpy(rng.uniform(size=T - 2) < 0.2)] *= float(rng.choice([0, 1, 1]))
+        k, v = k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6))
+        age = torch.arange(T)[:, None] - torch.arange(T)
+        o = (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
+        inputs = f"T = {T}, K = {K}, V = {V}, a half-life of {life:.1f}"
+        calls.append(Call("half_life", (q, k, v, o), inputs, Within(1.03)))
     return calls
 
 
@@ -152,6 +169,11 @@ def table(q, k, log_decay, part):
 @define_question(INFO["q3"], own_code=True, table=table)
 def q3(rng):
     calls = []
+    short = []
+    for _ in range(8):  # also one token more or less than a whole number of parts
+        part = int(rng.integers(1, 12))
+        C = max(1, int(rng.integers(1, 4)) * part + int(rng.choice([-1, 0, 1, 2])))
+        short.append((C, int(rng.integers(1, 5)), part, float(rng.choice([1.0, 30.0, 1000.0]))))
     for C, K, part, strength in (
         (8, 3, 4, 0.5),
         (11, 4, 4, 0.5),
@@ -167,6 +189,7 @@ def q3(rng):
         (11, 3, 3, 0.5),
         (5, 2, 5, 0.5),
         (300, 8, 8, 1.0),
+        *short,
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -179,6 +202,10 @@ def q3(rng):
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all
+        if (C, K, part, strength) in short:  # entries that forget nothing, or all, and tokens that read or write nothing
+            for x, value in ((log_decay, 0.0), (log_decay, -1000.0), (q, 0.0), (k, 0.0)):
+                if rng.uniform() < 0.4:
+                    x[torch.from_numpy(rng.uniform(size=(C, K)) < 0.3)] = value
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n = -(-C // part)
         whole = n * part  # tokens, of which the last may be padding
@@ -222,7 +249,8 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
-    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)):
+    far = ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)
+    for given, layer in (*layers, ([0.0] * 24, 23), ([0.0, 0.0], 1), *far):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
@@ -240,6 +268,14 @@ def q4(rng):
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
     calls.append(Call("logits_for", (wide,), inputs, Close(1e-8)))
+    for _ in range(8):  # few layers or one, in any order, also with ties and far from 0
+        given = rng.normal(size=int(rng.integers(1, 9))) * rng.choice([0, 1, 2]) + rng.choice([-1000, 0, 1000])
+        given = [float(x) for x in (given.round() if rng.uniform() < 0.3 else given)]
+        layer = int(rng.choice([0, len(given) - 1, rng.integers(len(given))]))
+        calls.append(Call("shortest_half_life", (given, layer), f"{len(given)} layers, layer {layer}", Close(1e-9)))
+        n = int(rng.integers(1, 8))  # half-lives from one part in a million to the other, no two too close
+        lives = [0.0, *(math.exp(-2.98 + 16.42 * (m + float(rng.uniform(0.0, 0.9))) / n) for m in range(n))]
+        calls.append(Call("logits_for", (lives,), f"{n + 1} layers, half-lives up to {lives[-1]:,.3g}", Close(1e-8)))
     return calls
 
 
@@ -300,8 +336,15 @@ def q5(rng):
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
         sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0))
-        for T, chunk, least in (*sizes, (300, 11, -0.02)):
+        short = [(1, int(rng.integers(1, 4)), -2.0)]
+        for T in map(int, rng.integers(2, 20, size=7)):  # also chunks of one token, or next to the length
+            chunk = int(rng.choice([1, T - 1, T, T + 1, rng.integers(1, T)]))
+            short.append((T, chunk, float(rng.choice([-0.1, -4, -1000]))))
+        for T, chunk, least in (*sizes, (300, 11, -0.02), *short):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            if (T, chunk, least) in short:  # some tokens forget nothing, others all
+                log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = 0.0
+                log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = -1000.0
             if T == 60:
                 log_decay[5:55] = least  # powers overflow, from whatever token they count
             if T == 61:  # some tokens forget all, and those after them hardly anything
@@ -309,7 +352,7 @@ def q5(rng):
                 log_decay[1::3] = least
             if T == 300:
                 log_decay[::2] = 0.0  # every second token forgets nothing
-            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
+            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {log_decay.min():.3g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls
 

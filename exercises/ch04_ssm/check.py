@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "bf4895447952"
+VERSION = "043512c9d4d1"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -100,6 +100,16 @@ def q1(rng):
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
+    for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
+        sizes = 10 ** rng.uniform(-2, 2, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
+        signs = [(-1, int(rng.choice([-1, 0, 0, 1]))) for _ in sizes]
+        A = torch.from_numpy(sizes * signs)
+        theta = float(rng.choice([0, 0.5, 1, rng.uniform(0, 0.5), rng.uniform(0.5, 1)], p=[0.2, 0.1, 0.1, 0.5, 0.1]))
+        how = Within(1 + 1e-6) if theta < 0.5 else exact
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
+        times = rng.choice([rng.uniform(0.5, 0.99), rng.uniform(1.01, 3), 10 ** rng.uniform(0.5, 5)])
+        delta = largest_step(A, 0.0) * float(times)
+        calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls
 
 
@@ -143,9 +153,9 @@ def q2(rng):
     _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
-    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-4, 1e-6, 5e-7)  # alone: none hides its error
+    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7)  # alone: none hides its error
     for size, delta in (*((size, 1) for size in sizes), (1e-6, 1e4), (5e-3, 1e6), (0.1, 1e6)):
-        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
+        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
         more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
@@ -171,6 +181,18 @@ def q2(rng):
     A, B, C = _channel(rng, 4, 2e-5, 2e-2)
     A[2], B[2], C[2] = -float(rng.uniform(2, 9)) * 1e-9, 1.0, float(rng.uniform(1, 2))  # seen after 10^5 steps
     calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
+    for _ in range(10):  # a few modes of any size, that turn either way, decay or not; integrators
+        N, T, delta = int(rng.integers(1, 5)), int(rng.integers(1, 20)), float(10 ** rng.uniform(-4, 4))
+        modulus = 10.0 ** torch.from_numpy(rng.choice([rng.uniform(-13, -3, N), rng.uniform(-2, 2, N)]))
+        angle = math.pi * torch.from_numpy(rng.choice([rng.uniform(0.5, 1.5, N), rng.choice([0.5, 1, 1.5], N)]))
+        x = torch.polar(modulus, angle) * torch.from_numpy(rng.choice([0, 1, 1, 1], N))
+        x.real.clamp_(max=0)  # rounded, the cosine is above 0
+        _, B, C = _channel(rng, N)
+        B.imag *= int(rng.integers(2))
+        arguments = (delta, *map(as_pairs, (x / delta, B, C / delta)), T)
+        calls.append(Call("kernel", arguments, f"{N} modes of any size, delta = {delta:.3g}, T = {T}", exact))
+        u, k = torch.from_numpy(rng.normal(size=(2, T)) * rng.choice([0, 1, 1, 100], size=(2, T)))
+        calls.append(Call("convolve", (u, k), f"T = {T}", exact))
     for T in (7, 16, 1, 384_000, 250 * int(rng.integers(1180, 1220))):   # of order T^2 they take more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
@@ -247,6 +269,13 @@ def q3(rng):
                 delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
+        for _ in range(6):  # any short input, also with zeros; any step and channel, also one that does not turn
+            T = int(rng.integers(1, 13))
+            u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
+            delta, rate, frequency = (float(x) for x in 10 ** rng.uniform((-2.5, -2, -2), (1, 1.5, 1)))
+            frequency *= int(rng.integers(4) > 0)
+            inputs = f"fault {fault}, T = {T}, delta = {delta:.2g}, a rate of {rate:.2g}, a frequency of {frequency:.2g}"
+            calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls
 
 
@@ -277,19 +306,28 @@ def q4(rng):
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
-    slow += [(rng.uniform(270, 300), rng.uniform(370, 400)) for _ in range(3)]  # the first 100 steps do not tell
+    slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(7)]  # the first 100 steps do not tell
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters
     quiet, loud = drawn[:2]
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
-        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+    plain = []
+    for _ in range(4):  # periods of whole steps, and long ones; they begin with 0 or a peak
+        life = _between(rng, 3, 150)
+        plain.append((life, float(rng.integers(3, min(9, 10 * life)))))
+        life = _between(rng, 3, 33)
+        plain.append((life, rng.uniform(11, 11.9) * life))
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
+        T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
-        turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
+        phase = rng.uniform(0, 2 * math.pi)
+        phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
+        turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)
-        y = (size * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        wave = torch.where(turn.cos().abs() < 1e-9, 0.0, turn.cos())
+        y = (size * 2.0 ** (-l / life) * wave).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls
@@ -321,7 +359,7 @@ def q5(rng):
         decay = torch.from_numpy(rng.uniform(0.5, 2, N)) / T
         A_bar = torch.complex(-decay, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
-    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64), (cases[0][0], 0, 20), (cases[0][0], 19, 20)]
     for N, T in ((4, 8), (4, 9), (3, 6), (3, 7)):               # as few steps as there are
         angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
         A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
@@ -331,6 +369,12 @@ def q5(rng):
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
+    for N in map(int, rng.integers(1, 5, size=16)):             # any numbers that lie apart, that decay or not
+        angle = math.pi / N * (torch.arange(N) + torch.from_numpy(rng.uniform(0.2, 0.8, N)))
+        turn = torch.complex(torch.zeros(N).double(), angle * torch.from_numpy(rng.choice([-1, 1, 1], N))).exp()
+        A_bar = turn * torch.from_numpy(rng.choice([1.0, 0.9, rng.uniform(0.4, 1)], N))
+        T = int(rng.choice([2 * N, 2 * N + 1, rng.integers(2 * N, 6 * N + 4)]))
+        cases.append((as_pairs(A_bar), int(rng.choice([0, T - 1, rng.integers(T)])), T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

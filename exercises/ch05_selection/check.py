@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "6350500556f1"
+VERSION = "18634a8cd432"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -56,10 +56,15 @@ def q1(rng):
     exact = Close(1e-9)
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0)]
-    for keep, a in (*shares, (float(rng.uniform(0.1, 0.9)), float(rng.uniform(2, 9)))):
+    shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(6)]
+    for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
-    drawn = float(rng.uniform(2, 6)), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.5, 2))
-    for a, low, high in ((1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), (3.0, 0.5, 240.0), drawn):
+    limits = [(1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), (3.0, 0.5, 240.0), (2, 1, 3)]
+    for _ in range(6):
+        a = float(10 ** rng.uniform(-3, 2))
+        high = float(10 ** rng.uniform(-5, 2.8)) / a
+        limits.append((a, high * float(rng.choice((1.0, rng.uniform(0.001, 1.0)))), high))
+    for a, low, high in limits:
         for hold in ("exact", "euler"):
             inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'
             calls.append(Call("largest_state", (a, low, high, hold), inputs, exact))
@@ -128,6 +133,24 @@ def _stretch(rng, n, at=0.0, gate=-0.3, V=3):
     return g.sum(), faded.max(), w.sum(), w @ v
 
 
+def _tokens(rng, n, V):
+    """Tokens x [n], v [n, V] and g [n] of all kinds: scores of 0, equal, far apart or hidden, values of zeros, gates
+    open, low or closed."""
+    x = rng.choice((0, 0, 1, -3000, 3000)) + rng.choice((0, 2, 800)) * rng.normal(size=n)
+    v = rng.normal(size=(n, V)) * (rng.uniform(size=(n, 1)) < 0.7)
+    g = -rng.choice((0, 0.5, 5000)) * rng.uniform(size=n)
+    for one in (x, g):
+        one[rng.uniform(size=n) < rng.choice((0, 0, 0.3, 0.9))] = -math.inf
+    return tuple(map(torch.from_numpy, (x, v, g)))
+
+
+def _element(x, v, g):
+    """The element of tokens, from sums over all of them."""
+    faded = torch.stack([score + g[j + 1 :].sum() for j, score in enumerate(x)])
+    w = (faded - faded.max().clamp(min=-1e9)).exp()
+    return g.sum(), faded.max(), w.sum(), w @ v
+
+
 @define_question(
     INFO["q2"], single=single, compose=compose, identity=identity, read=read, prefixes=prefixes
 )
@@ -141,6 +164,7 @@ def q2(rng):
     tight, calls = Close(1e-9), []
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
+        (0.0, -0.4, "x = 0, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
         (-9500.0, -0.4, "a score of -9500"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
@@ -154,7 +178,10 @@ def q2(rng):
     lowered = number(-20_000.0), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
+    mute = *_stretch(rng, 4)[:3], zeros
     for one, two, inputs in (
+        (mute, _stretch(rng, 3), "4 tokens whose values add up to 0, then 3"),
+        (_stretch(rng, 3), mute, "3 tokens, then 4 whose values add up to 0"),
         (_stretch(rng, 5), _stretch(rng, 3, 1.0), "5 and 3 tokens"),
         (_stretch(rng, 3, 4.0), _stretch(rng, 4, -2.0), "the larger scores first"),
         (_stretch(rng, 3, -400.0), _stretch(rng, 4, 400.0), "scores 800 apart, the larger last"),
@@ -195,6 +222,7 @@ def q2(rng):
         (_stretch(rng, 6), "6 tokens"),
         (_stretch(rng, 1), "one token"),
         (_stretch(rng, 3, -2000.0), "scores near -2000"),
+        (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
         ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
     ):
@@ -219,6 +247,17 @@ def q2(rng):
             x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
         calls.append(Call("prefixes", (x, v, g), inputs, tight))
+    for _ in range(16):  # all that the text allows, together
+        V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
+        x, v, g = _tokens(rng, 1, V)
+        calls.append(Call("single", (x[0], v[0], g[0]), f"x = {x.item():.5g}, g = {g.item():.5g}", tight))
+        one, two = (_element(*_tokens(rng, n, V)) for n in sizes[:2])
+        calls.append(Call("compose", (one, two), "{} and {} tokens of all kinds".format(*sizes), tight))
+        calls.append(Call("read", (one,), f"{sizes[0]} tokens of all kinds", tight))
+        calls.append(Call("prefixes", _tokens(rng, sizes[2], V), f"{sizes[2]} tokens of all kinds", tight))
+    for x in (-math.inf, 0.0):
+        token = torch.full((1,), x, dtype=torch.float64), draw(1, 2), draw(1).abs().neg()
+        calls.append(Call("prefixes", token, f"one token, x = {x:g}", tight))
     return calls
 
 
@@ -379,8 +418,11 @@ def q3(rng):
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))
         calls.append(Call("least_error", (_measure(rng, make, size), n), f"{inputs}; n = {n}"))
-    M, n = _measure(rng, lambda: _gated(rng, 20, 3), 3, 4.0), draw(3, 6)  # so large that errors are seen
-    calls.append(Call("least_error", (M, n), f"20 tokens of linear attention, K = 3; n = {n}", Close(1e-4)))
+    for at in (0, *rng.permutation(len(tables) - 2)[:8]):  # so large that errors are seen, where n is no less than the size
+        make, size, inputs = tables[at]
+        M = _measure(rng, make, size, 4.0)
+        for n in (size, size + draw(1, 3)):
+            calls.append(Call("least_error", (M, n), f"{inputs}; n = {n}", Close(1e-3)))
     for T, n in ((10, 4), (10, 5), (9, 4), (9, 5), (10, draw(6, 8))):  # no block has more than half of T
         calls.append(Call("least_error", (softmax(T), n), f"{T} tokens of softmax attention; n = {n}"))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
@@ -414,6 +456,7 @@ def q4(rng):
         (6, 4, 1, 0.5, 0.1, 1.0, 1.0),
         (6, 1, 3, 0.5, 2.1, 3.0, 1.0),
         (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
+        (7, 3, 3, 0.2, 0.01, 0.1, 1.0),
         (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
         (8, 4, 3, 0.3, 0.1, 1.0, 3.0),
         (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
@@ -439,6 +482,22 @@ def q4(rng):
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+    for n in range(12):  # all that the text allows, together
+        C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
+        V = K if n % 2 else V
+
+        def some(share=0.4):  # of the tokens, or none of them
+            return torch.from_numpy(rng.uniform(size=C) < share * rng.integers(0, 2))
+
+        q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((C, K), (C, K), (C, V), (K, V)))
+        k = k / k.norm(dim=1, keepdim=True) * torch.from_numpy(rng.uniform(0.3, 1.5, size=(C, 1)))
+        beta = torch.from_numpy(rng.uniform(0.01, rng.choice((0.1, 1.0, 2.0)), size=C))
+        log_decay = -float(rng.choice((0.1, 1.0, 30.0))) * torch.from_numpy(rng.uniform(size=C))
+        k[some()], beta[some()] = k[0].clone(), 1.0
+        q[some()], k[some()], v[some()] = 0.0, 0.0, 0.0
+        log_decay[some()], log_decay[some()] = 0.0, -30.0
+        inputs = f"C = {C}, K = {K}, V = {V}, tokens of all kinds"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S * float(rng.integers(0, 3) > 0)), inputs, Close(1e-8)))
     return calls
 
 
@@ -507,6 +566,12 @@ def q5(rng):
                 log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
+        for T in (1, *(int(n) for n in rng.integers(2, 10, size=8))):  # strengths and gates of all kinds
+            beta = torch.from_numpy(rng.uniform(0.01, 2.0, size=T))
+            log_decay = torch.from_numpy(rng.uniform(rng.choice((-0.1, -2.0, -30.0)), 0.0, size=T))
+            for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):
+                x[torch.from_numpy(rng.uniform(size=T) < rng.choice((0.0, 0.4, 0.9)))] = same
+            calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = {T}", Close(1e-9)))
     return calls
 
 

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "53ae89841781"
+VERSION = "f4812ac1e887"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -79,6 +79,18 @@ def q1(rng):
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
+    for n in range(12):                            # all that the text allows, together
+        T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
+        q, k, v, state, speed, log_decay = (
+            torch.from_numpy(rng.normal(size=size)) for size in ((T, K), (T, K), (T, V), (K, V, 2), K, (T, K))
+        )
+        speed *= float(rng.choice((0.1, 3.0, 12.0)))
+        log_decay = -float(rng.choice((0.1, 1.0, 40.0))) * log_decay.abs().clamp(max=1)
+        for x, some in ((speed, 0.0), (speed, math.pi / 2), (log_decay, 0.0), (log_decay, -40.0), (q, 0.0), (k, 0.0), (v, 0.0)):
+            x[torch.from_numpy(rng.uniform(size=x.shape) < rng.choice((0.0, 0.0, 0.4)))] = some
+        state[..., rng.integers(0, 2)] *= float(rng.integers(0, 3) > 0)
+        inputs = f"T = {T}, K = {K}, V = {V}, tokens of all kinds"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
     return calls
 
 
@@ -124,14 +136,14 @@ misprint = "III"
 def q2(rng):
     exact, calls = Close(1e-12), []
     sizes = [(2, 64, 4, 2, 96), (3, 60, 6, 1, 100), (5, 48, 3, 3, 128), (32, 4096, 32, 8, 14336)]
-    for _ in range(2):
-        H, H_kv, width = (int(n) for n in rng.integers((2, 1, 4), (7, 5, 33)))
-        sizes.append((int(rng.integers(1, 9)), H * H_kv * width, H * H_kv, H_kv, int(rng.integers(20, 300))))
+    for group, H_kv, width, L, F in rng.integers(1, (7, 5, 33, 9, 300), size=(8, 5)).tolist():
+        sizes.append((L, group * H_kv * width, group * H_kv, H_kv, F))
+    sizes += [(1, 32, 1, 1, 32), (3, 7, 7, 7, 5)]  # one head; heads of width 1
     for one in sizes:
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
         calls.append(Call("n_parameters", one, inputs, exact))
     for one in sizes:
-        for T in (int(rng.integers(10, 5000)), int(rng.integers(10_000, 200_000))):
+        for T in (1, int(rng.integers(2, 5000)), int(rng.integers(10_000, 200_000))):
             inputs = "T = {}, L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(T, *one)
             calls.append(Call("flops_per_token", (T, *one), inputs, exact))
     return [*calls, Call("misprint", (), "", Exactly())]
@@ -186,9 +198,10 @@ def operations(fault, T, L, D, F, vocabulary):
 )
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
-    sizes: list[tuple[int, ...]] = [(8192, 6, 512, 1536, 100_280), (1, 1, 8, 20, 50)]
+    sizes: list[tuple[int, ...]] = [(8192, 6, 512, 1536, 100_280), (1, 1, 8, 20, 50), (3, 1, 8, 8, 1)]
     for _ in range(2):
-        sizes.append(tuple(int(n) for n in rng.integers((10, 1, 8, 10, 20), (5000, 30, 900, 3000, 90_000))))
+        sizes.append(tuple(rng.integers((10, 1, 8, 10, 20), (5000, 30, 900, 3000, 90_000)).tolist()))
+    sizes += [tuple(one) for one in rng.integers(1, (50, 9, 60, 60, 60), size=(6, 5)).tolist()]  # none larger than others
     for fault in ("none", "I", "II", "III", "IV"):
         for one in sizes:
             inputs = "counter {}, T = {}, L = {}, D = {}, F = {}, a vocabulary of {}".format(fault, *one)
@@ -219,6 +232,9 @@ def q4(rng):
     shapes += [tuple(int(n) * 128 for n in rng.integers((8, 2), (100, 20))) for _ in range(2)]
     shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
     shapes += [(8192, 512, 8), (4096, 1024, 4)]  # heads of 64 and of 256
+    for H in (1, 1, *rng.integers(1, 33, size=6).tolist()):
+        width, more = int(rng.integers(16, 257)), int(10 ** rng.uniform(0, 6.5))
+        shapes.append((3 * width + more, H * width, H))
     for T, D, H in shapes:
         for every in (1, int(rng.integers(2, 12)), int(10 ** rng.uniform(4.5, 6)), math.inf):
             inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
@@ -229,6 +245,10 @@ def q4(rng):
     for T, D, H in shapes[3:]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
+        m, far = int(rng.integers(1, 20)), float(10 ** rng.uniform(-7, 0))
+        between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
+        above, below = relative_cost(T, D, H, 1) + far, relative_cost(T, D, H, math.inf) - far
+        budgets += [(T, D, H, between), (T, D, H, above), (T, D, H, below)]
     throughout = relative_cost(24576, 768, 6, 1)
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
     throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
@@ -280,8 +300,18 @@ def q5(rng):
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
         calls.append(Call("fit", (compute, loss), f"{n} points", exact))
+    for start in (-3, 0, 3, 18) * 3:  # in any order and unit, with and without noise; at an edge losses may be alike or rise
+        n = int(rng.integers(2, 12))
+        logs = start + rng.uniform(0.5, 4) * rng.permutation(n) / n
+        logs[n - 1 : 2 : -2] = logs[0]
+        a, noise = rng.choice((0.0, rng.uniform(-0.1, 0), rng.uniform(0, 0.3))), rng.choice((0.0, 0.01, 0.1)) * rng.normal(size=n)
+        compute, loss = 10.0**logs, rng.uniform(1, 30) * 10.0 ** (noise - a * logs)
+        calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
+    for a in (1.0, 1.5, *rng.uniform(0.01, 2, size=8).tolist()):
+        k, factor = (float(10**x) for x in rng.uniform((-1, -3), (2, 3)))
         calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
     laws = [((3.7087, 0.0798), (3.5391, 0.0768), 1.0), ((3.7087, 0.0798), (3.5391, 0.0768), 100.0)]
     for _ in range(3):
@@ -295,6 +325,12 @@ def q5(rng):
     for first, second in ((small, large), (large, small)):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
+    for n in range(18):  # laws of any kind, some with the same k or a
+        first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
+        second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])
+        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 6]))
+        text = f"{first[0]:.3g} C^-{first[1]:.3g} and {second[0]:.3g} C^-{second[1]:.3g}, C = {C:.3g}"
+        calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     return calls
 
 

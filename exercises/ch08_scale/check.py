@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "6f6381c6eb03"
+VERSION = "f7b5c881b29a"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -90,6 +90,21 @@ def q1(rng):
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    for n in range(90):                              # losses below 1 and above 10, most or little of which is E; any gamma
+        E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
+        E = E if rng.random() < 0.85 else 0.0
+        L, ratio = E + above, float(rng.uniform(1.05, 4.0))
+        text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
+        if n % 3 == 0:
+            calls.append(Call("apparent", (E, gamma, L), text, exact))
+        elif n % 3 == 1:
+            points = [(loss, gamma * (1 - E / loss)) for loss in (L, ratio * L)]
+            (L1, s1), (L2, s2) = points if rng.random() < 0.5 else points[::-1]
+            text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
+            calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
+        else:
+            target = float(rng.choice((E + above / ratio, E + above * ratio, E / ratio, E, L)))
+            calls.append(Call("more_compute", (E, gamma, L, target), f"{text}, to {target:.4g}", Close(1e-7)))
     return calls
 
 
@@ -165,6 +180,19 @@ def q2(rng):
         last = float(10 ** rng.uniform(9, 12))
         arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
         calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
+    for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
+        n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
+        N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
+        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
+        factor = factor if rng.random() < 0.8 else factor[:1] * n_sizes
+        back, another = (10 ** 10 ** rng.uniform(-1.5, 0.6, 2)).tolist()
+        first = last / back
+        text = f"{n_sizes} sizes from {N[0]:.2g} to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("design_exponent", (N, first, last), text, exact))
+        a = design_exponent(N, last / another, last)
+        calls.append(Call("first_for", (N, last, a), f"{n_sizes} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.3g}", Within(1.0000001)))
+        factor[-1] = max(factor[-1], 1.5 * N[0] * factor[0] / (N[-1] * back))  # the last run ends at a larger budget
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -227,6 +255,18 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
+    for _ in range(60):                           # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
+        n_sizes, n_budgets = int(rng.integers(3, 8)), int(rng.integers(1, 9))
+        ranks = rng.permuted(np.tile(np.arange(n_sizes), (n_budgets, 1)), axis=1)
+        reached = rng.random(ranks.shape) < rng.choice((0.75, 0.95))
+        g, s = int(rng.integers(n_budgets)), int(rng.integers(1, n_sizes - 1))
+        ranks[g], reached[g, s - 1 : s + 2] = abs(np.arange(n_sizes) - s), True  # one that is not skipped
+        loss = 1 + rng.uniform(0.02, 0.5) * ranks + rng.uniform(0, 0.01, ranks.shape) * rng.integers(2)  # or some are equal
+        loss *= 10 ** rng.uniform(-1.5, 1.5)
+        C = np.sort(10 ** rng.uniform(17, 24, n_budgets)).tolist()
+        N = np.exp((rng.uniform(0.1, 1, n_sizes) * 10 ** rng.uniform(-0.5, 0.5)).cumsum() + rng.uniform(1, 20)).tolist()
+        arguments = (C, N, np.where(reached, loss, math.inf).T.tolist())
+        calls.append(Call("iso_flop", arguments, f"{n_sizes} sizes, {n_budgets} budgets, losses of {loss.min():.2g} or more", Within(1.00001)))
     loss = np.array(COLUMNS).T + rng.uniform(-0.02, 0.02, (5, len(COLUMNS)))
     C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
@@ -284,6 +324,14 @@ def q4(rng):
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    for _ in range(20):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
+        N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
+        alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
+        L = [last + part * last * ((x / N[0]) ** -alpha - (N[2] / N[0]) ** -alpha) for x in N]
+        target = N[2] * float(10 ** rng.uniform(0.01, 5))
+        text = f"losses {L[0]:.3g}, {L[1]:.3g}, {L[2]:.3g} at sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
+        calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
+        calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
     return calls
 
 
@@ -338,6 +386,22 @@ def _runs_that_rise(rng):
     return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
 
 
+def _any_runs(rng):
+    """(N, L) of 3 to 11 runs that scatter little or much, in any order; one is farthest above the line."""
+    while True:
+        n = int(rng.integers(3, 12))
+        x = rng.uniform(2, 20) + (rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)).cumsum()
+        x = (x, x[::-1], rng.permutation(x))[rng.integers(3)]
+        level, slope, scatter, bad = 10 ** rng.uniform((-2, -1.5, -3, -2), (1.5, 0, 0.2, 0))
+        y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
+        y[rng.integers(n)] += rng.choice((-bad, 0, bad))
+        N, L = np.exp(x).tolist(), np.exp(y).tolist()
+        k, a = robust(N, L)
+        above = np.sort(y + a * x - np.log(k))
+        if a > 0.01 and above[-1] - above[-2] > 1e-5:
+            return N, L
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -371,7 +435,11 @@ def q5(rng):
         calls += _ask(inputs, text)
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
-    return calls + _ask(_scattered_runs(rng), "5 runs that scatter")
+    calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for _ in range(40):
+        N, L = _any_runs(rng)
+        calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")
+    return calls
 
 
 # --- q6: Spend a budget ---
@@ -424,6 +492,20 @@ def q6(rng):
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
+        A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
+        beta = alpha if rng.random() < 0.3 else beta
+        C, B = 6 * N * D, alpha * A * N**-alpha / (beta * D**-beta)
+        text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        most = D * float(10 ** (4 * rng.uniform(-1, 1) ** 3))
+        calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
+        alpha, beta = (10 ** rng.uniform(-1.2, 0.2, 2)).tolist()
+        beta = alpha if rng.random() < 0.3 else beta
+        limit = (beta / (alpha + beta)) ** (1 / alpha)
+        share = float(rng.choice((limit * rng.uniform(0.1, 0.998), 1.002 * limit ** rng.random(), 1.0, 10 ** rng.uniform(0, 6))))
+        text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls
 
 

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4cd11c405c32"
+VERSION = "20080bcba6a8"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -120,6 +120,21 @@ def q1(rng):
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
+    for _ in range(40):                              # short texts of few letters, 0 and 255 among them; n may exceed their length
+        letters = rng.permutation([0, 255, *rng.integers(1, 255, 3)])[: rng.integers(1, 6)]
+        n = int(rng.integers(2, rng.choice((3, 5, 8))))
+        written = np.resize(rng.choice(letters, int(rng.integers(1, 12))), int(rng.integers(1, rng.choice((5, 30)))))
+        written[rng.random(len(written)) < rng.choice((0.0, 0.2))] = letters[0]
+        for name in ("repeated", "misleading"):
+            calls.append(Call(name, (written, n), f"{len(written)} bytes, {len(letters)} letters, n = {n}"))
+    for _ in range(24):                              # differences of 0, losses of 0 in one model or both
+        T = int(rng.integers(1, rng.choice((5, 30))))
+        mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))
+        mine = np.where(rng.random(T) < rng.choice((0.0, 0.3)), theirs, mine)
+        one = int(rng.integers(T))
+        mine[one] += max(1.0, 1.0 - (mine - theirs).sum())  # more in all
+        losses = (mine, theirs) if rng.random() < 0.5 else (theirs, mine)
+        calls.append(Call("share", (*losses, rng.random(T) < rng.random()), f"{T} bytes, some losses are 0 or equal", Close(1e-9)))
     return calls
 
 
@@ -184,6 +199,17 @@ def q2(rng):
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    for _ in range(40):                                   # passages of one byte on; losses of 0, effects of either sign
+        T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
+        rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
+        rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
+        rows[..., rng.integers(T)] += 0.1
+        knows, copies = rng.uniform((-1.0, -1.0), (0.95, 0.05), (4, 2)).T
+        copies[copier] = rng.uniform(0.1, 1.0)
+        means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+        losses = tuple(rows * (means / rows.mean(-1))[..., None])
+        for name in ("copying", "adapting", "which"):
+            calls.append(Call(name, losses, f"four models, T = {T}", Exactly() if name == "which" else Close(1e-9)))
     return calls
 
 
@@ -271,6 +297,19 @@ def q3(rng):
             np.put_along_axis(logits, 48 + digits[..., None], np.broadcast_to(told, (needles, 6, 1)), -1)
             for name in ("split_cost", "found", "found_if_told"):
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    for _ in range(12):                              # logits far apart or near each other, on any level, to the ends of their range
+        needles = int(rng.integers(1, 6))
+        digits = rng.integers(0, 10, (needles, 6))
+        logits = 10 ** rng.uniform(-2, 2) * rng.normal(size=(needles, 6, 256))
+        logits[..., 48:58] += rng.uniform(-10, 10)
+        top = np.where(rng.random(needles) < 0.5, logits.max((1, 2)), logits[..., 48:58].max((1, 2)))[:, None] + 0.1
+        right = (rng.random((needles, 1)) < 0.5) | (rng.random((needles, 6)) < 0.8)
+        own = np.take_along_axis(logits, 48 + digits[..., None], -1)
+        np.put_along_axis(logits, 48 + digits[..., None], np.where(right, top, own[..., 0])[..., None], -1)
+        logits += rng.choice((rng.uniform(-1_400, 1_400), 2_000 - logits.max(), -2_000 - logits.min()))
+        logits[..., rng.integers(0, 48, rng.integers(3))] = -2_000.0
+        for name in ("split_cost", "found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), f"{needles} needles, logits from {logits.min():.5g} to {logits.max():.5g}", exact))
     return calls
 
 
@@ -333,6 +372,19 @@ def q4(rng):
     half = 2 * int(rng.integers(5, 15))              # half of the keys, even, odd and a half more
     for keys, values in ((2 * half + 1, half + 1), (2 * half, half), (2 * half + 2, half + 1), (2 * half + 3, half + 9)):
         calls.append(Call("pairs", (1e9, keys, values), f"a billion bits, {keys} keys, {values} values", Exactly()))
+    for _ in range(40):                              # one key or value on; no pairs, and as many as there can be
+        keys, values = (10 ** rng.uniform(0, rng.choice((2.5, 6.0)), 2)).astype(int).tolist()
+        most = min(keys, values, 30_000)
+        n = int(rng.choice((0, 1, most - 1, most, rng.integers(most + 1))))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", Close(1e-8)))
+        keys = int(10 ** rng.uniform(0, rng.choice((0.7, 3.0))))
+        values, n = (keys + 1) // 2 + int(rng.choice((0, 1, keys // 2, 10 ** rng.uniform(0, 6)))), int(rng.integers(keys // 2 + 1))
+        n = int(rng.choice((0, keys // 2, n)))
+        low, high = bits(n, keys, values), bits(n + 1, keys, values) if n < keys // 2 else 1e9
+        b = float(rng.choice((low + 1.1e-5, low + (0.1 + 0.8 * rng.random()) * (high - low), high - 1.1e-5)))
+        calls.append(Call("pairs", (b, keys, values), f"{b:.5f} bits, {keys} keys, {values} values", Exactly()))
+    calls.append(Call("bits", (30_000, 1_000_000, 1_000_000), "30,000 pairs, a million keys, a million values", Close(1e-12)))
+    calls.append(Call("pairs", (1e9, 20_000, 10_000), "a billion bits, 20,000 keys, 10,000 values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls
 
@@ -413,10 +465,20 @@ def q5(rng):
     keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
+    for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
+        n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
+        left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)
+        keys = left * 10 ** rng.uniform(-1.3, 0, n) @ right  # at length 1 singular values are at least as large
+        keys *= 10 ** rng.uniform(*rng.choice(((0.0, 0.0), (-2.0, 2.0), (5.0, 5.0))), (n, 1))
+        calls.append(Call("store", (keys, rng.choice([-1.0, 1.0], n)), f"{n} keys of width {K}, entries of either sign", exact))
     for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
     one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
-    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
+    for n, K in ((1, 1), (1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
+        calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
+    for top in (*[3] * 4, *[30] * 6, *[300] * 6, 1000):
+        K = int(rng.integers(top // 2, top)) + 1
+        n = min(int(rng.choice((max(K - 1, 1), K, K + 1, 2 * K, K * rng.uniform(1, 3), K * rng.random() + 1))), 1000)
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     return calls
 

@@ -60,6 +60,12 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
+    for n in (1, 1, 2, 3, 4):  # few pairs, few entries
+        K, rho = int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
+        k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
+        inputs = f"K = {K}, rho = {rho:.2f}"
+        calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
+        calls.append(Call("measured_size", (k, noise, rho), f"pairs: {n}, {inputs}"))
     wide, less = int(10 ** rng.uniform(11, 12)), int(rng.integers(150_000, 2_000_000))  # too wide for samples
     alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
     usual = int(10 ** rng.uniform(3, 5))

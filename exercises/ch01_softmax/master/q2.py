@@ -72,6 +72,20 @@ def _far_apart(rng, T, S, K=4, V=3):
     return q, k, v
 
 
+def _mixed(rng, T, S, K, V):
+    """q, k, v with scores of a few levels, in any order; some keys twice, some rows of zeros."""
+    q, k, v = (torch.from_numpy(rng.normal(size=shape)) for shape in ((T, K), (S, K), (S, V)))
+    if rng.random() < 0.6:
+        level = rng.choice([-3000.0, -800.0, 0.0, 0.0, 1000.0, 3000.0], size=S if rng.random() < 0.6 else 1)
+        q[:, 0], k[:, 0] = 1.0, torch.from_numpy(level) * K**0.5
+        q[rng.random(T) < rng.choice([0.0, 0.4]), 0] = -1.0
+    for rows in (q, k):
+        if rng.random() < 0.3:
+            rows[rng.integers(len(rows))] = 0.0
+    k[rng.integers(S)] = k[rng.integers(S)].clone()
+    return q, k, v
+
+
 @define_question(
     INFO["q2"],
     fault=fault,
@@ -108,4 +122,7 @@ def q2(rng):
     for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
         calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
+    for K in (1, 1, 1, 2, 3, 4, 5) * 2:
+        T, V = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+        calls.append(Call("repaired", _mixed(rng, T, T, K, V), f"T = {T}, K = {K}, V = {V}"))
     return calls

@@ -78,6 +78,23 @@ def _config(layers, heads, kv_heads, width, window=None, kinds=(), dtype="bfloat
     return config
 
 
+def _any_config(rng):
+    """A small configuration; each field that may be missing or None is, by chance."""
+    layers, kv_heads, groups = (int(n) for n in rng.integers(1, (7, 4, 4)))
+    heads, width, window = kv_heads * groups, int(rng.choice([1, 8, 20])), int(rng.choice([1, 2, 5, 100]))
+    kinds = rng.choice(["full", "sliding"], size=layers, p=rng.choice([[1, 0], [0, 1], [0.5, 0.5]]))
+    dtype = str(rng.choice(["float32", "bfloat16", "float16", "float8_e4m3fn"]))
+    config = _config(layers, heads, kv_heads, width, window, kinds.tolist(), dtype)
+    for name in ("num_key_value_heads", "head_dim", "sliding_window", "layer_types"):
+        if rng.random() < 0.2:
+            del config[name]
+        elif rng.random() < 0.2:
+            config[name] = None
+    if config.get("head_dim"):
+        config["hidden_size"] += int(rng.choice([0, heads, 7]))
+    return config
+
+
 @define_question(INFO["q3"], cache_bytes=cache_bytes, most_tokens=most_tokens)
 def q3(rng):
     old = _config(32, 32, 32, 128, dtype="float16")
@@ -131,4 +148,11 @@ def q3(rng):
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
         calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
+    for _ in range(60):
+        config, batch = _any_config(rng), int(rng.integers(1, 4))
+        window = config.get("sliding_window") or 50
+        near = int(rng.choice([0, 1, 2, window - 1, window, window + 1, 2 * window, rng.integers(10**9)]))
+        calls.append(Call("cache_bytes", (config, near, batch), f"{config}, batch {batch}, {near} tokens", exact))
+        room = max(0, cache_bytes(config, near, batch) + int(rng.choice([-1, 0, 0, 1, rng.integers(1000)])))
+        calls.append(Call("most_tokens", (config, room, batch), f"{config}, {room} bytes, batch {batch}", exact))
     return calls

@@ -100,6 +100,10 @@ def q4(rng):
     sign[::2] = -1.0
     k += 1000.0 * torch.stack([sign, -sign], 1)  # so q . k is small
     cases.append((q, k, v, 4, "T = 12, tiles of 4, entries of keys near 1000 that cancel in the score"))
+    for T in (1, 1, 2, 3, 4, 5):  # any sizes; tiles that end where the mask begins, or after the last key
+        more, K, V = (int(n) for n in rng.integers((0, 1, 1), (4, 5, 5)))
+        S, tile = T + more, int(rng.choice([1, 2, 3, max(1, more), more + 1, T + more, T + more + 1]))
+        cases.append((*_mixed(rng, T, S, K, V), tile, f"T = {T}, S = {S}, K = {K}, V = {V}, tiles of {tile}"))
     calls = []
     for q, k, v, tile, inputs in cases:
         (T, K), (S, V) = q.shape, v.shape

@@ -73,6 +73,20 @@ def q5(rng):
         calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
         other = f"{n:,} and 1 keys, maxima {gap} apart"
         calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
+    for _ in range(24):
+        V, both = int(rng.integers(1, 5)), []
+        start, gap = rng.choice([0.0, 0.0, -800.0, 5000.0]), rng.choice([0.0, 1.0, 30.0, -30.0, 800.0, -800.0])
+        for at in (start, start + gap):
+            m, d, u = _triple(rng, int(rng.choice([0, 1, 1, 2, 5])), at, V)
+            if d and rng.random() < 0.3:
+                m = 0.0  # a score like any other
+            if rng.random() < 0.3:
+                u = 0.0 * u  # as are values of 0
+            both.append((m, d, u))
+        if both[0][1] and both[1][1] and rng.random() < 0.2:
+            both[1] = both[0][0], *both[1][1:]
+        inputs = f"m = {both[0][0]:.4g} and {both[1][0]:.4g}, d = {both[0][1]:.3g} and {both[1][1]:.3g}"
+        calls.append(Call("merge", tuple(both), inputs))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

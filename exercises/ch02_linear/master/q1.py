@@ -62,6 +62,14 @@ def q1(rng):
         bounds = {"operations": 40} | ({"work": T * T * (K + 32)} if T == 200 else {})
         inputs = f"T = {T}, log decays near {-strength}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds=bounds))
+    for T in (1, 2, 2, 3, 4, 5):  # any width; some tokens keep all or forget all, some entries are 0
+        K = int(rng.integers(1, 5))
+        q, k, u = _sequence(rng, T, K, K)
+        log_decay = torch.from_numpy(rng.choice([0.0, -0.1, -1.0, -40.0], size=T))
+        for x in (q, k, u):
+            x[rng.random(x.shape) < rng.choice([0.0, 0.0, 0.3])] = 0.0
+        inputs = f"T = {T}, K = {K}, log decays {log_decay.tolist()}"
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))

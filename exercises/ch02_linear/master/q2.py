@@ -51,7 +51,10 @@ def chunked(q, k, v, g, state, chunk):
 # %% checks q2
 @define_question(INFO["q2"], own_code=True, chunked=chunked)
 def q2(rng):
-    calls = []
+    calls, small = [], []
+    for T in (1, 1, 2, 3, 4, 6, 7, 8):  # any sizes; one chunk or many, whole or not
+        chunk, K, V = (int(n) for n in rng.integers(1, (T + 3, 5, 5)))
+        small.append((T, chunk, float(rng.choice([0.0, -0.2, -1.0, -3.0, -20.0])), K, V))
     for T, chunk, g, K, V in (
         (8, 4, -0.7, 3, 4),
         (11, 4, -0.7, 3, 4),
@@ -70,6 +73,7 @@ def q2(rng):
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),
+        *small,
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))

@@ -111,4 +111,11 @@ def q3(rng):
         ("both", "some queries and early keys near -60, the others near 5"),
     ):
         calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    for low, high in ((-60, 5), (-60, 5), (-60, -58), (-20, -14), (-2, 5)) * 2:  # any sizes, entries alike
+        T, K, V = (int(n) for n in rng.integers(1, 6, size=3))
+        q, k, v = _entries(rng, T, low, high, K, V)
+        for x in (q, k):
+            x[rng.random((T, K)) < rng.choice([0.0, 0.4])] = float(rng.choice([-60, 0, 5]))
+        inputs = f"T = {T}, K = {K}, V = {V}, entries from {low} to {high}, perhaps some of -60, 0 or 5"
+        calls.append(Call("repaired", (q, k, v), inputs, Close(1e-4)))
     return calls

@@ -76,9 +76,20 @@ def q4(rng):
     x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
     v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
     calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
+    for n in (1, 1, 2, 3, 4, 5, 6):  # few pairs, keys along axes: answers are often exactly 0
+        H, K, V = int(rng.choice([1, 2, 4])), int(rng.integers(1, 4)), int(rng.integers(1, 9))
+        axis = torch.eye(K, dtype=torch.float64)[torch.from_numpy(rng.integers(K, size=(H, n)))]
+        x = torch.from_numpy(rng.choice([-2.0, 0.5, 4.0], size=(H, n, 1))) * axis
+        v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(n, V)))
+        inputs = f"K = {K}, H = {H}, n = {n}, V = {V}, keys along axes"
+        calls.append(Call("share_right", (x, v), inputs, Close(1e-6)))
+        K, H, accuracy = int(rng.integers(128, 2000)), int(rng.integers(1, 9)), float(rng.uniform(0.7, 0.97))
+        inputs = f"K = {K}, H = {H}, accuracy {accuracy:.3f}"
+        calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.001)))
-    for K, H in ((int(rng.integers(8, 99)), 1), (int(rng.integers(8, 99)), 4), (int(rng.integers(8, 99)), 3)):
+    few, *many = int(rng.integers(2, 9)), *(int(K) for K in rng.integers(8, 99, size=3))
+    for K, H in ((1, 1), (1, few), (many[0], 1), (many[1], 4), (many[2], 3)):
         calls.append(Call("must_err", (K, H), f"K = {K}, H = {H}", Close(1e-9)))
     return calls

@@ -46,6 +46,10 @@ def q5(rng):
         most = 40 if order < 6 else 6
         K, V, state, cache = (int(rng.integers(*span)) for span in ((2, most), (2, 80), (2, 9), (1, 5)))
         sizes.append((K, V, order, state, cache))
+    for order in (0, 1, 2, 3, 4) * 5:  # small ones, where the two are often equal for a while
+        K, V, state, cache = (int(n) for n in rng.integers(1, (7, 7, 9, 5)))
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
+        sizes.append((K, int(rng.choice([1, V])), order, state, int(rng.choice([state, cache]))))
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

@@ -59,7 +59,11 @@ def q1(rng):
     edge = int(rng.integers(130, 140))  # there the best is next to 1
     long = (int(rng.integers(125, 140)), 1500), (int(rng.integers(20_000, 30_000)), math.inf), (edge, 2 * edge)
     lengths = ((L, math.inf), (L, 2 * L), (L, 2 * L - 1), (L, L), (many, 3 * many), (L, 5 * L), (L, 10 * L))
-    for L, T in (*lengths, *fixed, *long):
+    short = []
+    for few in (1, 2, 3, int(rng.integers(4, 50))):  # texts that end near where forgetting helps
+        ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
+        short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
+    for L, T in (*lengths, *fixed, *long, *short):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

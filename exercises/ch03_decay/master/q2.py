@@ -64,4 +64,17 @@ def q2(rng):
         o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
         o = o.bfloat16().double()
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
+    for _ in range(10):  # also one number a token, and tokens that read or write nothing
+        T, K, V = int(rng.choice([40, rng.integers(40, 150), 400])), *map(int, rng.choice([1, 2, 3, 8], 2))
+        life = 2.0 * min(150, 1.2 * T) ** float(rng.uniform())
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+        for x in (q, k, v):
+            x *= float(10 ** rng.uniform(-3, 3)) if rng.uniform() < 0.3 else 1
+            # from the third on: known mistakes divide by the first two
+            x[2:][torch.from_numpy(rng.uniform(size=T - 2) < 0.2)] *= float(rng.choice([0, 1, 1]))
+        k, v = k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6))
+        age = torch.arange(T)[:, None] - torch.arange(T)
+        o = (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
+        inputs = f"T = {T}, K = {K}, V = {V}, a half-life of {life:.1f}"
+        calls.append(Call("half_life", (q, k, v, o), inputs, Within(1.03)))
     return calls

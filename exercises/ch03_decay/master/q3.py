@@ -63,6 +63,11 @@ def table(q, k, log_decay, part):
 @define_question(INFO["q3"], own_code=True, table=table)
 def q3(rng):
     calls = []
+    short = []
+    for _ in range(8):  # also one token more or less than a whole number of parts
+        part = int(rng.integers(1, 12))
+        C = max(1, int(rng.integers(1, 4)) * part + int(rng.choice([-1, 0, 1, 2])))
+        short.append((C, int(rng.integers(1, 5)), part, float(rng.choice([1.0, 30.0, 1000.0]))))
     for C, K, part, strength in (
         (8, 3, 4, 0.5),
         (11, 4, 4, 0.5),
@@ -78,6 +83,7 @@ def q3(rng):
         (11, 3, 3, 0.5),
         (5, 2, 5, 0.5),
         (300, 8, 8, 1.0),
+        *short,
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -90,6 +96,10 @@ def q3(rng):
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all
+        if (C, K, part, strength) in short:  # entries that forget nothing, or all, and tokens that read or write nothing
+            for x, value in ((log_decay, 0.0), (log_decay, -1000.0), (q, 0.0), (k, 0.0)):
+                if rng.uniform() < 0.4:
+                    x[torch.from_numpy(rng.uniform(size=(C, K)) < 0.3)] = value
         inputs = f"C = {C}, K = {K}, parts of {part}, log decays down to {-strength:g}"
         n = -(-C // part)
         whole = n * part  # tokens, of which the last may be padding

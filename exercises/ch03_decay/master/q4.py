@@ -58,7 +58,8 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
-    for given, layer in (*layers, ([0.0] * 24, 23), ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)):
+    far = ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)
+    for given, layer in (*layers, ([0.0] * 24, 23), ([0.0, 0.0], 1), *far):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
@@ -76,4 +77,12 @@ def q4(rng):
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
     calls.append(Call("logits_for", (wide,), inputs, Close(1e-8)))
+    for _ in range(8):  # few layers or one, in any order, also with ties and far from 0
+        given = rng.normal(size=int(rng.integers(1, 9))) * rng.choice([0, 1, 2]) + rng.choice([-1000, 0, 1000])
+        given = [float(x) for x in (given.round() if rng.uniform() < 0.3 else given)]
+        layer = int(rng.choice([0, len(given) - 1, rng.integers(len(given))]))
+        calls.append(Call("shortest_half_life", (given, layer), f"{len(given)} layers, layer {layer}", Close(1e-9)))
+        n = int(rng.integers(1, 8))  # half-lives from one part in a million to the other, no two too close
+        lives = [0.0, *(math.exp(-2.98 + 16.42 * (m + float(rng.uniform(0.0, 0.9))) / n) for m in range(n))]
+        calls.append(Call("logits_for", (lives,), f"{n + 1} layers, half-lives up to {lives[-1]:,.3g}", Close(1e-8)))
     return calls

@@ -93,8 +93,15 @@ def q5(rng):
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
         sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0))
-        for T, chunk, least in (*sizes, (300, 11, -0.02)):
+        short = [(1, int(rng.integers(1, 4)), -2.0)]
+        for T in map(int, rng.integers(2, 20, size=7)):  # also chunks of one token, or next to the length
+            chunk = int(rng.choice([1, T - 1, T, T + 1, rng.integers(1, T)]))
+            short.append((T, chunk, float(rng.choice([-0.1, -4, -1000]))))
+        for T, chunk, least in (*sizes, (300, 11, -0.02), *short):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
+            if (T, chunk, least) in short:  # some tokens forget nothing, others all
+                log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = 0.0
+                log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = -1000.0
             if T == 60:
                 log_decay[5:55] = least  # powers overflow, from whatever token they count
             if T == 61:  # some tokens forget all, and those after them hardly anything
@@ -102,6 +109,6 @@ def q5(rng):
                 log_decay[1::3] = least
             if T == 300:
                 log_decay[::2] = 0.0  # every second token forgets nothing
-            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {least:g}"
+            inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {log_decay.min():.3g}"
             calls.append(Call("outputs", (fault, log_decay, chunk), inputs, Close(1e-9)))
     return calls

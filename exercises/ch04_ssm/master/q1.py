@@ -101,4 +101,14 @@ def q1(rng):
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
+    for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
+        sizes = 10 ** rng.uniform(-2, 2, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
+        signs = [(-1, int(rng.choice([-1, 0, 0, 1]))) for _ in sizes]
+        A = torch.from_numpy(sizes * signs)
+        theta = float(rng.choice([0, 0.5, 1, rng.uniform(0, 0.5), rng.uniform(0.5, 1)], p=[0.2, 0.1, 0.1, 0.5, 0.1]))
+        how = Within(1 + 1e-6) if theta < 0.5 else exact
+        calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
+        times = rng.choice([rng.uniform(0.5, 0.99), rng.uniform(1.01, 3), 10 ** rng.uniform(0.5, 5)])
+        delta = largest_step(A, 0.0) * float(times)
+        calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     return calls

@@ -74,9 +74,9 @@ def q2(rng):
     _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
-    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-4, 1e-6, 5e-7)  # alone: none hides its error
+    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7)  # alone: none hides its error
     for size, delta in (*((size, 1) for size in sizes), (1e-6, 1e4), (5e-3, 1e6), (0.1, 1e6)):
-        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.7, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
+        one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
         more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
@@ -102,6 +102,18 @@ def q2(rng):
     A, B, C = _channel(rng, 4, 2e-5, 2e-2)
     A[2], B[2], C[2] = -float(rng.uniform(2, 9)) * 1e-9, 1.0, float(rng.uniform(1, 2))  # seen after 10^5 steps
     calls.append(Call("kernel", (0.1, *map(as_pairs, (A, B, C)), 2**17), "4 modes, T = 131,072", exact))
+    for _ in range(10):  # a few modes of any size, that turn either way, decay or not; integrators
+        N, T, delta = int(rng.integers(1, 5)), int(rng.integers(1, 20)), float(10 ** rng.uniform(-4, 4))
+        modulus = 10.0 ** torch.from_numpy(rng.choice([rng.uniform(-13, -3, N), rng.uniform(-2, 2, N)]))
+        angle = math.pi * torch.from_numpy(rng.choice([rng.uniform(0.5, 1.5, N), rng.choice([0.5, 1, 1.5], N)]))
+        x = torch.polar(modulus, angle) * torch.from_numpy(rng.choice([0, 1, 1, 1], N))
+        x.real.clamp_(max=0)  # rounded, the cosine is above 0
+        _, B, C = _channel(rng, N)
+        B.imag *= int(rng.integers(2))
+        arguments = (delta, *map(as_pairs, (x / delta, B, C / delta)), T)
+        calls.append(Call("kernel", arguments, f"{N} modes of any size, delta = {delta:.3g}, T = {T}", exact))
+        u, k = torch.from_numpy(rng.normal(size=(2, T)) * rng.choice([0, 1, 1, 100], size=(2, T)))
+        calls.append(Call("convolve", (u, k), f"T = {T}", exact))
     for T in (7, 16, 1, 384_000, 250 * int(rng.integers(1180, 1220))):   # of order T^2 they take more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end

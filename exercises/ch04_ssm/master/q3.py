@@ -107,4 +107,11 @@ def q3(rng):
                 delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
+        for _ in range(6):  # any short input, also with zeros; any step and channel, also one that does not turn
+            T = int(rng.integers(1, 13))
+            u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
+            delta, rate, frequency = (float(x) for x in 10 ** rng.uniform((-2.5, -2, -2), (1, 1.5, 1)))
+            frequency *= int(rng.integers(4) > 0)
+            inputs = f"fault {fault}, T = {T}, delta = {delta:.2g}, a rate of {rate:.2g}, a frequency of {frequency:.2g}"
+            calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
     return calls

@@ -10,9 +10,9 @@
 # rounded to bfloat16 (8 significant bits), as a model would have it. You know neither $c$ nor $\bar A$.
 # Measure, to 3 %, how long the channel remembers and how fast it turns: the half-life of $|\bar A|^l$ and
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
-# 2.2 and 400, a period is shorter than 12 half-lives, and the response is at least two half-lives and one
-# and a half periods long, but no longer than 1,000. (A search is a good answer; go coarsely first, then
-# finely.) How loud it is, you do not know either.
+# 2.2 and 400, a period is shorter than 12 half-lives, and the response is at least two half-lives, one and
+# a half periods and 10 steps long, but no longer than 1,000. (A search is a good answer; go coarsely first,
+# then finely.) How loud it is, you do not know either.
 #
 # On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
 # A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of
@@ -63,19 +63,28 @@ def q4(rng):
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
-    slow += [(rng.uniform(270, 300), rng.uniform(370, 400)) for _ in range(3)]  # the first 100 steps do not tell
+    slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(7)]  # the first 100 steps do not tell
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters
     quiet, loud = drawn[:2]
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over):
-        T = math.ceil(max(2 * life, 1.5 * period) * _between(rng, 1, 1.5))
+    plain = []
+    for _ in range(4):  # periods of whole steps, and long ones; they begin with 0 or a peak
+        life = _between(rng, 3, 150)
+        plain.append((life, float(rng.integers(3, min(9, 10 * life)))))
+        life = _between(rng, 3, 33)
+        plain.append((life, rng.uniform(11, 11.9) * life))
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
+        T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
-        turn = 2 * math.pi * l / period + rng.uniform(0, 2 * math.pi)
+        phase = rng.uniform(0, 2 * math.pi)
+        phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
+        turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)
-        y = (size * 2.0 ** (-l / life) * turn.cos()).bfloat16().double()
+        wave = torch.where(turn.cos().abs() < 1e-9, 0.0, turn.cos())
+        y = (size * 2.0 ** (-l / life) * wave).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"
         calls.append(Call("memory", (y,), inputs, Within(1.03)))
     return calls

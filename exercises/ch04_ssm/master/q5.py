@@ -73,7 +73,7 @@ def q5(rng):
         decay = torch.from_numpy(rng.uniform(0.5, 2, N)) / T
         A_bar = torch.complex(-decay, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(2, T // 2)), T))
-    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64)]
+    cases += [(cases[1][0], 0, 32), (cases[2][0], 63, 64), (cases[0][0], 0, 20), (cases[0][0], 19, 20)]
     for N, T in ((4, 8), (4, 9), (3, 6), (3, 7)):               # as few steps as there are
         angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
         A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
@@ -83,6 +83,12 @@ def q5(rng):
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
+    for N in map(int, rng.integers(1, 5, size=16)):             # any numbers that lie apart, that decay or not
+        angle = math.pi / N * (torch.arange(N) + torch.from_numpy(rng.uniform(0.2, 0.8, N)))
+        turn = torch.complex(torch.zeros(N).double(), angle * torch.from_numpy(rng.choice([-1, 1, 1], N))).exp()
+        A_bar = turn * torch.from_numpy(rng.choice([1.0, 0.9, rng.uniform(0.4, 1)], N))
+        T = int(rng.choice([2 * N, 2 * N + 1, rng.integers(2 * N, 6 * N + 4)]))
+        cases.append((as_pairs(A_bar), int(rng.choice([0, T - 1, rng.integers(T)])), T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -119,6 +119,24 @@ def _stretch(rng, n, at=0.0, gate=-0.3, V=3):
     return g.sum(), faded.max(), w.sum(), w @ v
 
 
+def _tokens(rng, n, V):
+    """Tokens x [n], v [n, V] and g [n] of all kinds: scores of 0, equal, far apart or hidden, values of zeros, gates
+    open, low or closed."""
+    x = rng.choice((0, 0, 1, -3000, 3000)) + rng.choice((0, 2, 800)) * rng.normal(size=n)
+    v = rng.normal(size=(n, V)) * (rng.uniform(size=(n, 1)) < 0.7)
+    g = -rng.choice((0, 0.5, 5000)) * rng.uniform(size=n)
+    for one in (x, g):
+        one[rng.uniform(size=n) < rng.choice((0, 0, 0.3, 0.9))] = -math.inf
+    return tuple(map(torch.from_numpy, (x, v, g)))
+
+
+def _element(x, v, g):
+    """The element of tokens, from sums over all of them."""
+    faded = torch.stack([score + g[j + 1 :].sum() for j, score in enumerate(x)])
+    w = (faded - faded.max().clamp(min=-1e9)).exp()
+    return g.sum(), faded.max(), w.sum(), w @ v
+
+
 @define_question(
     INFO["q2"], single=single, compose=compose, identity=identity, read=read, prefixes=prefixes
 )
@@ -132,6 +150,7 @@ def q2(rng):
     tight, calls = Close(1e-9), []
     for score, log_gate, inputs in (
         (0.7, -0.4, "x = 0.7, g = -0.4"),
+        (0.0, -0.4, "x = 0, g = -0.4"),
         (-900.0, -3.0, "a score of -900"),
         (-9500.0, -0.4, "a score of -9500"),
         (-math.inf, -0.4, "a hidden token, g = -0.4"),
@@ -145,7 +164,10 @@ def q2(rng):
     lowered = number(-20_000.0), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
+    mute = *_stretch(rng, 4)[:3], zeros
     for one, two, inputs in (
+        (mute, _stretch(rng, 3), "4 tokens whose values add up to 0, then 3"),
+        (_stretch(rng, 3), mute, "3 tokens, then 4 whose values add up to 0"),
         (_stretch(rng, 5), _stretch(rng, 3, 1.0), "5 and 3 tokens"),
         (_stretch(rng, 3, 4.0), _stretch(rng, 4, -2.0), "the larger scores first"),
         (_stretch(rng, 3, -400.0), _stretch(rng, 4, 400.0), "scores 800 apart, the larger last"),
@@ -186,6 +208,7 @@ def q2(rng):
         (_stretch(rng, 6), "6 tokens"),
         (_stretch(rng, 1), "one token"),
         (_stretch(rng, 3, -2000.0), "scores near -2000"),
+        (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
         ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
     ):
@@ -210,4 +233,15 @@ def q2(rng):
             x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
         calls.append(Call("prefixes", (x, v, g), inputs, tight))
+    for _ in range(16):  # all that the text allows, together
+        V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
+        x, v, g = _tokens(rng, 1, V)
+        calls.append(Call("single", (x[0], v[0], g[0]), f"x = {x.item():.5g}, g = {g.item():.5g}", tight))
+        one, two = (_element(*_tokens(rng, n, V)) for n in sizes[:2])
+        calls.append(Call("compose", (one, two), "{} and {} tokens of all kinds".format(*sizes), tight))
+        calls.append(Call("read", (one,), f"{sizes[0]} tokens of all kinds", tight))
+        calls.append(Call("prefixes", _tokens(rng, sizes[2], V), f"{sizes[2]} tokens of all kinds", tight))
+    for x in (-math.inf, 0.0):
+        token = torch.full((1,), x, dtype=torch.float64), draw(1, 2), draw(1).abs().neg()
+        calls.append(Call("prefixes", token, f"one token, x = {x:g}", tight))
     return calls

@@ -70,6 +70,7 @@ def q4(rng):
         (6, 4, 1, 0.5, 0.1, 1.0, 1.0),
         (6, 1, 3, 0.5, 2.1, 3.0, 1.0),
         (9, 3, 5, 0.0, 0.1, 1.0, 1.0),
+        (7, 3, 3, 0.2, 0.01, 0.1, 1.0),
         (16, 8, 4, 0.1, 0.1, 2.0, 1.0),
         (8, 4, 3, 0.3, 0.1, 1.0, 3.0),
         (64, 16, 5, 1.0, 0.1, 1.0, 1.0),
@@ -95,4 +96,20 @@ def q4(rng):
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+    for n in range(12):  # all that the text allows, together
+        C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
+        V = K if n % 2 else V
+
+        def some(share=0.4):  # of the tokens, or none of them
+            return torch.from_numpy(rng.uniform(size=C) < share * rng.integers(0, 2))
+
+        q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((C, K), (C, K), (C, V), (K, V)))
+        k = k / k.norm(dim=1, keepdim=True) * torch.from_numpy(rng.uniform(0.3, 1.5, size=(C, 1)))
+        beta = torch.from_numpy(rng.uniform(0.01, rng.choice((0.1, 1.0, 2.0)), size=C))
+        log_decay = -float(rng.choice((0.1, 1.0, 30.0))) * torch.from_numpy(rng.uniform(size=C))
+        k[some()], beta[some()] = k[0].clone(), 1.0
+        q[some()], k[some()], v[some()] = 0.0, 0.0, 0.0
+        log_decay[some()], log_decay[some()] = 0.0, -30.0
+        inputs = f"C = {C}, K = {K}, V = {V}, tokens of all kinds"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S * float(rng.integers(0, 3) > 0)), inputs, Close(1e-8)))
     return calls

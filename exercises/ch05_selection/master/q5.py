@@ -114,4 +114,10 @@ def q5(rng):
                 log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
+        for T in (1, *(int(n) for n in rng.integers(2, 10, size=8))):  # strengths and gates of all kinds
+            beta = torch.from_numpy(rng.uniform(0.01, 2.0, size=T))
+            log_decay = torch.from_numpy(rng.uniform(rng.choice((-0.1, -2.0, -30.0)), 0.0, size=T))
+            for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):
+                x[torch.from_numpy(rng.uniform(size=T) < rng.choice((0.0, 0.4, 0.9)))] = same
+            calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = {T}", Close(1e-9)))
     return calls

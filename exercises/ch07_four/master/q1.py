@@ -75,4 +75,16 @@ def q1(rng):
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
+    for n in range(12):                            # all that the text allows, together
+        T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
+        q, k, v, state, speed, log_decay = (
+            torch.from_numpy(rng.normal(size=size)) for size in ((T, K), (T, K), (T, V), (K, V, 2), K, (T, K))
+        )
+        speed *= float(rng.choice((0.1, 3.0, 12.0)))
+        log_decay = -float(rng.choice((0.1, 1.0, 40.0))) * log_decay.abs().clamp(max=1)
+        for x, some in ((speed, 0.0), (speed, math.pi / 2), (log_decay, 0.0), (log_decay, -40.0), (q, 0.0), (k, 0.0), (v, 0.0)):
+            x[torch.from_numpy(rng.uniform(size=x.shape) < rng.choice((0.0, 0.0, 0.4)))] = some
+        state[..., rng.integers(0, 2)] *= float(rng.integers(0, 3) > 0)
+        inputs = f"T = {T}, K = {K}, V = {V}, tokens of all kinds"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
     return calls

@@ -69,14 +69,14 @@ misprint = "III"
 def q2(rng):
     exact, calls = Close(1e-12), []
     sizes = [(2, 64, 4, 2, 96), (3, 60, 6, 1, 100), (5, 48, 3, 3, 128), (32, 4096, 32, 8, 14336)]
-    for _ in range(2):
-        H, H_kv, width = (int(n) for n in rng.integers((2, 1, 4), (7, 5, 33)))
-        sizes.append((int(rng.integers(1, 9)), H * H_kv * width, H * H_kv, H_kv, int(rng.integers(20, 300))))
+    for group, H_kv, width, L, F in rng.integers(1, (7, 5, 33, 9, 300), size=(8, 5)).tolist():
+        sizes.append((L, group * H_kv * width, group * H_kv, H_kv, F))
+    sizes += [(1, 32, 1, 1, 32), (3, 7, 7, 7, 5)]  # one head; heads of width 1
     for one in sizes:
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
         calls.append(Call("n_parameters", one, inputs, exact))
     for one in sizes:
-        for T in (int(rng.integers(10, 5000)), int(rng.integers(10_000, 200_000))):
+        for T in (1, int(rng.integers(2, 5000)), int(rng.integers(10_000, 200_000))):
             inputs = "T = {}, L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(T, *one)
             calls.append(Call("flops_per_token", (T, *one), inputs, exact))
     return [*calls, Call("misprint", (), "", Exactly())]

@@ -81,9 +81,10 @@ def operations(fault, T, L, D, F, vocabulary):
 )
 def q3(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
-    sizes: list[tuple[int, ...]] = [(8192, 6, 512, 1536, 100_280), (1, 1, 8, 20, 50)]
+    sizes: list[tuple[int, ...]] = [(8192, 6, 512, 1536, 100_280), (1, 1, 8, 20, 50), (3, 1, 8, 8, 1)]
     for _ in range(2):
-        sizes.append(tuple(int(n) for n in rng.integers((10, 1, 8, 10, 20), (5000, 30, 900, 3000, 90_000))))
+        sizes.append(tuple(rng.integers((10, 1, 8, 10, 20), (5000, 30, 900, 3000, 90_000)).tolist()))
+    sizes += [tuple(one) for one in rng.integers(1, (50, 9, 60, 60, 60), size=(6, 5)).tolist()]  # none larger than others
     for fault in ("none", "I", "II", "III", "IV"):
         for one in sizes:
             inputs = "counter {}, T = {}, L = {}, D = {}, F = {}, a vocabulary of {}".format(fault, *one)

@@ -45,6 +45,9 @@ def q4(rng):
     shapes += [tuple(int(n) * 128 for n in rng.integers((8, 2), (100, 20))) for _ in range(2)]
     shapes = [one if len(one) == 3 else (*one, one[1] // 128) for one in shapes]
     shapes += [(8192, 512, 8), (4096, 1024, 4)]  # heads of 64 and of 256
+    for H in (1, 1, *rng.integers(1, 33, size=6).tolist()):
+        width, more = int(rng.integers(16, 257)), int(10 ** rng.uniform(0, 6.5))
+        shapes.append((3 * width + more, H * width, H))
     for T, D, H in shapes:
         for every in (1, int(rng.integers(2, 12)), int(10 ** rng.uniform(4.5, 6)), math.inf):
             inputs = f"T = {T:,}, D = {D:,}, H = {H}, every {every}"
@@ -55,6 +58,10 @@ def q4(rng):
     for T, D, H in shapes[3:]:
         edge = relative_cost(T, D, H, int(rng.integers(2, 7)))
         budgets += [(T, D, H, edge + 1e-8), (T, D, H, edge - 1e-8)]
+        m, far = int(rng.integers(1, 20)), float(10 ** rng.uniform(-7, 0))
+        between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
+        above, below = relative_cost(T, D, H, 1) + far, relative_cost(T, D, H, math.inf) - far
+        budgets += [(T, D, H, between), (T, D, H, above), (T, D, H, below)]
     throughout = relative_cost(24576, 768, 6, 1)
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
     throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that

@@ -61,8 +61,18 @@ def q5(rng):
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
         calls.append(Call("fit", (compute, loss), f"{n} points", exact))
+    for start in (-3, 0, 3, 18) * 3:  # in any order and unit, with and without noise; at an edge losses may be alike or rise
+        n = int(rng.integers(2, 12))
+        logs = start + rng.uniform(0.5, 4) * rng.permutation(n) / n
+        logs[n - 1 : 2 : -2] = logs[0]
+        a, noise = rng.choice((0.0, rng.uniform(-0.1, 0), rng.uniform(0, 0.3))), rng.choice((0.0, 0.01, 0.1)) * rng.normal(size=n)
+        compute, loss = 10.0**logs, rng.uniform(1, 30) * 10.0 ** (noise - a * logs)
+        calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
+        calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
+    for a in (1.0, 1.5, *rng.uniform(0.01, 2, size=8).tolist()):
+        k, factor = (float(10**x) for x in rng.uniform((-1, -3), (2, 3)))
         calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
     laws = [((3.7087, 0.0798), (3.5391, 0.0768), 1.0), ((3.7087, 0.0798), (3.5391, 0.0768), 100.0)]
     for _ in range(3):
@@ -76,4 +86,10 @@ def q5(rng):
     for first, second in ((small, large), (large, small)):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
+    for n in range(18):  # laws of any kind, some with the same k or a
+        first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
+        second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])
+        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 6]))
+        text = f"{first[0]:.3g} C^-{first[1]:.3g} and {second[0]:.3g} C^-{second[1]:.3g}, C = {C:.3g}"
+        calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     return calls

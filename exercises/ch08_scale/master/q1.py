@@ -72,4 +72,19 @@ def q1(rng):
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    for n in range(90):                              # losses below 1 and above 10, most or little of which is E; any gamma
+        E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
+        E = E if rng.random() < 0.85 else 0.0
+        L, ratio = E + above, float(rng.uniform(1.05, 4.0))
+        text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
+        if n % 3 == 0:
+            calls.append(Call("apparent", (E, gamma, L), text, exact))
+        elif n % 3 == 1:
+            points = [(loss, gamma * (1 - E / loss)) for loss in (L, ratio * L)]
+            (L1, s1), (L2, s2) = points if rng.random() < 0.5 else points[::-1]
+            text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
+            calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
+        else:
+            target = float(rng.choice((E + above / ratio, E + above * ratio, E / ratio, E, L)))
+            calls.append(Call("more_compute", (E, gamma, L, target), f"{text}, to {target:.4g}", Close(1e-7)))
     return calls

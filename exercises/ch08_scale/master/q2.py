@@ -99,5 +99,18 @@ def q2(rng):
         last = float(10 ** rng.uniform(9, 12))
         arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
         calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
+    for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
+        n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
+        N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
+        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
+        factor = factor if rng.random() < 0.8 else factor[:1] * n_sizes
+        back, another = (10 ** 10 ** rng.uniform(-1.5, 0.6, 2)).tolist()
+        first = last / back
+        text = f"{n_sizes} sizes from {N[0]:.2g} to {N[-1]:.2g}, tokens from {first:.2g} to {last:.2g}"
+        calls.append(Call("design_exponent", (N, first, last), text, exact))
+        a = design_exponent(N, last / another, last)
+        calls.append(Call("first_for", (N, last, a), f"{n_sizes} sizes from {N[0]:.2g} to {N[-1]:.2g}, a = {a:.3g}", Within(1.0000001)))
+        factor[-1] = max(factor[-1], 1.5 * N[0] * factor[0] / (N[-1] * back))  # the last run ends at a larger budget
+        calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls

@@ -6,6 +6,7 @@
 #
 # 1. `robust(N, L)`: $(k, a)$ of $L = k\,N^{-a}$, where $-a$ is the median of the slopes of $\log L$ against $\log N$ over all pairs, and
 #    $\log k$ the median of $\log L + a\log N$ over the runs. The median of an even number is the mean of the middle two; $a > 0$.
+#    No two runs are of one size.
 # 2. `suspect(N, L)`: the index of the run that lies farthest above that line, in logarithms.
 # 3. `refit(N, L)`: $(k, a)$ of the least squares line without that run.
 
@@ -74,6 +75,22 @@ def _runs_that_rise(rng):
     return np.exp(first + x[order]).tolist(), (k * np.exp(above - a * (first + x)))[order].tolist()
 
 
+def _any_runs(rng):
+    """(N, L) of 3 to 11 runs that scatter little or much, in any order; one is farthest above the line."""
+    while True:
+        n = int(rng.integers(3, 12))
+        x = rng.uniform(2, 20) + (rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)).cumsum()
+        x = (x, x[::-1], rng.permutation(x))[rng.integers(3)]
+        level, slope, scatter, bad = 10 ** rng.uniform((-2, -1.5, -3, -2), (1.5, 0, 0.2, 0))
+        y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
+        y[rng.integers(n)] += rng.choice((-bad, 0, bad))
+        N, L = np.exp(x).tolist(), np.exp(y).tolist()
+        k, a = robust(N, L)
+        above = np.sort(y + a * x - np.log(k))
+        if a > 0.01 and above[-1] - above[-2] > 1e-5:
+            return N, L
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -107,4 +124,8 @@ def q5(rng):
         calls += _ask(inputs, text)
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
-    return calls + _ask(_scattered_runs(rng), "5 runs that scatter")
+    calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for _ in range(40):
+        N, L = _any_runs(rng)
+        calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")
+    return calls

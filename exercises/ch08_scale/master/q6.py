@@ -73,4 +73,18 @@ def q6(rng):
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
+        A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
+        beta = alpha if rng.random() < 0.3 else beta
+        C, B = 6 * N * D, alpha * A * N**-alpha / (beta * D**-beta)
+        text = f"C = {C:.3g}, A = {A:.4g}, B = {B:.4g}, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
+        most = D * float(10 ** (4 * rng.uniform(-1, 1) ** 3))
+        calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
+        alpha, beta = (10 ** rng.uniform(-1.2, 0.2, 2)).tolist()
+        beta = alpha if rng.random() < 0.3 else beta
+        limit = (beta / (alpha + beta)) ** (1 / alpha)
+        share = float(rng.choice((limit * rng.uniform(0.1, 0.998), 1.002 * limit ** rng.random(), 1.0, 10 ** rng.uniform(0, 6))))
+        text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
+        calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     return calls

@@ -111,4 +111,19 @@ def q1(rng):
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
+    for _ in range(40):                              # short texts of few letters, 0 and 255 among them; n may exceed their length
+        letters = rng.permutation([0, 255, *rng.integers(1, 255, 3)])[: rng.integers(1, 6)]
+        n = int(rng.integers(2, rng.choice((3, 5, 8))))
+        written = np.resize(rng.choice(letters, int(rng.integers(1, 12))), int(rng.integers(1, rng.choice((5, 30)))))
+        written[rng.random(len(written)) < rng.choice((0.0, 0.2))] = letters[0]
+        for name in ("repeated", "misleading"):
+            calls.append(Call(name, (written, n), f"{len(written)} bytes, {len(letters)} letters, n = {n}"))
+    for _ in range(24):                              # differences of 0, losses of 0 in one model or both
+        T = int(rng.integers(1, rng.choice((5, 30))))
+        mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))
+        mine = np.where(rng.random(T) < rng.choice((0.0, 0.3)), theirs, mine)
+        one = int(rng.integers(T))
+        mine[one] += max(1.0, 1.0 - (mine - theirs).sum())  # more in all
+        losses = (mine, theirs) if rng.random() < 0.5 else (theirs, mine)
+        calls.append(Call("share", (*losses, rng.random(T) < rng.random()), f"{T} bytes, some losses are 0 or equal", Close(1e-9)))
     return calls

@@ -95,4 +95,15 @@ def q2(rng):
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+    for _ in range(40):                                   # passages of one byte on; losses of 0, effects of either sign
+        T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
+        rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
+        rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
+        rows[..., rng.integers(T)] += 0.1
+        knows, copies = rng.uniform((-1.0, -1.0), (0.95, 0.05), (4, 2)).T
+        copies[copier] = rng.uniform(0.1, 1.0)
+        means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+        losses = tuple(rows * (means / rows.mean(-1))[..., None])
+        for name in ("copying", "adapting", "which"):
+            calls.append(Call(name, losses, f"four models, T = {T}", Exactly() if name == "which" else Close(1e-9)))
     return calls

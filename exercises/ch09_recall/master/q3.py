@@ -114,4 +114,17 @@ def q3(rng):
             np.put_along_axis(logits, 48 + digits[..., None], np.broadcast_to(told, (needles, 6, 1)), -1)
             for name in ("split_cost", "found", "found_if_told"):
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", exact))
+    for _ in range(12):                              # logits far apart or near each other, on any level, to the ends of their range
+        needles = int(rng.integers(1, 6))
+        digits = rng.integers(0, 10, (needles, 6))
+        logits = 10 ** rng.uniform(-2, 2) * rng.normal(size=(needles, 6, 256))
+        logits[..., 48:58] += rng.uniform(-10, 10)
+        top = np.where(rng.random(needles) < 0.5, logits.max((1, 2)), logits[..., 48:58].max((1, 2)))[:, None] + 0.1
+        right = (rng.random((needles, 1)) < 0.5) | (rng.random((needles, 6)) < 0.8)
+        own = np.take_along_axis(logits, 48 + digits[..., None], -1)
+        np.put_along_axis(logits, 48 + digits[..., None], np.where(right, top, own[..., 0])[..., None], -1)
+        logits += rng.choice((rng.uniform(-1_400, 1_400), 2_000 - logits.max(), -2_000 - logits.min()))
+        logits[..., rng.integers(0, 48, rng.integers(3))] = -2_000.0
+        for name in ("split_cost", "found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), f"{needles} needles, logits from {logits.min():.5g} to {logits.max():.5g}", exact))
     return calls

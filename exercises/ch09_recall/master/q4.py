@@ -88,5 +88,18 @@ def q4(rng):
     half = 2 * int(rng.integers(5, 15))              # half of the keys, even, odd and a half more
     for keys, values in ((2 * half + 1, half + 1), (2 * half, half), (2 * half + 2, half + 1), (2 * half + 3, half + 9)):
         calls.append(Call("pairs", (1e9, keys, values), f"a billion bits, {keys} keys, {values} values", Exactly()))
+    for _ in range(40):                              # one key or value on; no pairs, and as many as there can be
+        keys, values = (10 ** rng.uniform(0, rng.choice((2.5, 6.0)), 2)).astype(int).tolist()
+        most = min(keys, values, 30_000)
+        n = int(rng.choice((0, 1, most - 1, most, rng.integers(most + 1))))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", Close(1e-8)))
+        keys = int(10 ** rng.uniform(0, rng.choice((0.7, 3.0))))
+        values, n = (keys + 1) // 2 + int(rng.choice((0, 1, keys // 2, 10 ** rng.uniform(0, 6)))), int(rng.integers(keys // 2 + 1))
+        n = int(rng.choice((0, keys // 2, n)))
+        low, high = bits(n, keys, values), bits(n + 1, keys, values) if n < keys // 2 else 1e9
+        b = float(rng.choice((low + 1.1e-5, low + (0.1 + 0.8 * rng.random()) * (high - low), high - 1.1e-5)))
+        calls.append(Call("pairs", (b, keys, values), f"{b:.5f} bits, {keys} keys, {values} values", Exactly()))
+    calls.append(Call("bits", (30_000, 1_000_000, 1_000_000), "30,000 pairs, a million keys, a million values", Close(1e-12)))
+    calls.append(Call("pairs", (1e9, 20_000, 10_000), "a billion bits, 20,000 keys, 10,000 values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(1e-5)))
     return calls

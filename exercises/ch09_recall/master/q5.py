@@ -110,9 +110,19 @@ def q5(rng):
     keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
+    for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
+        n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
+        left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)
+        keys = left * 10 ** rng.uniform(-1.3, 0, n) @ right  # at length 1 singular values are at least as large
+        keys *= 10 ** rng.uniform(*rng.choice(((0.0, 0.0), (-2.0, 2.0), (5.0, 5.0))), (n, 1))
+        calls.append(Call("store", (keys, rng.choice([-1.0, 1.0], n)), f"{n} keys of width {K}, entries of either sign", exact))
     for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
     one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
-    for n, K in ((1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
+    for n, K in ((1, 1), (1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
+        calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
+    for top in (*[3] * 4, *[30] * 6, *[300] * 6, 1000):
+        K = int(rng.integers(top // 2, top)) + 1
+        n = min(int(rng.choice((max(K - 1, 1), K, K + 1, 2 * K, K * rng.uniform(1, 3), K * rng.random() + 1))), 1000)
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     return calls
