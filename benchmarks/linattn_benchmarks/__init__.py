@@ -23,6 +23,7 @@ gates              gate_recall          recall at equal size of the state, by th
 selection          selection            copying, induction and parity, at lengths beyond training
 fits               fit_coverage         whether fits of scaling laws find what is there
 kernels            kernels              our kernels beside those of FLA and torch
+kernels            kernel_lengths       our kernels against the length and the chunk size
 agreement_ops      fla_agreement        FLA's kernels against our ops
 agreement_layers   fla_layers           FLA's layers against our mixers
 =================  ===================  =====================================================================

@@ -79,7 +79,7 @@ SYNONYMS = {
         "chunk-by-chunk": "lightning attention, fused linear attention, chunkwise",
         "a-decay-per-channel": "GLA, gated linear attention, secondary chunking",
         "what-a-chunk-size-trades": "chunk size, block size, tuning",
-        "the-backward-is-three-forwards": "backward, gradients, recomputation, checkpointing",
+        "a-backward-that-keeps-nothing": "backward, gradients, recomputation, checkpointing",
         "the-triangle-of-the-delta-rule": "UT transform, triangular inverse, DeltaNet",
         "a-scan-has-no-product-to-make": "selective scan, Mamba, SSD",
         "where-linear-wins": "crossover, break-even, prefill, decoding, CUDA graph",
