@@ -151,6 +151,7 @@ def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
         "loads": "read {:,} entries",
         "stores": "wrote {:,} entries",
         "busiest": "read {:,} entries in one program",
+        "accesses": "loaded or stored {:,} tiles",
     }
     for name in call.find_excess(outcome):
         much, bound = counted[name].format(outcome[name]), call.bounds[name]

@@ -63,6 +63,7 @@ class Memory:
     Attributes:
         loads, stores: entries that were read and written, however often.
         busiest: entries that the program which read most has read.
+        accesses: loads and stores of tiles, however large.
         bytes_loaded, bytes_stored: the same in bytes.
     """
 
@@ -82,6 +83,7 @@ class Memory:
         )
         self.loads = self.stores = self.bytes_loaded = self.bytes_stored = 0
         self._loads_of: Counter[int] = Counter()  # by program
+        self.accesses = 0
 
     @property
     def busiest(self) -> int:
@@ -109,6 +111,7 @@ class Memory:
                 )
             self._mark(self._reader[number], entries, program)
             found[here] = self._bytes[number].reshape(-1, size)[entries]
+        self.accesses += 1
         self.loads += len(addresses)
         self._loads_of[program] += len(addresses)
         self.bytes_loaded += found.size
@@ -138,12 +141,30 @@ class Memory:
                 if (clash := (others != NOBODY) & (others != program)).any():
                     raise RuntimeError(
                         f"two programs meet: one writes entry {entries[clash][0]:,} of `{name}`, which "
-                        f"another one has {does}, and nothing says which comes first"
+                        f"another one has {does}, and nothing says which comes first (is a mask missing?)"
                     )
+            places, counts = np.unique(entries, return_counts=True)
+            if len(places) < len(entries) and _differ(entries, given[here]):
+                place = places[counts > 1][0]
+                raise RuntimeError(
+                    f"one store writes several values to entry {place:,} of `{name}`, and any may stay"
+                )
             self._writer[number][entries] = program
             self._bytes[number].reshape(-1, size)[entries] = given[here]
+        self.accesses += 1
         self.stores += len(addresses)
         self.bytes_stored += given.size
+
+    def refuse_unwritten(self) -> None:
+        """Raise a ValueError if an entry that was to be written was not."""
+        for number in sorted(self.written):
+            left = int((self._writer[number] == NOBODY).sum())
+            if left:
+                name, size = self.names[number], len(self._writer[number])
+                raise ValueError(
+                    f"leaves {left:,} of the {size:,} entries of `{name}` as they were; a kernel returns "
+                    "nothing, it stores"
+                )
 
     def _find(
         self, addresses: np.ndarray, size: int, does: str
@@ -181,6 +202,12 @@ class Memory:
         """Note that a program has read entries."""
         before = marks[entries]
         marks[entries] = np.where((before == NOBODY) | (before == program), program, SEVERAL)
+
+
+def _differ(entries: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether one entry is given several values."""
+    pairs = np.unique(np.concatenate([entries[:, None].view(np.uint8), values], 1), axis=0)
+    return len(pairs) > len(np.unique(entries))
 
 
 def _view_bytes(x: torch.Tensor) -> np.ndarray:
@@ -240,7 +267,13 @@ class KeptMemory:
         self._memory = Memory(tensors, [str(one)[:80] for one in names], list(map(int, addresses)), written)
 
     def finish(self) -> tuple[Any, dict[str, int]]:
-        """Return the tensors that the kernel was to write, and how many entries were read and written."""
+        """Return the tensors that the kernel was to write, and how many entries were read and written.
+
+        Raises:
+            ValueError: if one of them was left as it was, wholly or in part.
+        """
+        if self._memory is not None:
+            self._memory.refuse_unwritten()
         made = tuple(self.arguments[n] for n in self.launch.returned)
-        counts = {name: getattr(self._memory, name, 0) for name in ("loads", "stores", "busiest")}
+        counts = {name: getattr(self._memory, name, 0) for name in ("loads", "stores", "busiest", "accesses")}
         return made if len(made) > 1 else made[0], counts

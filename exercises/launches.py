@@ -29,10 +29,11 @@ else:  # in the sandbox, whose worker has loaded it by its path
 UNKNOWN = object()  # in place of a value
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 # What the text of a kernel may name besides Triton's language, other kernels and numbers.
-BUILTINS = {"range", "min", "max", "abs", "len", "int", "float", "bool", "print", "isinstance", "tuple"}
+BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "isinstance"}
 BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
 HIDDEN_ATTRIBUTES = {"handle", "data"}  # of a tensor of Triton, whose values stand there in the interpreter
 HIDDEN_ATTRIBUTES |= {"format", "format_map"}  # of a text, which can name those
+HIDDEN_ATTRIBUTES |= {"append", "extend", "insert", "pop"}  # of a list, which Triton does not compile
 # What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
 STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
 EXPRESSIONS = (
@@ -181,7 +182,7 @@ class _Patches:
         self._builder.create_masked_load = self._create_masked_load
         self._builder.create_masked_store = self._create_masked_store
         self._builder.set_grid_idx = self._set_grid_idx
-        self._count("create_dot", lambda a, b, *_: a.data.size * b.data.shape[-1], "products")
+        self._count("create_dot", _measure_product, "products")
         for name in ("create_exp", "create_exp2", "create_log", "create_log2"):
             self._count(name, lambda x: x.data.size, "exponentials")
         return self
@@ -243,13 +244,23 @@ class _Patches:
         )
 
 
+def _measure_product(a: Any, b: Any, d: Any, precision: Any, *_: Any) -> int:
+    """Return the multiplications of a product; refuse one whose factors a GPU would round."""
+    if a.data.dtype == np.float32 and not str(precision).endswith("IEEE"):
+        raise TypeError(
+            "multiplies tiles of float32 whose digits a GPU would cut to ten bits; write "
+            '`tl.dot(a, b, input_precision="ieee")`'
+        )
+    return int(a.data.size * b.data.shape[-1])
+
+
 def _tell_truth(x: Any) -> bool:
     """Return whether a number of Triton is true; a tile is neither true nor false."""
     values = x.handle.data
     if values.size > 1 and not _is_triton(sys._getframe(1).f_code.co_filename):
         raise TypeError(
-            f"takes {values.size} truth values as one, in `if`, `and`, `or` or `not`; for tiles there are "
-            "`tl.where`, `&`, `|` and `~`"
+            f"takes {values.size} truth values as one, in `if`, `and`, `or`, `not`, `min` or `max`; for "
+            "tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`"
         )
     return bool(values) if values.size == 1 else True
 
@@ -311,6 +322,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     for default in function.__defaults__ or ():
         if not (default is None or isinstance(default, str) or _is_of_language("", default)):
             raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
+    _check_loops(tree.body, own - _list_stored(tree.body))
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
     found = []
@@ -320,11 +332,42 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
             continue
         if isinstance(value, kind) and not _is_of_triton(value.fn.__module__):  # type: ignore[attr-defined]
             found.append(value.fn)  # type: ignore[attr-defined]
-        elif inspect.ismodule(value) and id(node) not in inner:
+        elif inspect.ismodule(value) and id(node) in inner:
+            continue  # what is taken of it is looked at by itself
+        elif inspect.ismodule(value):
             raise TypeError(f"uses `{ast.unparse(node)}` by itself, expected a function of it")
         elif not (isinstance(value, kind) or _is_of_language(ast.unparse(node), value)):
             raise TypeError(f"uses `{ast.unparse(node)}`, which is no part of Triton's language")
     return found
+
+
+def _list_stored(statements: Sequence[ast.AST]) -> set[str]:
+    """Return the names that statements give values to."""
+    nodes = [node for one in statements for node in ast.walk(one)]
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _check_loops(statements: Sequence[ast.stmt], known: set[str]) -> None:
+    """Refuse a name that gets its first value in a loop, or in one branch, and is used after it."""
+    inside: set[str] = set()
+    for statement in statements:
+        used = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        if lost := sorted((used - _list_stored([statement])) & inside):
+            raise TypeError(
+                f"uses `{lost[0]}` after the loop or branch in which it got its first value, which Triton "
+                "does not compile; give it one before"
+            )
+        stored = _list_stored([statement])
+        if isinstance(statement, ast.For | ast.While):
+            _check_loops(statement.body, known | stored)
+            inside |= stored - known
+        elif isinstance(statement, ast.If):
+            both = _list_stored(statement.body) & _list_stored(statement.orelse)
+            inside |= stored - known - both
+            known = known | both
+        else:
+            inside -= stored
+            known = known | stored
 
 
 def _check_syntax(node: ast.AST) -> None:
@@ -334,6 +377,13 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
+    if isinstance(node, ast.Subscript) and not all(map(_keeps_axes, _list_indices(node))):
+        raise TypeError(
+            f"picks entries of a tile, which no program can: `{text}`; a sum over a mask with one entry left "
+            "does: `tl.sum(tl.where(i == r, x, 0.0), 0)`"
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        raise TypeError(f'uses `@`; a product of tiles is `tl.dot(a, b, input_precision="ieee")`: `{text}`')
     if isinstance(node, ast.Compare) and len(node.ops) > 1:
         raise TypeError(
             f"has two comparisons in one, which Triton does not compile: `{text}`; join them by `&`"
@@ -342,6 +392,17 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has a loop over something else than a range, which Triton does not compile: `{text}`"
         )
+
+
+def _list_indices(node: ast.Subscript) -> list[ast.expr]:
+    """Return what stands in brackets behind a value."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _keeps_axes(index: ast.expr) -> bool:
+    """Return whether an index is `:` or `None`, which change the shape of a tile alone."""
+    whole = isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
+    return whole or (isinstance(index, ast.Constant) and index.value is None)
 
 
 def _find_value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -358,13 +419,13 @@ def _is_of_language(name: str, value: Any) -> bool:
     if name in BUILTINS and value is getattr(builtins, name, None):
         return True
     if isinstance(value, (int, float, bool)):
-        return True
+        return "." in name or not name  # of a module, or a default; by itself it must be a tl.constexpr
     return _is_of_triton(value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", ""))
 
 
 def _is_of_triton(module: str | None) -> bool:
     """Return whether a module is Triton itself, or one of its language."""
-    return str(module) == "triton" or f"{module}.".startswith("triton.language.")
+    return f"{module}.".startswith("triton.language.")
 
 
 # --- a launch by messages -----------------------------------------------------------------------------------

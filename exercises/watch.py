@@ -101,6 +101,7 @@ COUNTS = (
     "loads",
     "stores",
     "busiest",
+    "accesses",
 )
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"

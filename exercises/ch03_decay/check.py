@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "efee911386c5"
+VERSION = "d41cbf0190ed"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -75,7 +75,8 @@ def q1(rng):
     for few in (1, 2, 3, int(rng.integers(4, 50))):  # texts that end near where forgetting helps
         ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
         short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
-    for L, T in (*lengths, *fixed, *long, *short):
+    between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
+    for L, T in (*lengths, *fixed, *long, *short, *between):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls
@@ -237,8 +238,9 @@ def logits_for(half_lives):
     """L numbers of mean 0; half_lives[0] is 0, the others rise."""
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    left = -math.expm1(-math.log(2) / half_lives[-1])
-    share = [left, *steps]
+    share = [1.0]                       # of one layer
+    if steps:
+        share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]

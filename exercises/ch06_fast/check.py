@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "c9d4f141985b"
+VERSION = "228d169f571d"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -90,6 +90,8 @@ def double_context(P, batch, per_token, rate, peak):
 )
 def q1(rng):
     calls = []
+    tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
+    calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5, 15.2))
@@ -151,6 +153,9 @@ def q2(rng):
             x[int(rng.integers(rows)), : int(rng.integers(1, columns + 1))] = -math.inf
         if rng.random() < 0.3 and n:
             x[int(rng.integers(rows))] = -math.inf
+        if n in (1, 2):  # a long row, in which the maximum rises or falls
+            columns = 40 * tile + int(rng.integers(1, tile))
+            x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns}
@@ -238,7 +243,7 @@ def q3(rng):
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
         calls.append(Call("decayed_attention", arguments, text, Close(1e-4), bounds=bounds))
     return calls
 
@@ -315,7 +320,7 @@ def q4(rng):
                 (launch, k, v, _nothing(N, segments, K, V), T, L, C, K, V),
                 text,
                 Close(3e-5),
-                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V)},
+                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6)},
             )
         )
         sums, state = _normal(rng, N, segments, K, V), _normal(rng, N, K, V)
@@ -407,8 +412,10 @@ def q5(rng):
         )
         near = any(1 < times[n + 1] / times[n] < 1.0001 for n in range(4))  # rounding would decide
         best = best_chunk(H, T, D, F, W, places, tau)
-        smooth = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, max(H / places, 1) * T / C * tau))
-        if near or seen[best] >= 6 or (len(calls) < 20 and smooth == best):  # in five the rounding up decides
+        n = len(calls)  # in the first of them it decides how the quotients are rounded
+        waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
+        rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
+        if near or seen[best] >= 6 or (n < 27 and rounded == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"
@@ -462,7 +469,7 @@ def q6(rng):
         made = _nothing(N, T, K), _nothing(N, T, V), _nothing(N, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}"
         one = T * (2 * K + 2 * V) + K * V
-        bounds = {"loads": N * one, "busiest": one}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // C) + 12)}
         arguments = (launch, q, k, v, dout, dlast, *made, T, C, K, V)
         calls.append(Call("attention_backward", arguments, text, Close(3e-5), bounds=bounds))
     return calls
@@ -530,7 +537,7 @@ def q7(rng):
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds))
     return calls

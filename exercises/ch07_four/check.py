@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f4812ac1e887"
+VERSION = "e535be750a52"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',

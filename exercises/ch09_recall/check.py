@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "20080bcba6a8"
+VERSION = "922617bd6b8e"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -286,6 +286,15 @@ def q3(rng):
     np.put_along_axis(logits, said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{8 + right} needles, in 8 of them a byte that is like the digit", exact))
+    digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
+    logits = rng.normal(size=(8, 6, 256)) + 1_985
+    own = 48 + digits
+    np.put_along_axis(logits, own[..., None], 1_995.0, -1)
+    ahead = 10 ** rng.uniform(-4, -2, 8) * rng.permutation([-1, -1, -1, 1, 1, 1, 1, 1])
+    rival = 48 + (digits[:, 2] + rng.integers(1, 10, 8)) % 10
+    logits[np.arange(8), 2, rival] = 1_995.0 - ahead
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), "8 needles, a digit that is nearly as likely as the right one", exact))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)

@@ -22,7 +22,7 @@ from tests.exercises.gradebook import read, write
 from tests.exercises.notebooks import hand_in
 
 HALF = tl.constexpr(0.5)
-WIDTH = 16
+WIDTH = tl.constexpr(16)
 
 
 @triton.jit
@@ -375,7 +375,7 @@ def allowed(x, y, n, N: tl.constexpr = WIDTH, flag=None):
     for _ in tl.static_range(2):
         total *= HALF
     done = 0
-    while done < triton.cdiv(size, N):
+    while done < tl.cdiv(size, N):
         done += 1
     if flag is None and not done > 2:
         total = tl.where((i < 3) & (i > 0), total, tl.math.exp2(total)).to(tl.float32)

@@ -70,7 +70,9 @@ def q1(rng):
     alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
     usual = int(10 ** rng.uniform(3, 5))
     few = (usual, float(rng.uniform(0.2, 1))), (usual, float(rng.uniform(0.01, 0.05)) / usual**0.5)  # one is small beside the other
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few]:
+    K = int(rng.integers(1_000, 3_000))
+    between = K, float(rng.uniform(100, 300) / K) ** 0.5
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, between]:
         inputs = f"K = {K:,}, rho = {rho:.2g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls

@@ -105,6 +105,10 @@ def q3(rng):
     ones = _entries(rng, 12, -2, 5, 1)
     ones[0][::2], ones[1][::3] = 0.0, 0.0  # similarities of exactly 1, whose logarithm is 0
     calls.append(Call("repaired", ones, "T = 12, K = 1, some entries 0", Close(1e-4)))
+    apart = _entries(rng, 12, -60, -58)
+    apart[0][:, 0] += 63.0
+    apart[1][:, 1] += 63.0  # the large channel of a query meets only small ones
+    calls.append(Call("repaired", apart, "T = 12, queries near 5 in channel 0, keys in channel 1", Close(1e-4)))
     for part, inputs in (
         ("queries", "some queries near -60, all keys"),
         ("keys", "queries and early keys near -60"),

@@ -63,7 +63,8 @@ def q1(rng):
     for few in (1, 2, 3, int(rng.integers(4, 50))):  # texts that end near where forgetting helps
         ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
         short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
-    for L, T in (*lengths, *fixed, *long, *short):
+    between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
+    for L, T in (*lengths, *fixed, *long, *short, *between):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

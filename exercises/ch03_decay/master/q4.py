@@ -36,8 +36,9 @@ def logits_for(half_lives):
     # BEGIN SOLUTION
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    left = -math.expm1(-math.log(2) / half_lives[-1])
-    share = [left, *steps]
+    share = [1.0]                       # of one layer
+    if steps:
+        share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]

@@ -27,8 +27,8 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
 # %% [markdown] solution q2
 # The running maximum of chapter 1, and three edges. Columns behind the end must not be read, and what stands in their place is $-\infty$, not 0: a zero adds
 # $e^{0 - m}$ to every row and, where all entries are negative, is the maximum. As long as nothing but $-\infty$ has been seen, $m = -\infty$
-# and $e^{m - m}$ is NaN; so a finite number is subtracted until there is a maximum. The first row of a causal table of scores in
-# tiles meets exactly that.
+# and $e^{m - m}$ is NaN; so a finite number is subtracted until there is a maximum. A causal row never meets that, as its first
+# tile has a key that it sees; the first tiles of a sliding window may all be masked.
 
 # %% checks q2
 @define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
@@ -47,6 +47,9 @@ def q2(rng):
             x[int(rng.integers(rows)), : int(rng.integers(1, columns + 1))] = -math.inf
         if rng.random() < 0.3 and n:
             x[int(rng.integers(rows))] = -math.inf
+        if n in (1, 2):  # a long row, in which the maximum rises or falls
+            columns = 40 * tile + int(rng.integers(1, tile))
+            x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns}

@@ -90,7 +90,7 @@ def q4(rng):
                 (launch, k, v, _nothing(N, segments, K, V), T, L, C, K, V),
                 text,
                 Close(3e-5),
-                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V)},
+                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6)},
             )
         )
         sums, state = _normal(rng, N, segments, K, V), _normal(rng, N, K, V)

@@ -5,7 +5,7 @@
 #    keys? Predict, then measure with `trace` (below), and write down what holds for every $T$, also where the last tile is shorter.
 # 2. The chapter's kernel `linear` takes, on a GPU that holds `places` programs at a time, about
 #    $\max(\text{operations}/F,\ \text{bytes}/W,\ \lceil H/\text{places}\rceil\,\lceil T/C\rceil\,\tau)$
-#    for $H$ heads, with $4CD + 4D^2$ operations for each token and head, and 4 units of 2 bytes. Which of the chunks of 16, 32, 64, 128 and 256 tokens is the fastest? If several
+#    for $H$ heads, with $4CD + 4D^2$ operations and $4D$ numbers of 2 bytes for each token and head. Which of the chunks of 16, 32, 64, 128 and 256 tokens is the fastest? If several
 #    are, the smallest of them, as it needs the fewest registers.
 
 # %% given q5
@@ -92,8 +92,10 @@ def q5(rng):
         )
         near = any(1 < times[n + 1] / times[n] < 1.0001 for n in range(4))  # rounding would decide
         best = best_chunk(H, T, D, F, W, places, tau)
-        smooth = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, max(H / places, 1) * T / C * tau))
-        if near or seen[best] >= 6 or (len(calls) < 20 and smooth == best):  # in five the rounding up decides
+        n = len(calls)  # in the first of them it decides how the quotients are rounded
+        waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
+        rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
+        if near or seen[best] >= 6 or (n < 27 and rounded == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

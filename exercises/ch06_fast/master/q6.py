@@ -2,7 +2,7 @@
 # ## Against time
 #
 # Write the backward of the kernel in [exercise 6.3](ex-ch06-q3) without decay: from $\partial\mathcal L/\partial o_t$ (`dout`) and the gradient of the last state
-# (`dlast`), the gradients of $k$, $v$ and the start state. The forward has kept nothing. Each input is read once,
+# (`dlast`), the gradients of $k$, $v$ and the start state. (That of $q$ goes along time, as the forward does.) The forward has kept nothing. Each input is read once,
 # and no tensor of the size of the states between chunks is written.
 
 # %% answer q6
@@ -40,8 +40,8 @@ def attention_backward(q, k, v, dout, dlast, dk, dv, dstate, T,
 
 # %% [markdown] solution q6
 # Let $R_j$ be what token $j$ and those after it send back to the state: $R_j = R_{j+1} + q_j^\top do_j$, from `dlast` behind the last token. Token $j$ wrote $k_j^\top v_j$ into a state
-# that is read at $j$ too, so $dv_j = k_j R_j$ and $dk_j = v_j R_j^\top$: linear attention again, with the queries and the
-# outputs' gradients in the roles of keys and values, and against time. Start from the *last chunk as the forward cut it*, the short one; cutting anew from
+# that is read at $j$ too, so $dv_j = k_j R_j$ and $dk_j = v_j R_j^\top$: linear attention again,
+# against time. Start from the *last chunk as the forward cut it*, the short one; cutting anew from
 # the end is as right, but then the first chunk is the one with a mask. What is left in $R$ after the first token is the gradient of the start state.
 
 # %% checks q6
@@ -57,7 +57,7 @@ def q6(rng):
         made = _nothing(N, T, K), _nothing(N, T, V), _nothing(N, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}"
         one = T * (2 * K + 2 * V) + K * V
-        bounds = {"loads": N * one, "busiest": one}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // C) + 12)}
         arguments = (launch, q, k, v, dout, dlast, *made, T, C, K, V)
         calls.append(Call("attention_backward", arguments, text, Close(3e-5), bounds=bounds))
     return calls

@@ -50,12 +50,12 @@ def delta_rule(q, k, v, beta, state, out, last, T,
     # END SOLUTION
 
 # %% [markdown] solution q7
-# Three products more than linear attention: the keys among each other, the keys with the state, and the inverse with what is written. A token's output comes *after* its write, so
+# Besides the inverse there are three products more than in linear attention: the keys among each other, the keys with the state, and the inverse with what is written. A token's output comes *after* its write, so
 # the mask of $QK^\top$ includes the diagonal, that of $A$ does not. $\beta$ belongs to the token that writes, which is the row, in $A$ as on the right. Behind the end, keys and
 # $\beta$ read as 0, so nothing is written.
 #
 # There is a short way to the inverse, and it is tempting: as $A$ has zeros on and above the diagonal, $A^C = 0$, and $(I+A)^{-1} = (I - A)(I + A^2)(I + A^4)\cdots$. On paper.
-# With equal keys and $\beta = 1$ the entries of the powers are binomial coefficients, up to $10^{18}$ at $C = 64$, and cancel to $\pm1$ and 0; float32 has 7 digits.
+# With equal keys and $\beta = 1$ the entries of the powers are binomial coefficients, up to $5\cdot10^{17}$ at $C = 64$, and cancel to $\pm1$ and 0. Float32 has 7 digits.
 # Merging blocks never makes an entry that is larger than those of the result. (Row after row is right as well. A program cannot pick a row of a tile, but a sum over a mask with one row left does.)
 
 # %% checks q7
@@ -82,7 +82,7 @@ def q7(rng):
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds))
     return calls

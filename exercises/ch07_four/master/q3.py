@@ -7,7 +7,7 @@
 #
 # - `"I"`: a multiply-add is one operation;
 # - `"II"`: the backward pass is left out;
-# - `"III"`: only the half of the table of scores that the mask leaves is counted;
+# - `"III"`: only the half of the table of scores that the mask leaves is counted, $T/2$ a token;
 # - `"IV"`: the output layer is counted, $D$ times the vocabulary.
 #
 # For a model of 6 layers, width 512, hidden width 1,536, a vocabulary of 100,280 and a context of 8,192 three of the

@@ -63,7 +63,7 @@ def q1(rng):
         text = f"exponents {s1:.4g} at a loss of {L1:.3g} and {s2:.4g} at {L2:.3g}"
         calls.append(Call("recover", (L1, s1, L2, s2), text, Close(1e-7)))
         calls.append(Call("recover", (L2, s2, L1, s1), f"{text}, the other way round", Close(1e-7)))
-    E, gamma, L1 = rng.uniform((0.5, 0.1, 2.0), (1.5, 0.3, 4.0)).tolist()
+    E, gamma, L1 = rng.uniform((0.2, 0.1, 3.0), (0.4, 0.3, 4.0)).tolist()
     L2 = L1 * (1 + float(rng.uniform(2e-6, 4e-6)))   # nearly the same place: exponents differ by less than 1e-6
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
