@@ -53,9 +53,11 @@ def source_of(question: Question, known: KnownAnswer) -> str:
     (function,) = tree.body
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = [one for one in function.decorator_list if ast.unparse(one) == "triton.jit"]
-    parts = [*_find_imports(written), *_find_helpers(written), function]
-    code = "\n\n".join(ast.unparse(one) for one in parts)
-    return f"{right}\n\n{code}\n\n{known.name} = {function.name}\n"
+    imports, own = (
+        "\n\n".join(map(ast.unparse, parts))
+        for parts in (_find_imports(written), [*_find_helpers(written), function])
+    )
+    return f"{imports}\n\n{right}\n\n{own}\n\n{known.name} = {function.name}\n"
 
 
 def _find_imports(answer: Any) -> list[ast.stmt]:

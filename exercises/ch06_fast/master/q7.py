@@ -59,22 +59,29 @@ def delta_rule(q, k, v, beta, state, out, last, T,
 # Merging blocks never makes an entry that is larger than those of the result. (Row after row is right as well. A program cannot pick a row of a tile, but a sum over a mask with one row left does.)
 
 # %% checks q7
+# Sums that cancel are rounded in another way each time, so the mistake is not known by its results.
+POWERS = (
+    "Right on paper: A is nilpotent. With keys that are alike the powers of A grow to binomial coefficients, which cancel, "
+    "and float32 has 7 digits. Merge blocks, or go row by row."
+)
+
+
 @define_question(INFO["q7"], own_code=True, delta_rule=delta_rule)
 def q7(rng):
     calls = []
     for n in range(9):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
-        C = 64 if n < 2 else int(rng.choice([16, 32]))
-        T = int(rng.integers(1, 3 * C)) if n > 1 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        C = 64 if n > 6 else int(rng.choice([16, 32]))
+        T = int(rng.integers(1, 3 * C)) if n < 7 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        alike = n < 2 or rng.random() < 0.3
+        alike = n > 5
         k = k + 20.0 * k[:, :1] if alike else k
         k = k / k.norm(dim=-1, keepdim=True)
-        if n < 2:
+        if n > 6:
             k[:] = k[:, :1].clone()
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
-        if n == 0:
+        if n == 8:
             beta[:] = 1.0
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
@@ -84,5 +91,6 @@ def q7(rng):
         one = T * (2 * K + V + 1) + K * V
         bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
-        calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds))
+        hint = POWERS if alike else ""  # who comes so far is right but for digits
+        calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds, hint=hint))
     return calls

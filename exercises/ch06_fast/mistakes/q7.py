@@ -401,9 +401,11 @@ def values_read_uncorrected(
     tl.store(last + kv, S)
 
 
-@mistake("Half precision for the state: it loses digits in every chunk. Keep it in float32.")
+@mistake(
+    "Half precision for a tile: it keeps three digits of what is loaded. Compute in float32, as the tensors are."
+)
 @triton.jit
-def state_in_half(q, k, v, beta, state, out, last, T, C: tl.constexpr, K: tl.constexpr, V: tl.constexpr):
+def values_in_half(q, k, v, beta, state, out, last, T, C: tl.constexpr, K: tl.constexpr, V: tl.constexpr):
     n = tl.program_id(0)
     i, c, d = tl.arange(0, C), tl.arange(0, K), tl.arange(0, V)
     kv = n * K * V + c[:, None] * V + d
@@ -413,7 +415,7 @@ def state_in_half(q, k, v, beta, state, out, last, T, C: tl.constexpr, K: tl.con
         row, inside = (n * T + t)[:, None], (t < T)[:, None]
         Q = tl.load(q + row * K + c, mask=inside, other=0.0)
         M = tl.load(k + row * K + c, mask=inside, other=0.0)
-        X = tl.load(v + row * V + d, mask=inside, other=0.0)
+        X = tl.load(v + row * V + d, mask=inside, other=0.0).to(tl.float16).to(tl.float32)
         b = tl.load(beta + n * T + t, mask=t < T, other=0.0)[:, None]
         A = b * tl.dot(M, tl.trans(M), input_precision="ieee")
         U = b * (X - tl.dot(M, S, input_precision="ieee"))
@@ -427,7 +429,7 @@ def state_in_half(q, k, v, beta, state, out, last, T, C: tl.constexpr, K: tl.con
         P = tl.where(i[:, None] >= i, P, 0.0)
         o = tl.dot(Q, S, input_precision="ieee") + tl.dot(P, U, input_precision="ieee")
         tl.store(out + row * V + d, o, mask=inside)
-        S = (S + tl.dot(tl.trans(M), U, input_precision="ieee")).to(tl.float16).to(tl.float32)
+        S += tl.dot(tl.trans(M), U, input_precision="ieee")
     tl.store(last + kv, S)
 
 
