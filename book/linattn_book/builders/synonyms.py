@@ -71,7 +71,7 @@ SYNONYMS = {
         "beyond-one-negative-eigenvalues": "parity, state tracking, negative eigenvalue",
     },
     "chapters/06_making_it_fast": {
-        "": "kernels, Triton, CUDA, GPU, performance, speed",
+        "": "CUDA, GPU, performance, speed",
         "two-numbers-of-a-machine": "roofline, arithmetic intensity, bandwidth, memory bound, compute bound",
         "a-program-for-a-tile": "Triton, kernel, interpreter, fused softmax",
         "reuse-is-the-size-of-a-tile": "matrix multiplication, matmul, tiling, GEMM",
