@@ -22,7 +22,14 @@ MAX_ITEMS = 10_000  # of all lists, tuples and dicts of a value together
 MAX_AXES = 64  # of an array
 MAX_BITS = 4_096  # of one whole number
 # Files whose frames are left out of a traceback.
-OUR_FILES = ("serialization.py", "watch.py", "kernel_memory.py", "launches.py", "sandbox_worker.py")
+OUR_FILES = (
+    "serialization.py",
+    "watch.py",
+    "kernel_memory.py",
+    "kernel_front.py",
+    "launches.py",
+    "sandbox_worker.py",
+)
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
 LONGEST_TEXT = 6 * MAX_TEXT  # when it is encoded, with lone surrogates spelt out
 

@@ -13,6 +13,7 @@ BENCHMARKS = {  # imported when they are asked for: some need Triton or the stud
     "recurrence_cost": "linattn_benchmarks.recurrences:RECURRENCE_COST",
     "decode_cost": "linattn_benchmarks.models:DECODE_COST",
     "speed": "linattn_benchmarks.models:SPEED",
+    "whole_models": "linattn_benchmarks.whole_models:WHOLE_MODELS",
     "step_cost": "linattn_benchmarks.steps:STEP_COST",
     "language_models": "linattn_benchmarks.training:LANGUAGE_MODELS",
     "late_mask": "linattn_benchmarks.training:LATE_MASK",

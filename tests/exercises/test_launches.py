@@ -526,3 +526,60 @@ def test_an_answer_in_cells_is_graded_as_it_is_checked(sandbox, name, tmp_path):
     assert graded == check.q2.check(answer, PUBLIC_SEED)
     assert graded.right is not bool(says)
     assert says in graded.message
+
+
+# --- what only the interpreter takes ------------------------------------------------------------------------
+
+
+@triton.jit
+def named_in_a_loop(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        last = tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+        total += last
+    tl.store(out, total + last)
+
+
+@triton.jit
+def changing_type(x, out, n_columns, TILE: tl.constexpr):
+    total = 0
+    for start in range(0, n_columns, TILE):
+        total += tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    tl.store(out, total)
+
+
+@triton.jit
+def unrolled(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in tl.static_range(0, n_columns, TILE):
+        total += tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    tl.store(out, total)
+
+
+@triton.jit
+def by_methods(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        total += halve(tl.load(x + start + tl.arange(0, TILE))).sum(0)
+    tl.store(out, total)
+
+
+def run_once(kernel) -> dict:
+    """Return the outcome of a launch, as a question has it."""
+    arguments = plan((1,), (1,)), torch.ones(64), torch.full((1,), float("nan")), 64, 16
+    return run_call({"kernel": kernel}, Call("kernel", arguments), watched=True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (named_in_a_loop, "last is not defined, in `tl.store(out, total + last)`"),
+        (changing_type, "Loop-carried variable total has initial type int32"),
+        (unrolled, "used as tl.static_range end value is not a constexpr"),
+    ],
+)
+def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(kernel, says):
+    trace(by_methods, (1,), torch.ones(64), torch.empty(1), 64, 16)
+    assert "is not compiled by Triton" in run_once(kernel)["text"]
+    assert says in run_once(kernel)["text"]
+    assert run_once(by_methods)["value"].item() == 32

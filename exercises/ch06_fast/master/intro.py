@@ -12,7 +12,7 @@
 # - an entry outside of the tensors, also where the interpreter alone would not mind;
 # - two programs that touch the same entry, if one of them writes it: programs run in an order that is drawn;
 # - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks,
-#   and much of what Triton does not compile.
+#   and what the front end of Triton's compiler refuses: it looks at each kernel, which needs no GPU.
 #
 # Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN. Sizes that are `tl.constexpr` are powers
 # of 2, from 16 on. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:

@@ -1,0 +1,227 @@
+"""Measure a model of 336 M parameters as its user has it, beside FLA's: steps of training, and decoding.
+
+Ours is a ``LanguageModel`` on our kernels, FLA's the class of that name with the same width, layers, heads
+and vocabulary, and its own defaults for the rest (so its output layer is not tied to the embedding). Softmax
+attention has no model beside it. The same optimizer (fused AdamW), autocast and tokens for both.
+"""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
+from torch.utils.checkpoint import checkpoint
+
+from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
+from linattn_benchmarks.models import add_peak_memory, capture_step, choose_dtype
+from linattn_book import measure
+from linattn_ref.backend import choose_backend
+from linattn_ref.model import LanguageModel, ModelConfig, decoding
+
+OURS, FLA = "ours", "fla"
+CHUNK = 2048  # tokens whose logits are held at a time
+
+
+class Sizes(NamedTuple):
+    """Say how large the models are, and what they are given."""
+
+    d_model: int
+    n_layers: int
+    n_heads: int
+    vocab_size: int
+    sequences: int
+    tokens: int
+    prompt: int  # tokens that are read before decoding
+    decoded: int  # tokens in a row that are timed
+
+
+SIZES = {
+    Size.FULL: Sizes(1024, 24, 8, 32_000, 8, 2048, 512, 32),
+    Size.REDUCED: Sizes(512, 4, 4, 32_000, 4, 1024, 128, 16),
+    Size.DRY_RUN: Sizes(32, 2, 2, 64, 2, 32, 8, 2),
+}
+FLA_MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {  # mixer: module, class, what is not its default
+    "hgrn2": ("fla.models.hgrn2", "HGRN2", {}),
+    "gla": ("fla.models.gla", "GLA", {}),
+    "gated_delta_net": ("fla.models.gated_deltanet", "GatedDeltaNet", {"head_dim": 128, "expand_v": 1.0}),
+}
+MIXERS = ("softmax", *FLA_MODELS)
+
+
+def build(whose: str, mixer: str, size: Size) -> Any:
+    """Return a model with weights in float32, on the CPU."""
+    sizes = SIZES[size]
+    torch.manual_seed(0)
+    if whose == OURS:
+        given: dict[str, Any] = {"backend": choose_backend(choose_device(size))}
+        shape = sizes.d_model, sizes.n_layers, sizes.n_heads, sizes.vocab_size
+        return LanguageModel(ModelConfig(mixer, *shape, **given))
+    module, name, changed = FLA_MODELS[mixer]
+    found = importlib.import_module(module)
+    config = getattr(found, f"{name}Config")(
+        hidden_size=sizes.d_model,
+        num_hidden_layers=sizes.n_layers,
+        num_heads=sizes.n_heads,
+        vocab_size=sizes.vocab_size,
+        **changed,
+    )
+    return getattr(found, f"{name}ForCausalLM")(config)
+
+
+# --- training -----------------------------------------------------------------------------------------------
+
+
+def sum_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Return the sum of the cross entropies of tokens [N]; the logits [N, vocabulary] are in float32."""
+    return cross_entropy(linear(hidden, weight).float(), targets, reduction="sum")
+
+
+def compute_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy of hidden [B, T, D]; logits are made chunk by chunk, and again backward.
+
+    All of them would be the largest tensors of a training step: [B, T, vocabulary], several times.
+    """
+    pieces = zip(hidden.flatten(0, 1).split(CHUNK), targets.flatten().split(CHUNK), strict=True)
+    losses = [checkpoint(sum_losses, h, weight, t, use_reentrant=False) for h, t in pieces]
+    return torch.stack(losses).sum() / targets.numel()
+
+
+def wrap_our_loss(model: Any, compiled: bool) -> Callable[[Tensor], Tensor]:
+    """Return tokens [B, T] -> loss of our model; the loss itself is not compiled."""
+    weight, model.head = model.head.weight, nn.Identity()
+    body = torch.compile(model) if compiled else model
+    return lambda tokens: compute_loss(body(tokens)[0][:, :-1], weight, tokens[:, 1:])
+
+
+def wrap_fla_loss(model: Any, compiled: bool) -> Callable[[Tensor], Tensor]:
+    """Return tokens [B, T] -> loss of FLA's model, which shifts labels by itself."""
+    body = torch.compile(model) if compiled else model
+    return lambda tokens: body(input_ids=tokens, labels=tokens, use_cache=False).loss
+
+
+def measure_training(whose: str, mixer: str, compiled: bool, size: Size) -> Rows:
+    """Measure the first step, and steps after it."""
+    device, sizes = choose_device(size), SIZES[size]
+    model = build(whose, mixer, size).to(device)
+    row: BenchmarkRow = {"parameters": sum(p.numel() for p in model.parameters())}
+    weights = [*model.parameters()]
+    loss_of = (wrap_our_loss if whose == OURS else wrap_fla_loss)(model, compiled)
+    optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=device.type == "cuda")
+    tokens = torch.randint(sizes.vocab_size, (sizes.sequences, sizes.tokens), device=device)
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = loss_of(tokens)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    row["first_seconds"] = measure.seconds(step, repeats=1, warmup=0)
+    with add_peak_memory(row, device):
+        repeats = 1 if size is Size.DRY_RUN else 10
+        seconds = measure.seconds(step, repeats=repeats, warmup=3)
+        row["tokens_per_second"] = tokens.numel() / seconds
+    return [row]
+
+
+# --- decoding -----------------------------------------------------------------------------------------------
+
+
+def wrap_our_step(model: Any, prompt: Tensor) -> tuple[Callable[[], None], list[Any]]:
+    """Return what decodes a token of each sequence, and its memory."""
+    logits, state = model(prompt)
+    latest = [logits[:, -1:].argmax(-1), state]
+
+    def step() -> None:
+        logits, state = model(*latest)
+        latest[:] = logits.argmax(-1), state
+
+    return step, latest
+
+
+def wrap_fla_step(model: Any, prompt: Tensor) -> tuple[Callable[[], None], list[Any]]:
+    """Return what decodes a token of each sequence, and its memory."""
+    out = model(input_ids=prompt, use_cache=True, logits_to_keep=1)
+    latest = [out.logits[:, -1:].argmax(-1), out.past_key_values]
+
+    def step() -> None:
+        out = model(input_ids=latest[0], past_key_values=latest[1], use_cache=True)
+        latest[:] = out.logits[:, -1:].argmax(-1), out.past_key_values
+
+    return step, latest
+
+
+@torch.no_grad()
+def measure_decoding(whose: str, mixer: str, graph: bool, batch: int, size: Size) -> Rows:
+    """Measure decoding after a prompt, launched from Python or as one CUDA graph that is replayed."""
+    device, sizes = choose_device(size), SIZES[size]
+    model = build(whose, mixer, size).to(device, choose_dtype(device)).eval()
+    row: BenchmarkRow = {"parameters": sum(p.numel() for p in model.parameters())}
+    prompt = torch.randint(sizes.vocab_size, (batch, sizes.prompt), device=device)
+    ready: list[Any] = []  # the step, and its memory
+
+    def begin() -> None:
+        ready[:] = (wrap_our_step if whose == OURS else wrap_fla_step)(model, prompt)
+        ready[0]()
+
+    def several() -> None:
+        for _ in range(sizes.decoded):
+            ready[0]()
+
+    with decoding(model):  # FLA's has no mixers of ours
+        row["first_seconds"] = measure.seconds(begin, repeats=1, warmup=0)
+        with add_peak_memory(row, device):
+            several()
+            if graph:
+                given = [*ready[1]]  # what the graph reads at every replay must stay where it is
+                seconds = measure.seconds(capture_step(ready[0]).replay, repeats=50, warmup=5)
+                del given
+            else:
+                repeats = 1 if size is Size.DRY_RUN else 5
+                seconds = measure.seconds(several, repeats=repeats, warmup=1) / sizes.decoded
+            row["tokens_per_second"] = batch / seconds
+    return [row]
+
+
+# --- the benchmark ------------------------------------------------------------------------------------------
+
+
+def list_tasks(size: Size) -> list[Task]:
+    """Return tasks for every model: training as it is and compiled, decoding of 1 and 64 sequences."""
+    models = [(FLA, mixer) for mixer in FLA_MODELS if size is not Size.DRY_RUN]  # tuning takes minutes
+    tasks = []
+    for whose, mixer in [*models, *((OURS, mixer) for mixer in MIXERS)]:
+        key = {"model": f"{whose} {mixer}"}
+        modes = ("plain", "compiled") if choose_device(size).type == "cuda" else ("plain",)
+        for mode in modes:
+            measures = partial(measure_training, whose, mixer, mode == "compiled", size)
+            tasks.append(
+                Task({**key, "task": "train", "mode": mode, "batch": SIZES[size].sequences}, measures)
+            )
+        graphs = ("launched", "graph") if whose == OURS and len(modes) == 2 else ("launched",)
+        for mode in graphs:
+            for batch in (1, 64):
+                measures = partial(measure_decoding, whose, mixer, mode == "graph", batch, size)
+                tasks.append(Task({**key, "task": "decode", "mode": mode, "batch": batch}, measures))
+    return tasks
+
+
+WHOLE_MODELS = Benchmark(
+    name="whole_models",
+    columns={
+        "model": "ours, or fla: FLA's of the same width, layers, heads and vocabulary; and the mixer",
+        "task": "train: forward, backward and fused AdamW; decode: one token of each sequence a step",
+        "mode": "train: plain or by torch.compile; decode: launched by Python, or one graph, replayed",
+        "batch": "sequences; of 2048 tokens in training, after 512 tokens in decoding",
+        "parameters": "count",
+        "first_seconds": "until the first step was done: compiling and tuning, with an empty cache or a full",
+        "tokens_per_second": "of all sequences",
+        "peak_bytes": "of tensors at a time, weights and optimizer included",
+    },
+    tasks=list_tasks,
+    mixers=MIXERS,
+    group_by="model",
+)

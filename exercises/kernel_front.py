@@ -1,0 +1,164 @@
+"""Ask Triton's own front end whether it compiles a kernel, in a process where Triton is an interpreter.
+
+The front end turns a kernel's text into Triton's intermediate code. It needs no GPU, and finds what the
+interpreter, which is Python, lets pass: a variable that is not there after a loop, a type that changes in
+one, a list. It works on functions of the compiler's kind, and here all are of the interpreter's, so they are
+exchanged while it looks. Like serialization.py this file imports nothing of ours.
+"""
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+TARGET = ("cuda", 90, 32)  # nothing is run on it
+TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
+REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
+_SEEN: set[Any] = set()  # functions of kernels that were found to compile
+_PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
+
+
+def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
+    """Refuse a kernel that Triton does not compile. Each is looked at once.
+
+    Args:
+        kernel: a function under ``triton.jit``, of the interpreter's kind.
+        arguments: of a launch, by name.
+
+    Raises:
+        TypeError: with what the front end says, and of which line.
+    """
+    remember()
+    if kernel.fn in _SEEN or not _PRISTINE:
+        return
+    with _compilers_language(kernel.fn.__globals__), warnings.catch_warnings(action="ignore"):
+        try:
+            front = _Front()
+            front.read(_go_on, {"x": torch.zeros(1), "n": 1, "TILE": 2})
+        except Exception:  # another version of Triton, which is built otherwise
+            return
+        try:
+            front.read(kernel.fn, arguments)
+        except Exception as error:
+            raise TypeError(f"is not compiled by Triton: {_describe(error)}") from None
+    _SEEN.add(kernel.fn)
+
+
+def _go_on(x, n, TILE: "constexpr"):  # type: ignore  # Triton reads annotations
+    """Be a kernel that every version of Triton compiles."""
+    x += n + TILE
+
+
+class _Front:
+    """Hold the parts of Triton's compiler that come before the code for a GPU."""
+
+    def __init__(self) -> None:
+        from triton._C.libtriton import ir
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler.compiler import ASTSource, make_backend
+
+        self._source, self._target = ASTSource, GPUTarget(*TARGET)
+        self._backend = make_backend(self._target)
+        self._options = self._backend.parse_options({})
+        self._context = ir.context()
+        ir.load_dialects(self._context)
+        self._backend.load_dialects(self._context)
+        self._codegen = self._backend.get_codegen_implementation(self._options)
+        self._modules = self._backend.get_module_map()
+        _ = ASTSource.make_ir
+
+    def read(self, function: Any, arguments: Mapping[str, Any]) -> None:
+        """Read a kernel; what the front end refuses raises."""
+        from triton.runtime.jit import JITFunction
+
+        compiled = JITFunction(function)
+        kinds, constants = {}, {}
+        for number, one in enumerate(compiled.params):
+            value = arguments[one.name]
+            if one.is_constexpr:
+                kinds[one.name], constants[(number,)] = "constexpr", value
+            elif isinstance(value, torch.Tensor):
+                kinds[one.name] = TYPES[value.dtype]
+            else:
+                kinds[one.name] = "i32" if isinstance(value, int) else "fp32"
+        source = self._source(compiled, kinds, constants)
+        source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
+
+
+def remember() -> None:
+    """Note what Triton's language is before the interpreter changes it, as it does, at times for good."""
+    if not _PRISTINE and "triton.language" in sys.modules:
+        import triton.language as tl
+
+        if not tl.core.load.__code__.co_filename.endswith("interpreter.py"):
+            _PRISTINE.extend((one, dict(vars(one))) for one in _list_spaces())
+
+
+def _list_spaces() -> list[Any]:
+    """Return the modules and classes in which the interpreter exchanges functions."""
+    import triton.language as tl
+
+    modules = [one for name, one in sys.modules.items() if name.startswith("triton.language") and one]
+    return [*modules, tl.core.tensor, tl.core.tensor_descriptor_base]
+
+
+def _put_back(spaces: list[tuple[Any, dict[str, Any]]]) -> None:
+    """Give modules and classes the contents that were noted."""
+    for space, noted in spaces:
+        for name, value in list(vars(space).items()):
+            if name not in noted:
+                delattr(space, name)
+            elif value is not noted[name]:
+                setattr(space, name, noted[name])
+        for name in noted.keys() - vars(space).keys():
+            setattr(space, name, noted[name])
+
+
+@contextmanager
+def _compilers_language(names: dict[str, Any]) -> Iterator[None]:
+    """While the block runs, Triton's language is the compiler's, as are functions under ``triton.jit``.
+
+    Args:
+        names: the global names of a kernel.
+    """
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    now = [(one, dict(vars(one))) for one in _list_spaces()]
+    own = {name: value for name, value in names.items() if isinstance(value, InterpretedFunction)}
+    made: dict[Any, Any] = {}
+    _put_back(_PRISTINE)
+    try:
+        for space, _ in _PRISTINE:
+            for name, value in list(vars(space).items()):
+                if isinstance(value, InterpretedFunction):
+                    setattr(space, name, made.setdefault(value.fn, JITFunction(value.fn)))
+        for name, value in vars(sys.modules["triton.language.standard"]).items():
+            if isinstance(value, JITFunction) and name in vars(tl.core.tensor):  # methods, as in `x.sum()`
+                setattr(tl.core.tensor, name, value)
+        names.update({name: made.setdefault(one.fn, JITFunction(one.fn)) for name, one in own.items()})
+        yield
+    finally:
+        names.update(own)
+        _put_back(now)
+
+
+def _describe(error: Exception) -> str:
+    """Return what is wrong, and the line of the kernel."""
+    said = [
+        getattr(error, "error_message", None),
+        error.__cause__,
+        *reversed(str(error).strip().splitlines()),
+    ]
+    reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
+    reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
+    source, node = getattr(error, "src", None), getattr(error, "node", None)
+    lines = source.splitlines() if isinstance(source, str) else []
+    number = getattr(node, "lineno", 0)
+    where = f", in `{lines[number - 1].strip()}`" if 0 < number <= len(lines) else ""
+    return f"{reason[:200]}{where}"
