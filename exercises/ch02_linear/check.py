@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "77c4c6d0f096"
+VERSION = "9a156dc92ad2"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -137,6 +137,7 @@ def q2(rng):
         (150, 40, 0.0, 1, 1),
         (1000, 900, float(rng.uniform(-1.8, -1.6)), 3, 4),
         (9, 4, -3.0, 3, 4),
+        (4, 4, -3.7, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),

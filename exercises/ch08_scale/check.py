@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d4b8fef19860"
+VERSION = "1985afd93c0c"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -395,7 +395,9 @@ def _any_runs(rng):
         x = (x, x[::-1], rng.permutation(x))[rng.integers(3)]
         level, slope, scatter, bad = 10 ** rng.uniform((-2, -1.5, -3, -2), (1.5, 0, 0.2, 0))
         y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
-        y[rng.integers(n)] += rng.choice((-bad, 0, bad))
+        one, other = rng.permutation(n)[:2]
+        y[one] += rng.choice((-bad, 0, bad))
+        y[other] = y[one] if rng.random() < 0.3 else y[other]  # two of one loss
         N, L = np.exp(x).tolist(), np.exp(y).tolist()
         k, a = robust(N, L)
         above = np.sort(y + a * x - np.log(k))

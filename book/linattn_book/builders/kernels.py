@@ -1,6 +1,6 @@
 """Write the page of kernels: ``python -m linattn_book.builders.kernels``; ``--check`` compares it.
 
-Its numbers are the rows of ``results.load("kernels")`` and ``results.load("kernels_ladder")``.
+Its numbers are the rows of ``results.load("kernels")``, ``"kernels_ladder"`` and ``"whole_models"``.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,9 @@ Row = dict[str, Any]
 MODULES = {  # what decides the rows
     "kernels": ("linattn_benchmarks.kernels.rows",),
     "kernels_ladder": ("linattn_kernels",),
+    "whole_models": ("linattn_benchmarks.whole_models",),
 }
+MIXERS = {"whole_models": ("softmax", "hgrn2", "gla", "gated_delta_net")}  # whose code decides, too
 
 INTRODUCTION = """\
 # Kernels
@@ -34,9 +36,9 @@ what to call instead.
 
 They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
 10.0 and 12.0, too, and have the shared memory there that they need. The chunk functions also take packed
-sequences, `cu_seqlens`; these ways through the kernels have been held to the oracle in Triton's interpreter
-alone, and no GPU has run them yet. For capability 10.x Triton compiles them for softmax attention alone; the
-others raise an error there.
+sequences, `cu_seqlens`. For capability 10.x Triton compiles the kernels of softmax attention alone; the
+others raise an error there. Nothing in them depends on the order in which programs run: two calls, forward
+and backward, give equal bits.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -56,6 +58,7 @@ arithmetic of softmax attention grows with $T^2$, so it is far from that floor.
 
 FLA tries configurations at the first shape that it meets and keeps its choice for other B and T, which costs
 it dearly there; the ledger has an example. So each line is measured after all its choices are forgotten.
+{gaps}
 
 A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]`, without brackets."""
 
@@ -96,6 +99,12 @@ MEANS = """\
 
 Geometric means; "least" is the shape where FLA comes closest to us, or is ahead (below 1)."""
 
+HOST = """\
+### Before the GPU begins
+
+A call returns when its kernels are in line. What Python, torch and the driver take for that is all that a
+small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes:"""
+
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
 
@@ -104,6 +113,15 @@ make bench OUT=DIR PYTHON=python3      # resumes where it was interrupted; print
 make test-gpu OUT=DIR PYTHON=python3   # the ladder below; needs pytest-xdist and pytest-timeout
 ```
 """
+
+MODELS = """\
+## A whole model
+
+24 layers of width 1,024 with 8 heads and a vocabulary of 32,000: our `LanguageModel` on these kernels, and
+FLA's model of the same sizes. Training takes 8 sequences of 2,048 tokens, under autocast in bfloat16, with
+fused AdamW; we make logits for 2,048 tokens at a time, and again in the backward pass, FLA's model as its
+defaults have it. Decoding goes on after 512 tokens, in bfloat16: launched from Python, or as one CUDA graph.
+In thousand tokens a second and GB at most; a dash has not been measured yet."""
 
 LADDER = """\
 ## How exact
@@ -130,8 +148,13 @@ def render_page(root: Path) -> str:
     parts += [
         MEANS,
         render_table(*render_means(rows)),
+        HOST,
+        render_table(*render_host(rows)),
         describe_measurement("kernels", root),
         REPRODUCE.rstrip(),
+        MODELS,
+        render_table(*render_models(results.load("whole_models"))),
+        describe_measurement("whole_models", root),
     ]
     parts += [
         render_ladder(ladder),
@@ -149,7 +172,15 @@ def render_speed(rows: Sequence[Row]) -> str:
         dtype=" and ".join(sorted(dtypes)),
         heads=" or ".join(map(str, sorted(heads))),
         copy=" to ".join(sorted({min(copies), max(copies)})),
+        gaps=explain_gaps(rows),
     )
+
+
+def explain_gaps(rows: Sequence[Row]) -> str:
+    """Return why FLA has no time in some lines, in the words of its errors; empty if it has one in all."""
+    remarks = {str(row["remark"]) for row in rows if row["fla_ms"] is None}
+    said = " ".join(f"*{remark.partition('. ')[0]}.*" for remark in sorted(remarks))
+    return f"A dash in its column stands where no right function of it ran: {said}" if said else ""
 
 
 def render_picture(rows: Sequence[Row]) -> str:
@@ -237,6 +268,42 @@ def render_means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["`log_decay`, mode", "shapes", "FLA / ours", "least", "floors", "most"], lines
 
 
+def render_host(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the median host time of ours and of FLA's fastest, for every op and mode."""
+    lines = []
+    for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in rows):
+        mine = [row for row in rows if (row["op"], row["mode"]) == (op, mode)]
+        hosts = [[row[key] for row in mine if row[key]] for key in ("host_ms", "fla_host_ms")]
+        lines.append([f"{name_decay(op)}, {mode}", *(f"{np.median(x):.2f}" if x else "–" for x in hosts)])
+    return ["`log_decay`, mode", "ours", "FLA"], lines
+
+
+def render_models(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return a line for every model: speed and memory of training, and speed of decoding."""
+    found = {(row["model"], row["task"], row["mode"], row["batch"]): row for row in rows}
+    lines = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        whose, _, mixer = model.partition(" ")
+        line = [f"{mixer.replace('_', ' ')}, {'ours' if whose == 'ours' else 'FLA'}"]
+        for mode in ("plain", "compiled"):
+            row = found.get((model, "train", mode, 8), {})
+            line += [
+                format_scaled(row.get("tokens_per_second"), 1e3),
+                format_scaled(row.get("peak_bytes"), 1e9),
+            ]
+        for batch in (1, 64):
+            for mode in ("launched", "graph"):
+                row = found.get((model, "decode", mode, batch), {})
+                line.append(format_scaled(row.get("tokens_per_second"), 1e3, 2))
+        lines.append(line)
+    speeds = ["1 launched", "1 graph", "64 launched", "64 graph"]
+    return ["model", "training", "GB", "compiled", "GB", *speeds], lines
+
+
+def format_scaled(x: float | None, unit: float, digits: int = 1) -> str:
+    return "–" if x is None else f"{x / unit:.{digits}f}"
+
+
 def render_ladder(rows: Sequence[Row]) -> str:
     return LADDER.format(cases=sum(row["cases"] for row in rows), failed=sum(row["failed"] for row in rows))
 
@@ -259,7 +326,7 @@ def describe_measurement(name: str, root: Path) -> str:
     """Return where the rows come from, and whether the kernels have changed since."""
     origin = results.provenance(name)
     versions = origin["versions"]
-    now = code_hash(*MODULES[name], mixers=())
+    now = code_hash(*MODULES[name], mixers=MIXERS.get(name, ()))
     same = results.same_code(origin["source_hash"], now)
     older = "" if same else f" **The sources have changed since, to `{now[:12]}`.**"
     return (

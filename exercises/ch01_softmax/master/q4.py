@@ -85,10 +85,11 @@ def q4(rng):
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
     cases.append((*_far_apart(rng, 12, 20), 4, "T = 12, S = 20, tiles of 4, scores up to 3200 apart"))
-    q, k, v = _head(rng, 4, 1600, 4, 3)
-    q[:, 0], k[:, 0] = 2.0, 0.0
-    k[0, 0] = 16.0  # 16 above the scores of the others, which are many
-    cases.append((q, k, v, 48, "T = 4, S = 1600, tiles of 48, one key 16 above all others"))
+    for at in (0, 1580):  # far above the scores of the others, which are many, before them or after
+        q, k, v = _head(rng, 4, 1600, 4, 3)
+        q[:, 0], k[:, 0] = 2.0, 0.0
+        k[at, 0] = ahead = float(rng.uniform(21, 23))
+        cases.append((q, k, v, 48, f"T = 4, S = 1600, tiles of 48, key {at + 1} some {ahead:.0f} above all others"))
     # Many keys and wide heads: too many scores to keep, too wide to compute twice; features have no meaning alone.
     q, k, v = _far_apart(rng, 60, 1600, 64, 2)
     q[:, 1], k[:, 1] = 0.0, 1e5 * torch.from_numpy(rng.choice([-1.0, 1.0], size=1600))

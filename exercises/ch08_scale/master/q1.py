@@ -5,7 +5,7 @@
 # $\log L$ against $\log C$ and calls minus its slope "the exponent".
 #
 # 1. Which exponent does he find where the loss is $L$? (Take the slope at that point.)
-# 2. He finds $s_1$ where the loss is $L_1$ and $s_2$ where it is $L_2$. What are $E$ and $\gamma$?
+# 2. He finds $s_1$ where the loss is $L_1$ and $s_2$ where it is $L_2$. What are $E \ge 0$ and $\gamma$?
 # 3. By which factor must the budget grow for the loss to go from $L$ to `target`? Return `math.inf` where no budget is
 #    enough.
 
