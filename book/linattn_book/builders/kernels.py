@@ -34,11 +34,12 @@ compute capability 8.0 or later, `pip install "linattn-ref[kernels]"`, float32, 
 (for softmax and the delta rule $V$, too) in 16, 32, 64, 128. For anything else they raise an error that says
 what to call instead.
 
-They have run on the GPU named below alone. With $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9,
-10.0 and 12.0, too, and have the shared memory there that they need. The chunk functions also take packed
-sequences, `cu_seqlens`. For capability 10.x Triton compiles the kernels of softmax attention alone; the
-others raise an error there. Nothing in them depends on the order in which programs run: two calls, forward
-and backward, give equal bits.
+They have been tested and timed on the GPU named below, and have trained models of the study on an H100. With
+$K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and have the shared memory
+there that they need. The chunk functions also take packed sequences, `cu_seqlens`; for capability 10.x Triton
+compiles that for softmax attention alone, and the others raise an error. Nothing in them depends on the order
+in which programs run: two calls, forward and backward, give equal bits. The delta rule's step, and the
+delta rule with a decay per channel, pass the ladder below and are not timed yet.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -64,8 +65,8 @@ A line names the shape of `log_decay`: none, `[H]`, `[B, T, H]` or `[B, T, H, K]
 
 PICTURE = """\
 <figure class="book-pictures book-pairs">
-<figcaption class="book-claim">Linear attention is faster than FLA’s in all {linear} cases,
-softmax attention in {softmax_ahead} of {softmax}</figcaption>
+<figcaption class="book-claim">Linear attention and the delta rule are faster than FLA’s in all {linear}
+cases, softmax attention in {softmax_ahead} of {softmax}</figcaption>
 {panels}
 <figcaption>Dot: our time. Ring: the time of FLA, flash-linear-attention {version}. Both are counted in
 floors, the time in which the GPU copies the inputs and results once: 1, the left edge, is as fast as such a
@@ -102,8 +103,9 @@ Geometric means; "least" is the shape where FLA comes closest to us, or is ahead
 HOST = """\
 ### Before the GPU begins
 
-A call returns when its kernels are in line. What Python, torch and the driver take for that is all that a
-small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes:"""
+A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
+that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes.
+Three more GPUs of the same host were measured at the same time, so these are on the high side:"""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
@@ -120,8 +122,10 @@ MODELS = """\
 24 layers of width 1,024 with 8 heads and a vocabulary of 32,000: our `LanguageModel` on these kernels, and
 FLA's model of the same sizes. Training takes 8 sequences of 2,048 tokens, under autocast in bfloat16, with
 fused AdamW; we make logits for 2,048 tokens at a time, and again in the backward pass, FLA's model as its
-defaults have it. Decoding goes on after 512 tokens, in bfloat16: launched from Python, or as one CUDA graph.
-In thousand tokens a second and GB at most; a dash has not been measured yet."""
+defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. Decoding
+goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA graph.
+Speeds are in thousand tokens a second, "compiled" is by `torch.compile`, and a dash has not been measured
+yet. (FLA's Gated DeltaNet cannot be trained with this Triton on this GPU.)"""
 
 LADDER = """\
 ## How exact
@@ -285,6 +289,7 @@ def render_models(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     for model in dict.fromkeys(row["model"] for row in rows):
         whose, _, mixer = model.partition(" ")
         line = [f"{mixer.replace('_', ' ')}, {'ours' if whose == 'ours' else 'FLA'}"]
+        line.append(format_scaled(next(r["parameters"] for r in rows if r["model"] == model), 1e6, 0))
         for mode in ("plain", "compiled"):
             row = found.get((model, "train", mode, 8), {})
             line += [
@@ -297,7 +302,7 @@ def render_models(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
                 line.append(format_scaled(row.get("tokens_per_second"), 1e3, 2))
         lines.append(line)
     speeds = ["1 launched", "1 graph", "64 launched", "64 graph"]
-    return ["model", "training", "GB", "compiled", "GB", *speeds], lines
+    return ["model", "million parameters", "training", "GB", "compiled", "GB", *speeds], lines
 
 
 def format_scaled(x: float | None, unit: float, digits: int = 1) -> str:

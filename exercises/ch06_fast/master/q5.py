@@ -3,7 +3,8 @@
 #
 # 1. How many bytes does the chapter's kernel `attention` read for one head of $T$ tokens of width $D$ in float32, with tiles of $C$ queries and of $C$
 #    keys? Predict, then measure with `trace` (below), and write down what holds for every $T$, also where the last tile is shorter.
-# 2. The chapter's kernel `linear` takes, on a GPU that holds `places` programs at a time, about
+# 2. Suppose that the chapter's kernel `linear` hid its waiting, its bytes and its operations behind one another. On a GPU that holds `places`
+#    programs at a time it would take
 #    $\max(\text{operations}/F,\ \text{bytes}/W,\ \lceil H/\text{places}\rceil\,\lceil T/C\rceil\,\tau)$
 #    for $H$ heads, with $4CD + 4D^2$ operations and $4D$ numbers of 2 bytes for each token and head. Which of the chunks of 16, 32, 64, 128 and 256 tokens is the fastest? If several
 #    are, the smallest of them, as it needs the fewest registers.
