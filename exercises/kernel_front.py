@@ -18,12 +18,12 @@ import torch
 TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
-_SEEN: set[Any] = set()  # functions of kernels that were found to compile
+_SEEN: set[Any] = set()  # functions of kernels that were found to compile, with their constants
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 
 
 def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
-    """Refuse a kernel that Triton does not compile. Each is looked at once.
+    """Refuse a kernel that Triton does not compile. Each is looked at once for the same constants.
 
     Args:
         kernel: a function under ``triton.jit``, of the interpreter's kind.
@@ -33,7 +33,8 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
         TypeError: with what the front end says, and of which line.
     """
     remember()
-    if kernel.fn in _SEEN or not _PRISTINE:
+    place = kernel.fn, tuple(arguments[name] for name in _list_constants(kernel.fn))
+    if place in _SEEN or not _PRISTINE:
         return
     with _compilers_language(kernel.fn.__globals__), warnings.catch_warnings(action="ignore"):
         try:
@@ -45,7 +46,12 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
             front.read(kernel.fn, arguments)
         except Exception as error:
             raise TypeError(f"is not compiled by Triton: {_describe(error)}") from None
-    _SEEN.add(kernel.fn)
+    _SEEN.add(place)
+
+
+def _list_constants(function: Any) -> list[str]:
+    """Return the names of the arguments that the compiler takes as constants."""
+    return [name for name, kind in function.__annotations__.items() if "constexpr" in str(kind)]
 
 
 def _go_on(x, n, TILE: "constexpr"):  # type: ignore  # Triton reads annotations
@@ -150,6 +156,8 @@ def _compilers_language(names: dict[str, Any]) -> Iterator[None]:
 
 def _describe(error: Exception) -> str:
     """Return what is wrong, and the line of the kernel."""
+    while error.__cause__ is not None and getattr(error.__cause__, "src", None):  # in a function it calls
+        error = error.__cause__  # type: ignore[assignment]
     said = [
         getattr(error, "error_message", None),
         error.__cause__,

@@ -9,6 +9,7 @@ can be loaded by the sandbox of the grader.
 import ast
 import base64
 import builtins
+import functools
 import inspect
 import math
 import os
@@ -28,9 +29,11 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 
 kernel_front.remember()  # where Triton was imported before
 
+ANYTHING = (math.nan, 3e4, -2e4)  # what a GPU may leave where a mask leaves something out
 UNKNOWN = object()  # in place of a value
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 # What the text of a kernel may name besides Triton's language, other kernels and numbers.
+OF_TRITON = {"triton.cdiv", "triton.next_power_of_2"}  # beside its language
 BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "isinstance"}
 BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
 HIDDEN_ATTRIBUTES = {"handle", "data"}  # of a tensor of Triton, whose values stand there in the interpreter
@@ -39,7 +42,8 @@ HIDDEN_ATTRIBUTES |= {"append", "extend", "insert", "pop"}  # of a list, which T
 # What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
 STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
 EXPRESSIONS = (
-    "BoolOp BinOp UnaryOp IfExp Compare Call Constant Name Attribute Subscript Slice List Tuple Starred"
+    "BoolOp BinOp UnaryOp IfExp Compare Call Constant Name Attribute Subscript Slice List Tuple Starred "
+    "JoinedStr FormattedValue"
 )
 COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".split())
 WRONG_WAY = (
@@ -173,7 +177,7 @@ class _Patches:
         if order:
             np.random.default_rng(order).shuffle(self._order)
         self._program = 0
-        self.products = self.exponentials = 0
+        self.products = self.exponentials = self._loads = 0
 
     def __enter__(self) -> "_Patches":
         self._patch_tensor = self._interpreter._patch_lang_tensor
@@ -200,6 +204,8 @@ class _Patches:
         """Let Triton change its tensors for the launch, but not take a tile as true."""
         self._patch_tensor(tensor, *scope)
         tensor.__bool__ = _tell_truth
+        if not hasattr(tensor.__getitem__, "__wrapped__"):
+            tensor.__getitem__ = _keep_axes(tensor.__getitem__)
 
     def _count(self, name: str, measure: Callable[..., int], counter: str) -> None:
         """Count what an operation of the interpreter computes."""
@@ -224,7 +230,8 @@ class _Patches:
         loaded = self._load(ptrs, nothing, other, cache_modifier, eviction_policy, is_volatile)
         loaded.data = loaded.data.copy()
         if other is None and loaded.data.dtype.kind == "f":
-            loaded.data[...] = math.nan  # a GPU may leave anything there
+            loaded.data[...] = np.resize(np.roll(ANYTHING, self._loads), loaded.data.shape)
+            self._loads += 1
         if wanted.any():
             addresses = ptrs.data[wanted].astype(np.int64)
             size = loaded.data.dtype.itemsize
@@ -265,6 +272,23 @@ def _tell_truth(x: Any) -> bool:
             "tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`"
         )
     return bool(values) if values.size == 1 else True
+
+
+def _keep_axes(take: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``tensor[...]``, as Triton has it, with `:` and `None` alone."""
+
+    @functools.wraps(take)
+    def take_axes(tile: Any, index: Any, *rest: Any, **options: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        whole = [isinstance(one, slice) and one.start is one.stop is one.step is None for one in parts]
+        if not all(kept or one is None for kept, one in zip(whole, parts, strict=True)):
+            raise TypeError(
+                "picks entries of a tile, which no program can; a sum over a mask with one entry left does: "
+                "`tl.sum(tl.where(i == r, x, 0.0), 0)`"
+            )
+        return take(tile, index, *rest, **options)
+
+    return take_axes
 
 
 def _unwrap(error: BaseException) -> BaseException:
@@ -349,11 +373,6 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
-    if isinstance(node, ast.Subscript) and not all(map(_keeps_axes, _list_indices(node))):
-        raise TypeError(
-            f"picks entries of a tile, which no program can: `{text}`; a sum over a mask with one entry left "
-            "does: `tl.sum(tl.where(i == r, x, 0.0), 0)`"
-        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         raise TypeError(f'uses `@`; a product of tiles is `tl.dot(a, b, input_precision="ieee")`: `{text}`')
     if isinstance(node, ast.Compare) and len(node.ops) > 1:
@@ -364,17 +383,6 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has a loop over something else than a range, which Triton does not compile: `{text}`"
         )
-
-
-def _list_indices(node: ast.Subscript) -> list[ast.expr]:
-    """Return what stands in brackets behind a value."""
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def _keeps_axes(index: ast.expr) -> bool:
-    """Return whether an index is `:` or `None`, which change the shape of a tile alone."""
-    whole = isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
-    return whole or (isinstance(index, ast.Constant) and index.value is None)
 
 
 def _find_value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -392,7 +400,8 @@ def _is_of_language(name: str, value: Any) -> bool:
         return True
     if isinstance(value, (int, float, bool)):
         return "." in name or not name  # of a module, or a default; by itself it must be a tl.constexpr
-    return _is_of_triton(value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", ""))
+    module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
+    return _is_of_triton(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
 
 
 def _is_of_triton(module: str | None) -> bool:

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "4b8407e3ae1c"
+VERSION = "f0fcfd133092"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -238,7 +238,7 @@ def q3(rng):
         elif rng.random() < 0.2:
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        state = _normal(rng, N, K, V)
+        state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
         launch = plan((N,), (5, 6), _order(rng))
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
@@ -524,19 +524,19 @@ POWERS = (
 @define_question(INFO["q7"], own_code=True, delta_rule=delta_rule)
 def q7(rng):
     calls = []
-    for n in range(9):
+    for n in range(10):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
-        C = 64 if n > 6 else int(rng.choice([16, 32]))
-        T = int(rng.integers(1, 3 * C)) if n < 7 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        C = 64 if n > 5 else int(rng.choice([16, 32]))
+        T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        alike = n > 5
+        alike = n > 6
         k = k + 20.0 * k[:, :1] if alike else k
         k = k / k.norm(dim=-1, keepdim=True)
-        if n > 6:
+        if n > 7:
             k[:] = k[:, :1].clone()
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
-        if n == 8:
+        if n == 9:
             beta[:] = 1.0
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0

@@ -564,9 +564,50 @@ def by_methods(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, total)
 
 
-def run_once(kernel) -> dict:
+@triton.jit
+def by_shape(x, out, n_columns, TILE: tl.constexpr):
+    tl.static_assert(TILE <= 64, f"too wide: {TILE}")
+    two = (tl.load(x + tl.arange(0, TILE)), 2.0)
+    tl.store(out, tl.sum(two[0], 0) * two[1] * two[0].shape[0] / triton.next_power_of_2(TILE))
+
+
+@triton.jit
+def picking(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x + tl.arange(0, TILE))[0])
+
+
+@triton.jit
+def take_last(tile):
+    for i in range(0, 4):
+        last = tile * i
+    return last
+
+
+@triton.jit
+def by_function(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(take_last(tl.load(x + tl.arange(0, TILE))), 0))
+
+
+@triton.jit
+def for_wide_tiles(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.sum(tl.load(x + tl.arange(0, TILE)), 0)
+    if TILE > 16:
+        for i in range(0, 4):
+            last = i
+        total += 0.0 * last
+    tl.store(out, total)
+
+
+@triton.jit
+def without_nan(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tile = tl.load(x + i, mask=i < 10)
+    tl.store(out, tl.sum(tl.where(tile == tile, tile, 0.0), 0))
+
+
+def run_once(kernel, width: int = 16) -> dict:
     """Return the outcome of a launch, as a question has it."""
-    arguments = plan((1,), (1,)), torch.ones(64), torch.full((1,), float("nan")), 64, 16
+    arguments = plan((1,), (1,)), torch.ones(64), torch.full((1,), float("nan")), 64, width
     return run_call({"kernel": kernel}, Call("kernel", arguments), watched=True)
 
 
@@ -576,6 +617,7 @@ def run_once(kernel) -> dict:
         (named_in_a_loop, "last is not defined, in `tl.store(out, total + last)`"),
         (changing_type, "Loop-carried variable total has initial type int32"),
         (unrolled, "used as tl.static_range end value is not a constexpr"),
+        (by_function, "last is not defined, in `return last`"),
     ],
 )
 def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(kernel, says):
@@ -583,3 +625,17 @@ def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(
     assert "is not compiled by Triton" in run_once(kernel)["text"]
     assert says in run_once(kernel)["text"]
     assert run_once(by_methods)["value"].item() == 32
+
+
+def test_a_kernel_is_read_anew_for_other_constants():
+    assert run_once(for_wide_tiles)["value"].item() == 16
+    assert "last is not defined" in run_once(for_wide_tiles, 32)["text"]
+
+
+def test_shapes_and_tuples_have_entries_and_tiles_have_none():
+    assert run_once(by_shape)["value"].item() == 32
+    assert "picks entries of a tile" in run_once(picking)["text"]
+
+
+def test_what_a_mask_leaves_out_is_not_nan_alone():
+    assert run_once(without_nan)["value"].item() != 10

@@ -14,7 +14,7 @@
 # - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks,
 #   and what the front end of Triton's compiler refuses: it looks at each kernel, which needs no GPU.
 #
-# Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN. Sizes that are `tl.constexpr` are powers
+# Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN, 30,000 or -20,000. Sizes that are `tl.constexpr` are powers
 # of 2, from 16 on. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:
 # `[1][0, 2]` is entry `[0, 2]` of the second.
 #

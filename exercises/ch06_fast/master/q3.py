@@ -86,7 +86,7 @@ def q3(rng):
         elif rng.random() < 0.2:
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        state = _normal(rng, N, K, V)
+        state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
         launch = plan((N,), (5, 6), _order(rng))
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"

@@ -69,19 +69,19 @@ POWERS = (
 @define_question(INFO["q7"], own_code=True, delta_rule=delta_rule)
 def q7(rng):
     calls = []
-    for n in range(9):
+    for n in range(10):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
-        C = 64 if n > 6 else int(rng.choice([16, 32]))
-        T = int(rng.integers(1, 3 * C)) if n < 7 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        C = 64 if n > 5 else int(rng.choice([16, 32]))
+        T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        alike = n > 5
+        alike = n > 6
         k = k + 20.0 * k[:, :1] if alike else k
         k = k / k.norm(dim=-1, keepdim=True)
-        if n > 6:
+        if n > 7:
             k[:] = k[:, :1].clone()
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
-        if n == 8:
+        if n == 9:
             beta[:] = 1.0
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
