@@ -8,10 +8,8 @@ touched which entry, and how many entries were read and written. In the grader i
 Like serialization.py this file imports nothing else of ours, so that the sandbox of the grader can load it.
 """
 
-import base64
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,7 +216,7 @@ def _view_bytes(x: torch.Tensor) -> np.ndarray:
 
 
 class KeptMemory:
-    """Keep the memory of one launch for an answer that reaches it by messages.
+    """Keep the memory of one launch for an answer that hands its kernel over as text.
 
     Args:
         launch: how the kernel is launched.
@@ -230,41 +228,18 @@ class KeptMemory:
         self._numbers = [n for n, x in enumerate(self.arguments) if isinstance(x, torch.Tensor)]
         self._memory: Memory | None = None
 
-    def describe(self) -> dict[str, Any]:
-        """Return what the answer's side needs for the launch: of tensors only dtype and shape."""
-        told = [
-            {"tensor": [str(x.dtype).removeprefix("torch."), list(x.shape)]}
-            if isinstance(x, torch.Tensor)
-            else {"plain": x}
-            for x in self.arguments
-        ]
-        return {"launch": {**self.launch._asdict()}, "arguments": told}
+    def place(self, addresses: Sequence[int], names: Sequence[str]) -> Memory:
+        """Let tensors begin at addresses, once, and return the memory.
 
-    def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what is asked: place tensors, load or store."""
-        if "place" in request:
-            self._place(request["place"], request["names"])
-            return {}
-        if self._memory is None:
-            raise RuntimeError("nothing was placed")
-        kind = "load" if "load" in request else "store"
-        addresses = np.frombuffer(base64.b64decode(request[kind]), dtype=np.int64)
-        program, size = int(request["program"]), int(request["size"])
-        if kind == "load":
-            return {"values": base64.b64encode(self._memory.load(program, addresses, size)).decode()}
-        self._memory.store(program, addresses, size, base64.b64decode(request["values"]))
-        return {}
-
-    def _place(self, addresses: Sequence[int], names: Sequence[str]) -> None:
-        """Let tensors begin at addresses; they may be placed once."""
+        Raises:
+            RuntimeError: if there has been a launch.
+        """
         if self._memory is not None:
-            raise RuntimeError("tensors are placed once")
+            raise RuntimeError("a kernel is launched once")
         tensors = [self.arguments[n] for n in self._numbers]
-        spans = sorted(zip(map(int, addresses), (x.nbytes for x in tensors), strict=True))
-        if any(a + n > b for (a, n), (b, _) in itertools.pairwise(spans)):
-            raise RuntimeError("tensors overlap")
         written = [place for place, n in enumerate(self._numbers) if n in self.launch.returned]
-        self._memory = Memory(tensors, [str(one)[:80] for one in names], list(map(int, addresses)), written)
+        self._memory = Memory(tensors, [name[:80] for name in names], addresses, written)
+        return self._memory
 
     def finish(self) -> tuple[Any, dict[str, int]]:
         """Return the tensors that the kernel was to write, and how many entries were read and written.

@@ -7,7 +7,6 @@ can be loaded by the sandbox of the grader.
 """
 
 import ast
-import base64
 import builtins
 import functools
 import inspect
@@ -355,7 +354,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
         _check_syntax(node)
         if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
             continue
-        if isinstance(value, kind) and not _is_of_triton(value.fn.__module__):  # type: ignore[attr-defined]
+        if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
             found.append(value.fn)  # type: ignore[attr-defined]
         elif inspect.ismodule(value) and id(node) in inner:
             continue  # what is taken of it is looked at by itself
@@ -401,64 +400,37 @@ def _is_of_language(name: str, value: Any) -> bool:
     if isinstance(value, (int, float, bool)):
         return "." in name or not name  # of a module, or a default; by itself it must be a tl.constexpr
     module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
-    return _is_of_triton(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
+    return is_of_language(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
 
 
-def _is_of_triton(module: str | None) -> bool:
+def is_of_language(module: str | None) -> bool:
     """Return whether a module is Triton itself, or one of its language."""
     return f"{module}.".startswith("triton.language.")
 
 
-# --- a launch by messages -----------------------------------------------------------------------------------
+# --- a launch of what was kept ------------------------------------------------------------------------------
 
 
-class RemoteMemory:
-    """Reach a memory by messages.
+def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
+    """Launch a kernel on the memory that is kept for it.
 
     Args:
-        ask: sends a request and returns the reply; it raises what the memory raised.
+        kernel: a function under ``triton.jit``.
+        kept: has its arguments, and says how it is launched.
+
+    Raises:
+        TypeError: if it takes other arguments, is no kernel, or is not compiled by Triton.
+        Exception: what ``run`` raises.
     """
-
-    def __init__(self, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._ask = ask
-
-    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
-        """See ``Memory.load``."""
-        return base64.b64decode(
-            self._ask({"load": _write(addresses), "program": program, "size": size})["values"]
-        )
-
-    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
-        """See ``Memory.store``."""
-        text = base64.b64encode(values).decode()
-        self._ask({"store": _write(addresses), "program": program, "size": size, "values": text})
-
-
-def launch_described(
-    kernel: Any, described: Mapping[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
-    """Launch an answer's kernel as ``KeptMemory.describe`` says, with the memory reached by messages."""
-    arguments = []
-    for one in described["arguments"]:
-        if "plain" in one:
-            arguments.append(one["plain"])
-            continue
-        dtype, shape = one["tensor"]
-        arguments.append(make_place(getattr(torch, dtype), shape))
     check_kernel(kernel)  # before its arguments have names
-    names = list_arguments(kernel)
+    names, arguments = list_arguments(kernel), list(kept.arguments)
     if len(names) != len(arguments):
         raise TypeError(f"takes {len(names)} arguments ({', '.join(names)}), expected {len(arguments)}")
-    named = [(n, x) for n, x in zip(names, arguments, strict=True) if isinstance(x, torch.Tensor)]
-    ask({"place": [x.data_ptr() for _, x in named], "names": [name for name, _ in named]})
-    plan = described["launch"]
-    run(kernel, plan["grid"], arguments, RemoteMemory(ask), plan["order"])
-    kernel_front.check_compiles(kernel, dict(zip(names, arguments, strict=True)))
-
-
-def _write(addresses: np.ndarray) -> str:
-    """Return addresses as text."""
-    return base64.b64encode(np.ascontiguousarray(addresses, dtype=np.int64).tobytes()).decode()
+    placed = [make_place(x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in arguments]
+    tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
+    memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
+    run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
+    kernel_front.check_compiles(kernel, dict(zip(names, placed, strict=True)))
 
 
 def use_interpreter() -> None:

@@ -28,6 +28,7 @@ OUR_FILES = (
     "kernel_memory.py",
     "kernel_front.py",
     "launches.py",
+    "kernel_texts.py",
     "sandbox_worker.py",
 )
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code

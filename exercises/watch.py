@@ -7,7 +7,9 @@ question the answer gets *watched tensors*: they have a shape and a dtype, but n
 goes to a ``Keeper``, which holds the values, counts, and refuses what is not elementary. In the grader the
 keeper is a process of its own; in a notebook it is an object.
 
-A call whose first argument is a launch is one of a Triton kernel, whose memory is kept; see kernel_memory.py.
+A call whose first argument is a launch is one of a Triton kernel. Its text is handed over, see
+kernel_texts.py, and the keeper launches it.
+
 Like serialization.py this file imports little of ours, so that the sandbox of the grader can load it.
 """
 
@@ -32,10 +34,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if __package__:
-    from linattn_exercises import kernel_memory, launches, serialization
+    from linattn_exercises import kernel_memory, kernel_texts, launches, serialization
 else:  # in the sandbox, whose worker has loaded them by their paths
-    serialization, kernel_memory, launches = (
-        sys.modules[name] for name in ("serialization", "kernel_memory", "launches")
+    serialization, kernel_memory, kernel_texts, launches = (
+        sys.modules[name] for name in ("serialization", "kernel_memory", "kernel_texts", "launches")
     )
 
 # Packages that may not be used where own code is asked for.
@@ -230,7 +232,7 @@ class Keeper:
             if self._call is None:
                 raise RuntimeError(OUTSIDE)
             if self._launch is not None and "end" not in request:
-                return self._launch.reply(request)
+                return self._launch_kernel(self._launch, request["kernel"])
             if "end" in request:
                 return self._end(request["end"])
             return {"result": self._run(request)}
@@ -258,10 +260,20 @@ class Keeper:
         launch = kernel_memory.read_plan(self._arguments[0]) if self._arguments else None
         self._launch = kernel_memory.KeptMemory(launch, self._arguments[1:]) if launch else None
         if self._launch is not None:
-            return self._launch.describe()
+            return {"launch": True}
         tensors = [x for x in self._arguments if isinstance(x, torch.Tensor)]
         self._given = {x.untyped_storage().data_ptr() for x in tensors}
         return {"arguments": [self._describe(one) for one in self._arguments]}
+
+    def _launch_kernel(self, kept: kernel_memory.KeptMemory, described: Any) -> dict[str, Any]:
+        """Make a kernel anew and launch it here, where no answer runs; note what it raises."""
+        assert self._call is not None
+        try:
+            launches.launch_kept(kernel_texts.build_kernel(described), kept)
+        except BaseException as error:
+            self.outcomes.setdefault(self._call, serialization.describe_exception(error))
+            raise
+        return {"done": True}
 
     def _end(self, value: Any) -> dict[str, Any]:
         """End a call, and note the value that the answer has returned."""
@@ -641,7 +653,7 @@ class Link(TorchDispatchMode):
         """Make a watched call: get its arguments, run the answer, and hand its value to the keeper."""
         begun = self._request({"begin": number})
         if "launch" in begun:
-            launches.launch_described(answer, begun, self._request)
+            self._request({"kernel": kernel_texts.describe_kernel(answer)})
             self._request({"end": None})
             return
         arguments = [self._unpack(one) for one in begun["arguments"]]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import runpy
 
 import numpy as np
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
-from linattn_exercises import launches
+from linattn_exercises import kernel_texts, launches
 from linattn_exercises.calls import Call, run_call
 from linattn_exercises.ch06_fast import check
 from linattn_exercises.grading.sandbox import Limits, Sandbox
@@ -434,42 +435,68 @@ def test_the_error_is_that_of_the_kernel_with_its_line(kernel, error, line, says
     assert "InterpreterError" not in outcome["text"]
 
 
-# --- a launch by messages -----------------------------------------------------------------------------------
+# --- a kernel that is made anew of its text -----------------------------------------------------------------
 
 
-def keep() -> KeptMemory:
-    """Return the memory of a launch with two tensors of 16 entries, of which the second is written."""
-    return KeptMemory(Launch((1,), (1,)), [torch.ones(16), torch.zeros(16), 3])
+def described(kernel) -> list[dict]:
+    """Return a kernel as it goes from process to process."""
+    return json.loads(json.dumps(kernel_texts.describe_kernel(kernel)))
 
 
-def load(*addresses: int, size: int = 4) -> dict:
-    """Return a request for entries."""
-    return {"load": launches._write(np.array(addresses)), "program": 0, "size": size}
+def test_a_kernel_made_anew_does_the_same():
+    y = torch.zeros(16)
+    trace(kernel_texts.build_kernel(described(allowed)), (1,), torch.ones(16), y, 16, 16, None)
+    assert y[:3].tolist() == pytest.approx([2**0.125, 0.125, 0.125])
 
 
-def test_values_come_after_tensors_have_places():
-    kept = keep()
-    assert "values" not in json.dumps(kept.describe())
-    assert kept.describe()["arguments"] == [
-        {"tensor": ["float32", [16]]},
-        {"tensor": ["float32", [16]]},
-        {"plain": 3},
-    ]
-    with pytest.raises(RuntimeError, match="nothing was placed"):
-        kept.reply(load(1000))
-    kept.reply({"place": [1000, 2000], "names": ["x", "y"]})
-    assert kept.reply(load(1000))["values"]
-    with pytest.raises(RuntimeError, match="placed once"):
-        kept.reply({"place": [1000, 2000], "names": ["x", "y"]})
-    with pytest.raises(ValueError, match="writes to `x`"):
-        kept.reply({"store": load(1000)["load"], "program": 0, "size": 4, "values": "AAAAAA=="})
+PLAIN = {"text": "def f(x): tl.store(x, 1.0)", "names": {"tl": {"module": "triton.language"}}, "defaults": []}
+BODY = "    tl.store(y + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
 
 
-@pytest.mark.parametrize("places", [[1000, 1000], [1000, 1063], [1063, 1000]])
-def test_tensors_do_not_overlap(places):
-    with pytest.raises(RuntimeError, match="overlap"):
-        keep().reply({"place": places, "names": ["x", "y"]})
-    keep().reply({"place": [1000, 1064], "names": ["x", "y"]})
+@pytest.mark.parametrize(
+    "head",
+    ["@{0}\ndef f(x, y):", "def f(x, y: {0}):", "def f(x, y) -> {0}:", "def f(x, y={0}):"],
+)
+def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
+    mark = tmp_path / "mark"
+    text = head.format(f"open({str(mark)!r}, 'w')") + f"\n{BODY}"
+    defaults = [3] if "=" in head else []
+    kernel_texts.build_kernel([PLAIN | {"text": text, "defaults": defaults}])
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"text": "x = 1"}, "is not one function"),
+        ({"text": "def f(x): pass\ndef g(x): pass"}, "is not one function"),
+        ({"text": "def f(*x): tl.store(x[0], 1.0)"}, "has other arguments than Triton's functions"),
+        ({"text": "def f(x): open('a')"}, "uses `open`"),
+        ({"text": "def f(x): g('a')", "names": {"g": {"module": "os", "part": "system"}}}, "uses `os`"),
+        ({"text": "def f(x): x.handle"}, "uses `.handle`"),
+        (
+            {
+                "text": "def f(x): b.open('a')",
+                "names": {"b": {"module": "triton.language.core", "part": "builtins"}},
+            },
+            "uses `b.open`",
+        ),
+        ({"defaults": [1]}, "has a default that is no number"),
+        ({"names": {"tl": {"function": 7}}}, "cannot be read"),
+        ({"text": "def f(x:"}, "cannot be read"),
+        ({"text": "def f(x): pass" + " " * kernel_texts.MAX_CHARACTERS}, "is too long"),
+    ],
+)
+def test_a_text_from_elsewhere_is_looked_at(changed, says):
+    with pytest.raises(TypeError, match=re.escape(says)):
+        kernel_texts.build_kernel([PLAIN | changed])
+
+
+def test_a_memory_is_for_one_launch():
+    kept = KeptMemory(Launch((1,), (1,)), [torch.ones(16), torch.zeros(16), 3])
+    kept.place([1000, 2000], ["x", "y"])
+    with pytest.raises(RuntimeError, match="launched once"):
+        kept.place([1000, 2000], ["x", "y"])
 
 
 # --- in the sandbox -----------------------------------------------------------------------------------------
@@ -639,3 +666,32 @@ def test_shapes_and_tuples_have_entries_and_tiles_have_none():
 
 def test_what_a_mask_leaves_out_is_not_nan_alone():
     assert run_once(without_nan)["value"].item() != 10
+
+
+REPLACED = """
+import sys, torch, triton.language as tl
+
+def nothing(*arguments, **options):
+    return None
+
+for name, module in list(sys.modules.items()):
+    if name.rpartition(".")[2] in ("launches", "kernel_memory", "kernel_front", "watch"):
+        for key, one in list(vars(module).items()):
+            if callable(one) and key in ("run", "launch_kept", "check_kernel", "check_compiles", "Memory"):
+                setattr(module, key, nothing)
+right, tl.log = tl.log, lambda x: tl.log2(x) * 0.6931471805599453
+"""
+
+
+def test_what_an_answer_replaces_in_its_process_has_no_part(sandbox, tmp_path):
+    """Its logarithm to base 2 becomes a natural one there, and nothing is looked at; the text says base 2."""
+    for source, says in (
+        (RIGHT, ""),
+        (RIGHT.replace("tl.log(", "tl.log2("), "at [0] got"),
+        (RIGHT.replace("tl.log(total)", "torch.log(total)"), "has no attribute 'log'"),
+    ):
+        content = hand_in("ch06_fast", {"q2": REPLACED + source})
+        cells = read(write(tmp_path / "a.ipynb", content)).select_cells("q2")
+        graded = check.q2.judge(sandbox.run(cells, check.q2.prepare(PUBLIC_SEED).calls), PUBLIC_SEED)
+        assert graded.right is not bool(says), graded.message
+        assert says in graded.message

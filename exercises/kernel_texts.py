@@ -1,0 +1,201 @@
+"""Hand a kernel over as text, from the process of an answer to one that has run nothing of it.
+
+What an answer has defined or replaced in its own process has no part in what its kernels give: of a kernel
+and the functions that it calls only the text goes over, and what each global name stands for, as far as a
+kernel may use it. On the other side they are made anew, and looked at again before anything of them runs.
+
+Like serialization.py this file imports nothing of ours but what the sandbox has loaded.
+"""
+
+import ast
+import builtins
+import inspect
+import itertools
+import linecache
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+if __package__:
+    from linattn_exercises import launches
+else:  # in the sandbox, whose worker has loaded it by its path
+    launches = sys.modules["launches"]
+
+MAX_FUNCTIONS = 100
+MAX_CHARACTERS = 100_000  # of all texts together
+CONSTANTS = (bool, int, float, str, types.NoneType)
+_NUMBERS = itertools.count(1)  # of kernels that were made anew
+
+# --- the answer's side --------------------------------------------------------------------------------------
+
+
+def describe_kernel(kernel: Any) -> list[dict[str, Any]]:
+    """Return a kernel and the functions that it calls as plain data, the kernel first.
+
+    Args:
+        kernel: what is to be launched.
+
+    Raises:
+        TypeError: if it is no kernel, or uses what no kernel may, see ``launches.check_kernel``.
+        RuntimeError: if Triton was imported as a compiler.
+    """
+    launches.check_kernel(kernel)
+    functions, described = [kernel.fn], []
+    for function in functions:  # it grows meanwhile
+        names = {}
+        for name, value in _list_globals(function):
+            if hasattr(value, "fn") and not launches.is_of_language(value.fn.__module__):
+                if value.fn not in functions:
+                    functions.append(value.fn)
+                names[name] = {"function": functions.index(value.fn)}
+            else:
+                names[name] = _describe_value(name, value, function)
+        text = textwrap.dedent(inspect.getsource(function))
+        defaults = [_unwrap(one) for one in function.__defaults__ or ()]
+        described.append({"text": text, "names": names, "defaults": defaults})
+    return described
+
+
+def _list_globals(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the global names that a function reads, and what each stands for."""
+    tree = _read_function(inspect.getsource(function))
+    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    nodes = [node for statement in tree.body for node in ast.walk(statement)]
+    for name in sorted({node.id for node in nodes if isinstance(node, ast.Name)} - _list_own_names(tree)):
+        if name in known:
+            yield name, known[name]
+
+
+def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return what a global name stands for: a module, a part of Triton's language, or a constant."""
+    if inspect.ismodule(value):
+        if value.__name__ == "triton" or launches.is_of_language(value.__name__):
+            return {"module": value.__name__}
+        used = ast.walk(_read_function(inspect.getsource(function)))
+        wanted = {node.attr for node in used if isinstance(node, ast.Attribute)}
+        numbers = {key: getattr(value, key, None) for key in wanted}
+        return {"numbers": {key: x for key, x in numbers.items() if type(x) in (int, float)}}
+    constant = _unwrap(value)
+    if isinstance(constant, CONSTANTS):
+        return {"constant": constant}
+    for place, module in _list_language():
+        for key, one in vars(module).items():
+            if one is constant or one is value:
+                return {"module": place, "part": key}
+    raise TypeError(f"uses `{name}`, which is no part of Triton's language")
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the value of a ``tl.constexpr``."""
+    return getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+
+
+# --- the other side -----------------------------------------------------------------------------------------
+
+
+def build_kernel(described: Any) -> Any:
+    """Make a kernel anew, in a process that has run nothing of the answer.
+
+    Args:
+        described: see ``describe_kernel``; from elsewhere, it may be anything.
+
+    Raises:
+        TypeError: if it uses what no kernel may.
+    """
+    try:
+        return _build_kernel(described)
+    except (ValueError, LookupError, AttributeError, SyntaxError, RecursionError) as error:
+        raise TypeError(f"cannot be read: {error}") from None
+
+
+def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
+    """Make a kernel anew; what was described may be anything."""
+    import triton
+
+    texts = [str(one["text"]) for one in described]
+    if not 0 < len(texts) <= MAX_FUNCTIONS or sum(map(len, texts)) > MAX_CHARACTERS:
+        raise TypeError(f"is too long: {len(texts)} functions, {sum(map(len, texts)):,} characters")
+    made = [_build_function(text, one) for text, one in zip(texts, described, strict=True)]
+    kernels = [triton.jit(function) for function in made]
+    for function, one in zip(made, described, strict=True):
+        for name, what in one["names"].items():
+            function.__globals__[name] = (
+                kernels[int(what["function"])] if "function" in what else _find_value(what)
+            )
+    launches.check_kernel(kernels[0])
+    return kernels[0]
+
+
+def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionType:
+    """Define a function of a text without running any of it: no decorator, default or annotation."""
+    import triton.language as tl
+
+    tree = _read_function(text)
+    tree.decorator_list, tree.returns = [], None
+    arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
+    if tree.args.vararg or tree.args.kwarg or tree.args.kw_defaults or getattr(tree, "type_params", None):
+        raise TypeError(f"has other arguments than Triton's functions: `{text.splitlines()[0][:80]}`")
+    for one in arguments:
+        wanted = one.annotation is not None and ast.unparse(one.annotation).endswith("constexpr")
+        one.annotation = ast.Name("constexpr", ast.Load()) if wanted else None
+    given = list(described["defaults"])
+    if len(given) != len(tree.args.defaults) or not all(isinstance(one, CONSTANTS) for one in given):
+        raise TypeError("has a default that is no number")
+    tree.args.defaults = [ast.Constant(one) for one in given]
+    name = f"<kernel {next(_NUMBERS)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": builtins, "constexpr": tl.constexpr}
+    names["__language__"] = tl  # the interpreter looks for it
+    module = ast.fix_missing_locations(ast.Module([tree], []))
+    exec(compile(module, name, "exec"), names)  # of a definition alone
+    function: types.FunctionType = names[tree.name]
+    return function
+
+
+def _find_value(what: Mapping[str, Any]) -> Any:
+    """Return what ``_describe_value`` described."""
+    import triton.language as tl
+
+    if "numbers" in what:
+        numbers = types.ModuleType("numbers")
+        vars(numbers).update({key: x for key, x in what["numbers"].items() if type(x) in (int, float)})
+        return numbers
+    if "constant" in what:
+        if not isinstance(what["constant"], CONSTANTS):
+            raise TypeError("has a constant that is no number")
+        return tl.constexpr(what["constant"])
+    name = what["module"]
+    if name != "triton" and not launches.is_of_language(name):
+        raise TypeError(f"uses `{name}`, which is no part of Triton's language")
+    module = sys.modules[name]
+    if "part" not in what:
+        return module
+    part = getattr(module, what["part"])
+    return tl.constexpr(part) if isinstance(part, CONSTANTS) else part
+
+
+# --- both ---------------------------------------------------------------------------------------------------
+
+
+def _read_function(text: str) -> ast.FunctionDef:
+    """Return the one function that a text defines."""
+    body = ast.parse(textwrap.dedent(text)).body
+    if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+        raise TypeError(f"is not one function: `{text.strip().splitlines()[0][:80] if text.strip() else ''}`")
+    return body[0]
+
+
+def _list_own_names(tree: ast.FunctionDef) -> set[str]:
+    """Return the arguments of a function, and the names that it gives values to."""
+    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return own | {node.id for node in stored if isinstance(node.ctx, ast.Store)}
+
+
+def _list_language() -> Iterator[tuple[str, Any]]:
+    """Yield the modules of Triton's language, by name, that of its names first."""
+    found = {name: one for name, one in sys.modules.items() if launches.is_of_language(name) and one}
+    yield from sorted(found.items())
+    yield "triton", sys.modules["triton"]
