@@ -27,6 +27,7 @@ OUR_FILES = (
     "watch.py",
     "kernel_memory.py",
     "kernel_front.py",
+    "kernel_orders.py",
     "launches.py",
     "kernel_texts.py",
     "sandbox_worker.py",

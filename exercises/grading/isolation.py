@@ -18,9 +18,9 @@ PACKAGE = Path(serialization.__file__).parent
 SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py"]
 SCRIPTS += [
     PACKAGE / name
-    for name in ("serialization.py", "kernel_memory.py", "kernel_front.py", "launches.py", "kernel_texts.py")
+    for name in ("serialization.py", "kernel_memory.py", "kernel_front.py", "kernel_orders.py", "launches.py")
 ]
-SCRIPTS += [PACKAGE / "watch.py"]
+SCRIPTS += [PACKAGE / name for name in ("kernel_texts.py", "watch.py")]
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
 PYTHON = os.path.abspath(sys.executable)  # bubblewrap starts programs from another folder
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders

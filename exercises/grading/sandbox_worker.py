@@ -63,8 +63,8 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
         spec.loader.exec_module(module)
         return module
 
-    sys.path += [path for path in sys.argv[9:] if path not in sys.path]
-    serialization, _, _, launches, _, watch, reading, processes = map(_load, sys.argv[1:9])
+    sys.path += [path for path in sys.argv[10:] if path not in sys.path]
+    serialization, _, _, _, launches, _, watch, reading, processes = map(_load, sys.argv[1:10])
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 FAILED = 75  # the exit status of a keeper that could not write its notes

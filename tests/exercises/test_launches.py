@@ -695,3 +695,93 @@ def test_what_an_answer_replaces_in_its_process_has_no_part(sandbox, tmp_path):
         graded = check.q2.judge(sandbox.run(cells, check.q2.prepare(PUBLIC_SEED).calls), PUBLIC_SEED)
         assert graded.right is not bool(says), graded.message
         assert says in graded.message
+
+
+# --- what a GPU does in no promised order -------------------------------------------------------------------
+
+NEGATIVE = -1.0
+
+
+@triton.jit
+def add_pairs(a, x, b, y):
+    return a * b, b * x + y
+
+
+@triton.jit
+def take_one(a, x, b, y):
+    return a, x + 1.0
+
+
+@triton.jit
+def scanned(x, out, n_columns, TILE: tl.constexpr):
+    tile = tl.load(x + tl.arange(0, TILE))
+    _, last = tl.associative_scan((tile * 0.5, tile), 0, add_pairs)
+    tl.store(out, tl.sum(tl.where(tl.arange(0, TILE) == TILE - 1, last, 0.0), 0))
+
+
+@triton.jit
+def counted_by_ones(x, out, n_columns, TILE: tl.constexpr):
+    tile = tl.load(x + tl.arange(0, TILE))
+    _, total = tl.reduce((tile, tile), 0, take_one)
+    tl.store(out, total)
+
+
+@triton.jit
+def by_largest(x, out, n_columns, TILE: tl.constexpr):
+    tile = tl.load(x + tl.arange(0, TILE)) * tl.arange(0, TILE)
+    tl.store(out, tl.max(tile, 0) + tl.argmax(tile, 0))
+
+
+@triton.jit
+def viewed(x, out, n_columns, TILE: tl.constexpr):
+    tile = (tl.load(x + tl.arange(0, TILE)) * tl.arange(0, TILE)).to(tl.float32)
+    square = tl.reshape(tile, [4, TILE // 4], can_reorder=True)
+    tl.store(out, tl.sum(tl.sum(tl.where(tl.arange(0, 4)[:, None] == 0, square, 0.0), 1), 0))
+
+
+@triton.jit
+def promised(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.max_contiguous(tl.multiple_of(n_columns // 21 + tl.arange(0, TILE), TILE), TILE)
+    tl.store(out, tl.sum(tl.load(x + i), 0))
+
+
+@triton.jit
+def in_a_row(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.max_contiguous(tl.multiple_of(tl.arange(0, TILE), TILE), TILE)
+    tl.store(out, tl.sum(tl.load(x + i), 0))
+
+
+@triton.jit
+def added_truths(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.where((i < 3) + (i < 5), tl.load(x + i), 0.0), 0))
+
+
+@triton.jit
+def by_a_number(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, TILE)), 0) * NEGATIVE)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [(scanned, sum(0.5**n for n in range(16))), (by_largest, 30.0), (in_a_row, 16.0)],
+)
+def test_what_is_right_in_any_order_is_right(kernel, value):
+    assert run_once(kernel)["value"].item() == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("kernel", "value"), [(counted_by_ones, 16.0), (viewed, 0.0 + 1 + 2 + 3)])
+def test_what_is_right_in_one_order_is_wrong(kernel, value):
+    assert run_once(kernel)["value"].item() != value
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (promised, "promises multiples of 16, and has 3"),
+        (added_truths, "adds truth values"),
+        (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
+    ],
+)
+def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
+    assert says in run_once(kernel)["text"]

@@ -2,7 +2,7 @@
 # ## The size of a tile, the size of a chunk
 #
 # 1. How many bytes does the chapter's kernel `attention` read for one head of $T$ tokens of width $D$ in float32, with tiles of $C$ queries and of $C$
-#    keys? Predict, then measure with `trace` (below), and write down what holds for every $T$, also where the last tile is shorter.
+#    keys? Predict, then measure with `trace` (below), and write down what holds for every $T$, also where the last tile is shorter. (A formula: where it is graded there is no `trace`.)
 # 2. Suppose that the chapter's kernel `linear` hid its waiting, its bytes and its operations behind one another. On a GPU that holds `places`
 #    programs at a time it would take
 #    $\max(\text{operations}/F,\ \text{bytes}/W,\ \lceil H/\text{places}\rceil\,\lceil T/C\rceil\,\tau)$

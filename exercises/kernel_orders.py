@@ -1,0 +1,146 @@
+"""Let Triton's interpreter do in another order what a GPU does in no promised one, and doubt false promises.
+
+The interpreter combines the entries of a tile one after the other, and moves none where it may. On a GPU a
+reduction pairs entries as it likes, a scan combines halves, and some operations may change the order of
+entries. And where a kernel promises that offsets are multiples of something, a GPU believes it.
+
+Like serialization.py this file imports nothing of ours.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+DIVISIBILITY, CONTIGUITY = (
+    "tt.divisibility",
+    "tt.contiguity",
+)  # what `multiple_of` and `max_contiguous` promise
+
+
+@contextlib.contextmanager
+def use_other_orders(builder: Any) -> Iterator[None]:
+    """While the block runs, reductions, scans and operations that may reorder do so.
+
+    Args:
+        builder: of the interpreter; what it is given is its own, so whoever made it takes that away again.
+    """
+    from triton.runtime import interpreter as found
+
+    before = found.ReduceOps.generic_reduce, found.ScanOps.generic_scan, found.TensorHandle.set_attr
+    found.ReduceOps.generic_reduce, found.ScanOps.generic_scan = _reduce, _scan
+    found.TensorHandle.set_attr = _make_promise(before[2])
+    builder.create_reshape = _reorder_if_allowed(builder.create_reshape)
+    builder.create_cat = _reverse(builder.create_cat)
+    builder.create_add = _refuse_truths(builder.create_add)
+    try:
+        yield
+    finally:
+        found.ReduceOps.generic_reduce, found.ScanOps.generic_scan, found.TensorHandle.set_attr = before
+
+
+# --- reductions and scans -----------------------------------------------------------------------------------
+
+
+def _combine(
+    ops: Any, left: list[np.ndarray], right: list[np.ndarray], types: Sequence[Any]
+) -> list[np.ndarray]:
+    """Return what the function of a reduction or scan makes of two tiles, entry by entry."""
+    pairs = [
+        (ops.to_tensor(a, kind), ops.to_tensor(b, kind))
+        for a, b, kind in zip(left, right, types, strict=True)
+    ]
+    made = ops.combine_fn.fn(*(a for a, _ in pairs), *(b for _, b in pairs))
+    parts = made if isinstance(made, tuple) or hasattr(made, "values") else (made,)
+    arrays = [np.asarray(getattr(getattr(one, "handle", None), "data", one)) for one in parts]
+    return [np.broadcast_to(one, a.shape).astype(a.dtype) for one, a in zip(arrays, left, strict=True)]
+
+
+def _reduce(self: Any, values: Any) -> list[Any]:
+    """Reduce by pairing the entries of the first half with those of the second, until one is left."""
+    whole = self.axis is None
+    values, axis = self.unravel(values, self.axis)
+    dims, types = len(values[0].handle.data.shape), [x.dtype for x in values]
+    arrays = [np.moveaxis(x.handle.data, axis, 0) for x in values]
+    while (half := len(arrays[0]) // 2) > 0:
+        arrays = _combine(self, [a[:half] for a in arrays], [a[half:] for a in arrays], types)
+    results = []
+    for a, kind in zip(arrays, types, strict=True):
+        left = np.moveaxis(a, 0, axis) if self.keep_dims and not whole else a[0]
+        if whole:
+            left = left.reshape((1,) * dims) if self.keep_dims else left.item()
+        results.append(self.to_tensor(left, kind))
+    return results
+
+
+def _scan(self: Any, values: Any) -> list[Any]:
+    """Scan by doubling: each entry takes in what ends one, two, four ... entries before it."""
+    types = [x.dtype for x in values]
+    arrays = [np.moveaxis(x.handle.data, self.axis, 0) for x in values]
+    distance = 1
+    while distance < len(arrays[0]):
+        earlier = [np.roll(a, distance, 0) for a in arrays]  # whole tiles: their sizes are powers of 2
+        made = _combine(self, earlier, arrays, types)
+        arrays = [np.concatenate([a[:distance], b[distance:]]) for a, b in zip(arrays, made, strict=True)]
+        distance *= 2
+    return [self.to_tensor(np.moveaxis(a, 0, self.axis), kind) for a, kind in zip(arrays, types, strict=True)]
+
+
+# --- what may reorder ---------------------------------------------------------------------------------------
+
+
+def _reverse(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose entries come in the reverse order."""
+
+    def reversed_operation(*arguments: Any) -> Any:
+        made = make(*arguments)
+        made.data = np.flip(made.data)
+        return made
+
+    return reversed_operation
+
+
+def _reorder_if_allowed(reshape: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``reshape``, which reverses the order of entries where it may (as in ``tl.view``)."""
+    backwards = _reverse(reshape)
+    return lambda tile, shape, may: (backwards if may else reshape)(tile, shape, may)
+
+
+# --- promises and truths ------------------------------------------------------------------------------------
+
+
+def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
+    """Return ``set_attr`` of a tile, which refuses a promise that does not hold."""
+
+    def set_checked(self: Any, name: str, values: Any) -> None:
+        data = np.asarray(self.data)
+        steps = [int(one) for one in values] if name in (DIVISIBILITY, CONTIGUITY) else []
+        if steps and data.size and data.dtype.kind in "iu" and not hasattr(self.dtype, "element_ty"):
+            first = int(data.reshape(-1)[0])
+            if name == DIVISIBILITY and any(first % step for step in steps):
+                raise ValueError(f"promises multiples of {steps[-1]}, and has {first}")
+            if name == CONTIGUITY and not all(_rises(data, axis, step) for axis, step in enumerate(steps)):
+                raise ValueError(f"promises {steps} numbers in a row that rise by 1, which these do not")
+        set_attribute(self, name, values)
+
+    return set_checked
+
+
+def _rises(data: np.ndarray, axis: int, length: int) -> bool:
+    """Return whether numbers rise by 1 along an axis, in every stretch of a length."""
+    if data.ndim == 0 or length < 2 or data.shape[axis] % length:
+        return data.ndim == 0 or length < 2
+    runs = np.moveaxis(data, axis, -1).reshape(-1, length)
+    return bool((np.diff(runs.astype(np.int64), axis=-1) == 1).all())
+
+
+def _refuse_truths(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``+``, which refuses two truth values."""
+
+    def add_numbers(left: Any, right: Any) -> Any:
+        if left.data.dtype == right.data.dtype == np.dtype(bool):
+            raise TypeError("adds truth values, of which a GPU keeps the last bit; write `|`")
+        return add(left, right)
+
+    return add_numbers
