@@ -86,6 +86,7 @@ def run(
         Exception: what the kernel raises.
     """
     check_kernel(kernel)
+    kernel_front.remember()  # before anything is changed
     with _Patches(memory, grid, order) as patches:
         try:
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either

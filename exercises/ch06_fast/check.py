@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "fc0b645ad22f"
+VERSION = "fcce58b7d03a"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -154,11 +154,12 @@ def q2(rng):
         if rng.random() < 0.3 and n:
             x[int(rng.integers(rows))] = -math.inf
         if n in (1, 2):  # a long row, in which the maximum rises or falls
-            columns = 40 * tile + int(rng.integers(1, tile))
+            rows, tile = (rows, tile) if n == 1 else (1, 64)  # one for which no single tile does
+            columns = (40 if n == 1 else 130) * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
-        bounds = {"loads": rows * columns, "busiest": columns}
+        bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4)}
         calls.append(
             Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, Close(1e-5), bounds=bounds)
         )
@@ -230,6 +231,9 @@ def q3(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         g = -torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32")) * float(rng.choice([0.02, 0.5, 2.0]))
+        if n == 8:  # more chunks than are written out one by one
+            N, C, T = 1, 16, int(rng.integers(530, 600))
+            g = torch.full((N, T), -0.02)
         if n == 0:
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
@@ -306,10 +310,12 @@ def states_before(sums, state, before, last, segments,
 @define_question(INFO["q4"], own_code=True, segment_sums=segment_sums, states_before=states_before)
 def q4(rng):
     calls = []
-    for _ in range(8):
+    for n in range(8):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         L = C * int(rng.integers(1, 4)) if rng.random() < 0.5 else int(rng.integers(1, 3 * C))
         segments = int(rng.integers(1, 5))
+        if n < 2:  # more segments, or longer ones, than are written out one by one
+            N, C, L, segments = 1, 16, *((int(rng.integers(2, 32)), int(rng.integers(9, 13))) if n else (int(rng.integers(190, 230)), 2))
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
@@ -332,7 +338,7 @@ def q4(rng):
                 (launch, sums, state, *made, segments, K, V),
                 f"{N} heads, {segments} segments, K = {K}, V = {V}",
                 Close(1e-6),
-                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1)},
+                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2)},
             )
         )
     return calls
@@ -460,9 +466,11 @@ def attention_backward(q, k, v, dout, dlast, dk, dv, dstate, T,
 @define_question(INFO["q6"], own_code=True, attention_backward=attention_backward)
 def q6(rng):
     calls = []
-    for _ in range(9):
+    for n in range(9):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
+        if n == 8:  # more chunks than are written out one by one
+            N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))
         dlast = torch.zeros(N, K, V) if rng.random() < 0.2 else _normal(rng, N, K, V)
         launch = plan((N,), (5, 6, 7), _order(rng))
@@ -528,6 +536,8 @@ def q7(rng):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = 64 if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        if n == 5:  # more chunks than are written out one by one
+            N, C, T = 1, 16, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         alike = n > 6
         k = k + 20.0 * k[:, :1] if alike else k
@@ -544,7 +554,7 @@ def q7(rng):
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12)}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         hint = POWERS if alike else ""  # who comes so far is right but for digits
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds, hint=hint))

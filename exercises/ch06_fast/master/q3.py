@@ -78,6 +78,9 @@ def q3(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         g = -torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32")) * float(rng.choice([0.02, 0.5, 2.0]))
+        if n == 8:  # more chunks than are written out one by one
+            N, C, T = 1, 16, int(rng.integers(530, 600))
+            g = torch.full((N, T), -0.02)
         if n == 0:
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)

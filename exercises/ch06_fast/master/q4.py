@@ -76,10 +76,12 @@ def states_before(sums, state, before, last, segments,
 @define_question(INFO["q4"], own_code=True, segment_sums=segment_sums, states_before=states_before)
 def q4(rng):
     calls = []
-    for _ in range(8):
+    for n in range(8):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         L = C * int(rng.integers(1, 4)) if rng.random() < 0.5 else int(rng.integers(1, 3 * C))
         segments = int(rng.integers(1, 5))
+        if n < 2:  # more segments, or longer ones, than are written out one by one
+            N, C, L, segments = 1, 16, *((int(rng.integers(2, 32)), int(rng.integers(9, 13))) if n else (int(rng.integers(190, 230)), 2))
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
@@ -102,7 +104,7 @@ def q4(rng):
                 (launch, sums, state, *made, segments, K, V),
                 f"{N} heads, {segments} segments, K = {K}, V = {V}",
                 Close(1e-6),
-                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1)},
+                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2)},
             )
         )
     return calls
