@@ -21,6 +21,7 @@ MODULES = {  # what decides the rows
     "kernels_ladder": ("linattn_kernels",),
     "whole_models": ("linattn_benchmarks.whole_models",),
 }
+MODEL_NAMES = {"softmax": "softmax", "hgrn2": "HGRN2", "gla": "GLA", "gated_delta_net": "Gated DeltaNet"}
 MIXERS = {"whole_models": ("softmax", "hgrn2", "gla", "gated_delta_net")}  # whose code decides, too
 
 INTRODUCTION = """\
@@ -288,7 +289,7 @@ def render_models(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         whose, _, mixer = model.partition(" ")
-        line = [f"{mixer.replace('_', ' ')}, {'ours' if whose == 'ours' else 'FLA'}"]
+        line = [f"{MODEL_NAMES[mixer]}, {'ours' if whose == 'ours' else 'FLA'}"]
         line.append(format_scaled(next(r["parameters"] for r in rows if r["model"] == model), 1e6, 0))
         for mode in ("plain", "compiled"):
             row = found.get((model, "train", mode, 8), {})
