@@ -63,9 +63,8 @@ def _list_globals(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     tree = _read_function(inspect.getsource(function))
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
-    for name in sorted({node.id for node in nodes if isinstance(node, ast.Name)} - _list_own_names(tree)):
-        if name in known:
-            yield name, known[name]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - launches.list_own_names(tree)
+    yield from ((name, known[name]) for name in sorted(used & known.keys()))
 
 
 def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict[str, Any]:
@@ -185,13 +184,6 @@ def _read_function(text: str) -> ast.FunctionDef:
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
         raise TypeError(f"is not one function: `{text.strip().splitlines()[0][:80] if text.strip() else ''}`")
     return body[0]
-
-
-def _list_own_names(tree: ast.FunctionDef) -> set[str]:
-    """Return the arguments of a function, and the names that it gives values to."""
-    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
-    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return own | {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
 def _list_language() -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,21 +52,11 @@ WRONG_WAY = (
 )
 
 
-class Reachable(Protocol):
-    """What a launch needs of a memory, which may be in another process."""
-
-    def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
-        """Return what stands at addresses, ``size`` bytes each."""
-
-    def store(self, program: int, addresses: np.ndarray, size: int, values: bytes) -> None:
-        """Write to addresses, ``size`` bytes each."""
-
-
 # --- a launch in this process -------------------------------------------------------------------------------
 
 
 def run(
-    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], memory: Reachable, order: int = 0
+    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], memory: kernel_memory.Memory, order: int = 0
 ) -> "Work":
     """Launch a kernel in Triton's interpreter on tensors whose values a memory has.
 
@@ -170,7 +160,7 @@ def list_arguments(kernel: Any) -> list[str]:
 class _Patches:
     """Lead what a kernel does with memory to ours, while the block runs."""
 
-    def __init__(self, memory: Reachable, grid: Sequence[int], order: int) -> None:
+    def __init__(self, memory: kernel_memory.Memory, grid: Sequence[int], order: int) -> None:
         from triton.runtime import interpreter
 
         self._interpreter, self._builder = interpreter, interpreter.interpreter_builder
@@ -347,9 +337,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(tree, ast.FunctionDef)
     known = {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
-    own |= {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    known = {name: value for name, value in known.items() if name not in own}
+    known = {name: value for name, value in known.items() if name not in list_own_names(tree)}
     for default in function.__defaults__ or ():
         if not (default is None or isinstance(default, str) or _is_of_language("", default)):
             raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
@@ -373,6 +361,13 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
                 else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
             )
     return found
+
+
+def list_own_names(tree: ast.FunctionDef) -> set[str]:
+    """Return the arguments of a function, and the names that it gives values to."""
+    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return own | {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
 def _check_syntax(node: ast.AST) -> None:
@@ -432,7 +427,6 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
         TypeError: if it takes other arguments, is no kernel, or is not compiled by Triton.
         Exception: what ``run`` raises.
     """
-    check_kernel(kernel)  # before its arguments have names
     names, arguments = list_arguments(kernel), list(kept.arguments)
     if len(names) != len(arguments):
         raise TypeError(f"takes {len(names)} arguments ({', '.join(names)}), expected {len(arguments)}")

@@ -680,7 +680,7 @@ for name, module in list(sys.modules.items()):
         for key, one in list(vars(module).items()):
             if callable(one) and key in ("run", "launch_kept", "check_kernel", "check_compiles", "Memory"):
                 setattr(module, key, nothing)
-right, tl.log = tl.log, lambda x: tl.log2(x) * 0.6931471805599453
+tl.log2 = tl.log
 """
 
 

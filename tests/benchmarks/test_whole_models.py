@@ -1,0 +1,19 @@
+"""The loss of a whole model, whose logits are made chunk by chunk."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from linattn_benchmarks import whole_models
+
+
+@pytest.mark.parametrize("chunk", [5, 7, 100])  # that divides the 14 tokens or not, or is longer
+def test_the_loss_in_chunks_is_the_loss_with_its_gradients(chunk, monkeypatch):
+    monkeypatch.setattr(whole_models, "CHUNK", chunk)
+    hidden, weight = torch.randn(2, 7, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
+    targets = torch.randint(11, (2, 7))
+    whole = cross_entropy((hidden @ weight.T).flatten(0, 1), targets.flatten())
+    ours = whole_models.compute_loss(hidden, weight, targets)
+    torch.testing.assert_close(ours, whole)
+    for got, want in zip(*(torch.autograd.grad(x, (hidden, weight)) for x in (ours, whole)), strict=True):
+        torch.testing.assert_close(got, want)
