@@ -36,7 +36,7 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
     place = kernel.fn, tuple(arguments[name] for name in _list_constants(kernel.fn))
     if place in _SEEN or not _PRISTINE:
         return
-    with _compilers_language(kernel.fn.__globals__), warnings.catch_warnings(action="ignore"):
+    with _compilers_language(_list_globals(kernel.fn)), warnings.catch_warnings(action="ignore"):
         try:
             front = _Front()
             front.read(_go_on, {"x": torch.zeros(1), "n": 1, "TILE": 2})
@@ -124,19 +124,32 @@ def _put_back(spaces: list[tuple[Any, dict[str, Any]]]) -> None:
             setattr(space, name, noted[name])
 
 
+def _list_globals(function: Any) -> list[dict[str, Any]]:
+    """Return the global names of a kernel, and of the functions under ``triton.jit`` that it may call."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    found = [function.__globals__]
+    for names in found:  # it grows meanwhile
+        for value in list(names.values()):
+            own = isinstance(value, InterpretedFunction) and not value.fn.__module__.startswith("triton.")
+            if own and all(value.fn.__globals__ is not one for one in found):
+                found.append(value.fn.__globals__)
+    return found
+
+
 @contextmanager
-def _compilers_language(names: dict[str, Any]) -> Iterator[None]:
+def _compilers_language(spaces: list[dict[str, Any]]) -> Iterator[None]:
     """While the block runs, Triton's language is the compiler's, as are functions under ``triton.jit``.
 
     Args:
-        names: the global names of a kernel.
+        spaces: the global names of a kernel, and of what it calls.
     """
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
     now = [(one, dict(vars(one))) for one in _list_spaces()]
-    own = {name: value for name, value in names.items() if isinstance(value, InterpretedFunction)}
+    own = [{name: x for name, x in one.items() if isinstance(x, InterpretedFunction)} for one in spaces]
     made: dict[Any, Any] = {}
     _put_back(_PRISTINE)
     try:
@@ -147,10 +160,12 @@ def _compilers_language(names: dict[str, Any]) -> Iterator[None]:
         for name, value in vars(sys.modules["triton.language.standard"]).items():
             if isinstance(value, JITFunction) and name in vars(tl.core.tensor):  # methods, as in `x.sum()`
                 setattr(tl.core.tensor, name, value)
-        names.update({name: made.setdefault(one.fn, JITFunction(one.fn)) for name, one in own.items()})
+        for names, functions in zip(spaces, own, strict=True):
+            names.update({name: made.setdefault(x.fn, JITFunction(x.fn)) for name, x in functions.items()})
         yield
     finally:
-        names.update(own)
+        for names, functions in zip(spaces, own, strict=True):
+            names.update(functions)
         _put_back(now)
 
 

@@ -133,6 +133,7 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
 
     tree = _read_function(text)
     tree.decorator_list, tree.returns = [], None
+    tree.body = [one for one in tree.body if not _is_text(one)] or [ast.Pass()]
     arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     if tree.args.vararg or tree.args.kwarg or tree.args.kw_defaults or getattr(tree, "type_params", None):
         raise TypeError(f"has other arguments than Triton's functions: `{text.splitlines()[0][:80]}`")
@@ -143,14 +144,25 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     if len(given) != len(tree.args.defaults) or not all(isinstance(one, CONSTANTS) for one in given):
         raise TypeError("has a default that is no number")
     tree.args.defaults = [ast.Constant(one) for one in given]
-    name = f"<kernel {next(_NUMBERS)}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    name, text = f"<kernel {next(_NUMBERS)}>", f"{ast.unparse(tree)}\n"
+    tree = _read_function(text)
+    lines = text.splitlines(keepends=True)
+    if any(
+        line.strip().startswith("def") for line in lines[1:]
+    ):  # the interpreter takes what follows the last
+        raise TypeError("has a line that begins with `def`")
+    linecache.cache[name] = (len(text), None, lines, name)
     names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": builtins, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names[tree.name]
     return function
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement is only a constant, as a docstring is."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _find_value(what: Mapping[str, Any]) -> Any:

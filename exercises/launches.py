@@ -344,8 +344,11 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
     found = []
+    lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - list_own_names(tree)
     for node in nodes:
         _check_syntax(node)
+        if isinstance(node, ast.Name) and node.id in lent:  # the interpreter gives kernels all of its names
+            raise NameError(f"name '{node.id}' is not defined")
         if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
             continue
         if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
@@ -366,7 +369,8 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
 def list_own_names(tree: ast.FunctionDef) -> set[str]:
     """Return the arguments of a function, and the names that it gives values to."""
     own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
-    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    nodes = (node for statement in tree.body for node in ast.walk(statement))
+    stored = (node for node in nodes if isinstance(node, ast.Name))
     return own | {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
@@ -377,6 +381,8 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        raise TypeError(f"gives a value to `{text}`, which Triton does not compile")
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         raise TypeError(f'uses `@`; a product of tiles is `tl.dot(a, b, input_precision="ieee")`: `{text}`')
     if isinstance(node, ast.Compare) and len(node.ops) > 1:
@@ -405,6 +411,8 @@ def _is_of_language(name: str, value: Any) -> bool:
     if isinstance(value, (int, float, bool)):
         return "." in name or not name  # of a module, or a default; by itself it must be a tl.constexpr
     module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
+    if inspect.isfunction(value) and is_of_language(module):  # others are the compiler's; one evaluates texts
+        return bool(getattr(value, "__triton_builtin__", False))
     return is_of_language(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
 
 

@@ -213,7 +213,7 @@ def call_answer(
 
     Returns:
         ``{"value": encoded}``; of a watched call ``{}``; or ``{"error": kind, "text": message, "line": the
-        answer's line that raised}``. It never raises.
+        answer's line that raised}``. It raises nothing, but an interrupt in a notebook.
     """
     if name not in namespace:
         return {"error": "Missing", "text": f"`{name}` is not defined", "line": ""}
@@ -229,7 +229,14 @@ def call_answer(
         refuse_changes(given, arguments)
         return {"value": value}
     except BaseException as error:  # also SystemExit: an answer must not end the process that reports
+        let_through(error)
         return describe_exception(error)
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an interrupt again in a notebook, where whoever asks for it wants the whole check to end."""
+    if isinstance(error, KeyboardInterrupt) and __package__:
+        raise error
 
 
 def refuse_changes(given: Sequence[Any], arguments: Sequence[Any]) -> None:

@@ -237,6 +237,7 @@ class Keeper:
                 return self._end(request["end"])
             return {"result": self._run(request)}
         except BaseException as error:
+            serialization.let_through(error)
             if self._call is not None:
                 self._bits += BITS_OF_AN_ERROR
                 error = error if self._bits <= MAX_BITS else PermissionError(TOO_MUCH)
@@ -271,6 +272,7 @@ class Keeper:
         try:
             launches.launch_kept(kernel_texts.build_kernel(described), kept)
         except BaseException as error:
+            serialization.let_through(error)
             self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             raise
         return {"done": True}

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "fcce58b7d03a"
+VERSION = "591167dfb4ff"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -157,6 +157,7 @@ def q2(rng):
             rows, tile = (rows, tile) if n == 1 else (1, 64)  # one for which no single tile does
             columns = (40 if n == 1 else 130) * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
+            x[:, -1] = 310.0  # behind the end of any fixed number of tiles
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4)}
@@ -315,7 +316,8 @@ def q4(rng):
         L = C * int(rng.integers(1, 4)) if rng.random() < 0.5 else int(rng.integers(1, 3 * C))
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
-            N, C, L, segments = 1, 16, *((int(rng.integers(2, 32)), int(rng.integers(9, 13))) if n else (int(rng.integers(190, 230)), 2))
+            N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(130, 140))) if n else (int(rng.integers(190, 230)), 2))
+        K, V = (16, 16) if n == 1 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
@@ -421,7 +423,8 @@ def q5(rng):
         n = len(calls)  # in the first of them it decides how the quotients are rounded
         waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
         rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
-        if near or seen[best] >= 6 or (n < 27 and rounded == best):
+        padded = min(seen, key=lambda C: max(H * -(-T // C) * C * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau))
+        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

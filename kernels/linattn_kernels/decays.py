@@ -16,6 +16,7 @@ from torch import Tensor
 
 from linattn_kernels.dtypes import decay_sum_dtype
 from linattn_kernels.hardware import supports_pdl
+from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
 from linattn_kernels.tiles import (
     PER_HEAD,
     allow_next_kernel,
@@ -110,12 +111,12 @@ def sum_decays(g: Tensor | None, q: Tensor, C: int, weights: bool = False) -> Ch
     if g is None or kind == PER_HEAD.value:
         return ChunkDecay(g, kind)
     B, T, H = g.shape
-    M, sum_dtype = triton.cdiv(T, C), decay_sum_dtype(q)
+    M, sum_dtype = ceil_div(T, C), decay_sum_dtype(q)
     dtype = torch.float64 if tl.float64 == sum_dtype else torch.float32
     sums = g.new_empty(B, H, M, C, dtype=dtype)
     table = g.new_empty(B, H, M, 2, C) if weights else None
-    heads = min(MAX_BLOCK_HEADS, triton.next_power_of_2(H))
-    decay_sums_kernel[(B * M, triton.cdiv(H, heads))](
+    heads = min(MAX_BLOCK_HEADS, round_up_to_power_of_2(H))
+    decay_sums_kernel[(B * M, ceil_div(H, heads))](
         g, sums, table, T, H, M, C, heads, sum_dtype, weights, supports_pdl(q)
     )
     return ChunkDecay(sums, kind, table)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from linattn_kernels import delta_channel, delta_rule
-from linattn_kernels.hardware import run_on_device_of_q
 from linattn_kernels.linear import make_fake_state, prepare_gradients
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.packed import Units, prepare_packed
 from linattn_kernels.validation import (
     LINEAR_CHUNK_SIZES,
@@ -26,8 +26,7 @@ from linattn_ref.ops.validation import check_qkv, check_state, require, require_
 OP = "chunk_delta_rule"
 
 
-@torch.library.custom_op("linattn::delta_forward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("delta_forward")
 def delta_forward(
     q: Tensor,
     k: Tensor,
@@ -50,8 +49,7 @@ def _(q, k, v, beta, g, initial_state, scale, chunk_size, sequences):
     return torch.empty_like(v), make_fake_state(q, v, initial_state, sequences)
 
 
-@torch.library.custom_op("linattn::delta_backward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("delta_backward")
 def delta_backward(
     q: Tensor,
     k: Tensor,
@@ -100,7 +98,7 @@ def _backward(ctx: Any, do: Tensor | None, dstate: Tensor | None) -> tuple[Tenso
     return dq, dk, dv, dbeta, None if no_g else dg, None if no_state else dinitial, None, None, None
 
 
-torch.library.register_autograd("linattn::delta_forward", _backward, setup_context=_save_for_backward)
+delta_forward.register_autograd(_backward, setup_context=_save_for_backward)
 
 
 def chunk_delta_rule(

@@ -9,8 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.delta import chunk_delta_rule, prepare_beta
-from linattn_kernels.hardware import run_on_device_of_q
 from linattn_kernels.linear_step import choose_step_columns, update_in_place
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
 from linattn_kernels.validation import check_supported, prepare_log_decay
 from linattn_ref.ops.results import LinearResult
@@ -49,8 +49,7 @@ def step_kernel(
     tl.store(o + bh * V + columns, os.to(o.dtype.element_ty))
 
 
-@torch.library.custom_op("linattn::delta_step", mutates_args=("state",))
-@run_on_device_of_q
+@kernel_operator("delta_step", mutated=("state",))
 def delta_step(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor, scale: float
 ) -> Tensor:

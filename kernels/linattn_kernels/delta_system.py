@@ -27,7 +27,7 @@ from torch import Tensor
 from linattn_kernels.decays import ChunkDecay, get_head_decays, load_decay_sums
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, inverse_precision, storage_dtype
 from linattn_kernels.intra_chunk import are_in_two_halves
-from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs
+from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, ceil_div
 from linattn_kernels.tiles import (
     PER_CHANNEL,
     PER_HEAD,
@@ -135,7 +135,7 @@ def invert_systems(
     With decays per channel ``k_to_end`` and ``scores``, k_i . k_j ``[B, T, H, C]``, have to be given.
     """
     B, T, H, K = k.shape
-    M, config = triton.cdiv(T, C), INVERT.choose(k, k)
+    M, config = ceil_div(T, C), INVERT.choose(k, k)
     inverses = k.new_empty(B, T, H, C, dtype=storage_dtype(k))
     invert_systems_kernel[(M * B * H,)](
         k, scores, beta, decay.g, inverses, T, H, M, K, min(K, config.block_columns), C, C.bit_length() - 1,

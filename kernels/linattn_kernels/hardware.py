@@ -12,8 +12,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import triton
@@ -32,15 +31,24 @@ def read_compute_capability(x: Tensor) -> int:
     """Return the compute capability of the GPU that x lies on, times ten: 90 for 9.0. On a CPU, 0."""
     if x.device.type != "cuda":
         return 0
-    major, minor = torch.cuda.get_device_capability(x.device)
-    return 10 * major + minor
+    properties = _read_properties(x.device)
+    return 10 * properties.major + properties.minor
 
 
 def count_multiprocessors(x: Tensor) -> int:
     """Return the number of multiprocessors. On a CPU it is small, so that tests, too, cut sequences."""
     if x.device.type != "cuda":
         return 8
-    return torch.cuda.get_device_properties(x.device).multi_processor_count
+    return _read_properties(x.device).multi_processor_count
+
+
+_read_properties_once = functools.cache(torch.cuda.get_device_properties)
+
+
+def _read_properties(device: torch.device) -> Any:
+    """Return what CUDA says of a GPU. Torch asks for it anew each time; torch.compile knows no caches."""
+    compiling = torch.compiler.is_compiling()
+    return torch.cuda.get_device_properties(device) if compiling else _read_properties_once(device)
 
 
 def read_max_shared_memory(x: Tensor) -> int:
@@ -91,7 +99,10 @@ def run_on_device_of_q(launcher: F) -> F:
 
     @functools.wraps(launcher)
     def launch(q: Tensor, *args, **kwargs):
-        with torch.cuda.device(q.device) if q.is_cuda else nullcontext():
+        if not q.is_cuda or q.device.index == torch.cuda.current_device():
+            _bind_cuda_context(q)
+            return launcher(q, *args, **kwargs)
+        with torch.cuda.device(q.device):
             _bind_cuda_context(q)
             return launcher(q, *args, **kwargs)
 

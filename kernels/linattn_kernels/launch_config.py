@@ -7,12 +7,21 @@ import math
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from linattn_kernels.hardware import count_multiprocessors, has_large_shared_memory
 
 MIN_CHUNKS_PER_SEGMENT = 4  # the last segment may have fewer
+
+
+def ceil_div(n: int, d: int) -> int:
+    """Return n / d, rounded up; ``triton.cdiv``, which kernels may call as well, takes the host 2 us."""
+    return -(-n // d)
+
+
+def round_up_to_power_of_2(n: int) -> int:
+    """Return the least power of 2 that is not below n >= 1."""
+    return 1 << (n - 1).bit_length()
 
 
 class LaunchConfig(NamedTuple):
@@ -33,10 +42,10 @@ class LaunchConfig(NamedTuple):
     max_registers: int | None = None
 
     @property
-    def triton_options(self) -> dict[str, int | None]:
+    def triton_options(self) -> dict[str, int]:
         """Return the keyword arguments of a Triton launch."""
-        options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "maxnreg": self.max_registers}
-        return {name: n for name, n in options.items() if n is not None}
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        return options if self.max_registers is None else options | {"maxnreg": self.max_registers}
 
 
 class LaunchConfigs(NamedTuple):
@@ -96,11 +105,11 @@ def choose_segments(
         x: any tensor on the device.
         sequences: of chunks where several sequences are packed, else None.
     """
-    M = triton.cdiv(T, C)
+    M = ceil_div(T, C)
     wanted = config.programs_per_multiprocessor * count_multiprocessors(x) // programs
     n_segments = max(1, min(wanted, M // MIN_CHUNKS_PER_SEGMENT, math.isqrt(2 * M)))
-    chunks_per_segment = triton.cdiv(M, n_segments)
-    return SegmentLayout(C, M, triton.cdiv(M, chunks_per_segment), chunks_per_segment, sequences)
+    chunks_per_segment = ceil_div(M, n_segments)
+    return SegmentLayout(C, M, ceil_div(M, chunks_per_segment), chunks_per_segment, sequences)
 
 
 def choose_tokens_per_tile(q: Tensor, v: Tensor, chunk_size: int, max_in_float32: int) -> int:
@@ -108,7 +117,7 @@ def choose_tokens_per_tile(q: Tensor, v: Tensor, chunk_size: int, max_in_float32
 
     In half precision, products of 64 rows and few columns meet a fault of the assembler (NOTES.md).
     """
-    limit = max(16, triton.next_power_of_2(q.shape[1]))
+    limit = max(16, round_up_to_power_of_2(q.shape[1]))
     if q.dtype == torch.float32:
         limit = min(limit, max_in_float32)
     elif min(q.shape[-1], v.shape[-1]) < 64:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from linattn_kernels import channel_decay, scalar_decay
-from linattn_kernels.hardware import run_on_device_of_q
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.packed import Units, prepare_packed
 from linattn_kernels.validation import (
     HEAD_WIDTHS,
@@ -27,8 +27,7 @@ from linattn_ref.ops.validation import check_qkv, check_state, resolve_scale
 OP = "chunk_linear_attention"
 
 
-@torch.library.custom_op("linattn::linear_forward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("linear_forward")
 def linear_forward(
     q: Tensor,
     k: Tensor,
@@ -58,8 +57,7 @@ def _(q, k, v, g, initial_state, scale, chunk_size, sequences):
     return torch.empty_like(v), make_fake_state(q, v, initial_state, sequences)
 
 
-@torch.library.custom_op("linattn::linear_backward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("linear_backward")
 def linear_backward(
     q: Tensor,
     k: Tensor,
@@ -127,7 +125,7 @@ def prepare_gradients(
     return do, dstate
 
 
-torch.library.register_autograd("linattn::linear_forward", _backward, setup_context=_save_for_backward)
+linear_forward.register_autograd(_backward, setup_context=_save_for_backward)
 
 
 def chunk_linear_attention(

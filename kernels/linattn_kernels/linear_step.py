@@ -11,8 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import count_multiprocessors, run_on_device_of_q
+from linattn_kernels.hardware import count_multiprocessors
+from linattn_kernels.launch_config import ceil_div
 from linattn_kernels.linear import chunk_linear_attention
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
 from linattn_kernels.validation import check_supported, prepare_log_decay
 from linattn_ref.ops.results import LinearResult
@@ -55,14 +57,13 @@ def choose_step_columns(q: Tensor) -> int:
     return 64 if 4 * count_multiprocessors(q) <= q.shape[0] * q.shape[2] else 32
 
 
-@torch.library.custom_op("linattn::linear_step", mutates_args=("state",))
-@run_on_device_of_q
+@kernel_operator("linear_step", mutated=("state",))
 def linear_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, state: Tensor, scale: float) -> Tensor:
     """Update ``state`` in place and return the output. All inputs are contiguous."""
     B, _, H, K = q.shape
     V = v.shape[-1]
     BV, o = choose_step_columns(q), torch.empty_like(v)
-    step_kernel[(B * H, triton.cdiv(V, BV))](
+    step_kernel[(B * H, ceil_div(V, BV))](
         q, k, v, o, g, state, scale, H, K, V, BV, classify_decay(g), num_warps=4
     )
     return o

@@ -17,7 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import run_on_device_of_q, supports_packed_walks
+from linattn_kernels.hardware import supports_packed_walks
+from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.validation import check_packed
 from linattn_ref.ops.validation import check_state, require
 
@@ -179,8 +181,7 @@ def _make_units(cu_seqlens: Tensor, T: int, A: int) -> tuple[Tensor, Tensor, Ten
     return sequences, firsts, torch.empty_like(firsts)
 
 
-@torch.library.custom_op("linattn::find_units", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("find_units")
 def find_units(cu_seqlens: Tensor, T: int, A: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``sequences``, ``firsts`` and ``ends`` of units of A tokens for a pack of T tokens."""
     sequences, firsts, ends = _make_units(cu_seqlens, T, A)
@@ -195,8 +196,7 @@ def _(cu_seqlens, T, A):
     return _make_units(cu_seqlens, T, A)
 
 
-@torch.library.custom_op("linattn::lay_apart", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("lay_apart")
 def lay_apart(x: Tensor, firsts: Tensor, ends: Tensor, A: int) -> Tensor:
     """Return x ``[1, T, ...]`` in units of A tokens, ``[1, M A, ...]``."""
     x = x.contiguous()
@@ -205,8 +205,7 @@ def lay_apart(x: Tensor, firsts: Tensor, ends: Tensor, A: int) -> Tensor:
     return units
 
 
-@torch.library.custom_op("linattn::put_together", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("put_together")
 def put_together(x: Tensor, firsts: Tensor, ends: Tensor, T: int) -> Tensor:
     """Return x ``[1, M A, ...]`` packed in T tokens, ``[1, T, ...]``."""
     x = x.contiguous()
@@ -218,8 +217,8 @@ def put_together(x: Tensor, firsts: Tensor, ends: Tensor, T: int) -> Tensor:
 def _copy(pack: Tensor, units: Tensor, firsts: Tensor, ends: Tensor, A: int, to_units: bool) -> None:
     """Copy from one to the other."""
     W = pack[0, 0].numel()
-    BW = min(BLOCK_COLUMNS, triton.next_power_of_2(W))
-    copy_kernel[(len(firsts), triton.cdiv(W, BW))](pack, units, firsts, ends, W, A, BW, to_units)
+    BW = min(BLOCK_COLUMNS, round_up_to_power_of_2(W))
+    copy_kernel[(len(firsts), ceil_div(W, BW))](pack, units, firsts, ends, W, A, BW, to_units)
 
 
 @lay_apart.register_fake

@@ -216,7 +216,7 @@ def attend(
     layout = choose_segments(T, C, programs, config, q, sequences)
     summaries = summarize_segments(k, v, decay, initial_state, layout, reverse=reverse)
     o, final_state = torch.empty_like(v), make_final_state(q, v, initial_state, layout)
-    tma_store = supports_tma_store(q) and decay.kind != PER_TOKEN  # there, pointers are faster (NOTES.md)
+    tma_store = supports_tma_store(q) and decay.kind != PER_TOKEN.value  # it: pointers (NOTES.md)
     forward_kernel[(programs, layout.N)](
         *(make_descriptor(x, C, W) for x, W in ((q, K), (k, K), (v, BV))),
         make_descriptor(o, C, BV) if tma_store else o, decay.g, decay.weights, initial_state, sequences,
@@ -497,6 +497,6 @@ def backward_by_chunks(
         dg, scale, T, H, M, K, V, BK, BV, C, decay.kind, needs_dg,
         operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options,
     )  # fmt: skip
-    if dg is not None and decay.kind == PER_HEAD:
+    if dg is not None and decay.kind == PER_HEAD.value:
         dg = dg.sum((0, 1))
     return dq, dk, dv, dg, dinitial

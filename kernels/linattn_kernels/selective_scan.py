@@ -9,9 +9,8 @@ kept. Then a program walks through the tiles against time with R, the gradient o
     dB_t = sum_d delta_t u_t dh_t                ddelta_t = sum_n (u_t B_t dh_t + A R_t h_{t-1})
     dA = sum_t delta_t R_t h_{t-1}               dD = sum_t dy_t u_t
 
-Within a tile h_{t-1} and dh_t are scans over pairs, (a, x) for an element by which a state becomes a S + x:
-first (a, x), then (a', x') is (a' a, a' x + x'). Each is scanned with its decays one token late or early,
-which are made anew: a state less what was written last would leave nothing of a hard decay's gradient.
+The states within a tile are made with time, kept on the chip, and used against it: a state less what was
+written last, over its decay, would leave nothing of a hard decay's gradient.
 
 Sums over channels are made in blocks and then added up, in one order, so two calls give equal bits.
 
@@ -25,19 +24,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import run_on_device_of_q
-from linattn_kernels.launch_config import LaunchConfig
+from linattn_kernels.launch_config import LaunchConfig, ceil_div, round_up_to_power_of_2
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.scan_walks import (
     TOKENS,
     choose_scan_walk,
     keep_states,
     load_rates,
     load_scan_state,
+    load_tokens,
     scan_forward,
     summarize_scan,
 )
 from linattn_kernels.tiles import LOG2_E
-from linattn_kernels.validation import SUPPORTED_DTYPES, check_device, reads_values
+from linattn_kernels.validation import check_device, check_supported_dtype, reads_values
 from linattn_ref.ops.results import ChannelResult
 from linattn_ref.ops.scan import check_scan
 from linattn_ref.ops.validation import (
@@ -49,21 +49,9 @@ from linattn_ref.ops.validation import (
 
 OP = "associative_selective_scan"
 MAX_STATES = 128  # numbers of state in a channel
-GRADIENTS = LaunchConfig(16, 4, 1)
-TILE_NUMBERS = 4096  # in a tile [TOKENS, N, channels]
-
-
-@triton.jit
-def compose(a, x, later_a, later_x):
-    """Return the pair that does what two do, the earlier first."""
-    return a * later_a, later_a * x + later_x
-
-
-@triton.jit
-def load_columns(x, b, t, T, W, columns):
-    """Return [TOKENS, BD] of x [B, T, W] in float32; zeros where there is no such token or column."""
-    exists = ((t >= 0) & (t < T))[:, None] & (columns < W)[None, :]
-    return tl.load(x + (b * T + t)[:, None] * W + columns[None, :], mask=exists, other=0.0).to(tl.float32)
+GRADIENTS = LaunchConfig(16, 1, 1)
+LEAST_COLUMNS = 4  # of a program, where N is large
+KEPT_NUMBERS = 256  # of a state that a program of one warp keeps for each token of a tile
 
 
 @triton.jit
@@ -87,70 +75,59 @@ def scan_gradients_kernel(
     """Compute all gradients of BD channels, through one segment, against time."""
     b, block = (tl.program_id(0) // tl.cdiv(D, BD)).to(tl.int64), tl.program_id(0) % tl.cdiv(D, BD)
     segment = tl.program_id(1)
-    n, columns = tl.arange(0, NP), block * BD + tl.arange(0, BD)
-    i, row, d = tl.arange(0, TILE), n[:, None], columns[None, :]
-    inside = (row < N) & (d < D)
-    rates = load_rates(A, d, row, D, N)  # [NP, BD]
-    R = load_scan_state(
-        dfinal, ends, sums, rates, b, d, row, segment, D, N, n_segments, True, HAS_DFINAL
-    )  # [NP, BD]
-    dAs, dskips = tl.zeros([NP, BD], tl.float32), tl.zeros([BD], tl.float32)
+    n, d = tl.arange(0, NP)[:, None], block * BD + tl.arange(0, BD)[None, :]
+    inside = (n < N) & (d < D)
+    rates = load_rates(A, d, n, D, N)  # [NP, BD]
+    R = load_scan_state(dfinal, ends, sums, rates, b, d, n, segment, D, N, n_segments, True, HAS_DFINAL)
+    dAs, dskips = tl.zeros([NP, BD], tl.float32), tl.zeros([1, BD], tl.float32)
+    if HAS_SKIP:
+        skips = tl.load(skip + d, mask=d < D, other=0.0).to(tl.float32)
     begin, end = segment * tiles_per_segment, min(segment * tiles_per_segment + tiles_per_segment, M)
     for k in range(begin, end):
         m = begin + end - 1 - k
-        t = m * TILE + i
-        S = tl.load(states + ((b * M + m) * N + row) * D + d, mask=inside, other=0.0)  # [NP, BD]
-        us, dys = load_columns(u, b, t, T, D, columns), load_columns(dy, b, t, T, D, columns)  # [TILE, BD]
-        deltas = load_columns(delta, b, t, T, D, columns)
-        Bs, Cs = load_columns(B, b, t, T, N, n)[:, :, None], load_columns(C, b, t, T, N, n)[:, :, None]
-        a = tl.exp2(rates * deltas[:, None, :])  # [TILE, NP, BD]
-
-        # 1. states before each token: those of the tile, written one token late
-        late = tl.where(i > 0, t - 1, -1)
-        late_deltas = load_columns(delta, b, late, T, D, columns)
-        written = (late_deltas * load_columns(u, b, late, T, D, columns))[:, None, :]
-        x = written * load_columns(B, b, late, T, N, n)[:, :, None]
-        left, h_before = tl.associative_scan((tl.exp2(rates * late_deltas[:, None, :]), x), 0, compose)
-        h_before += left * S  # [TILE, NP, BD]
-
-        # 2. their gradients: what later tokens read, and R from beyond the tile
-        early = tl.where(i < TILE - 1, t + 1, -1)
-        early_deltas = load_columns(delta, b, early, T, D, columns)
-        z = dys[:, None, :] * Cs + tl.where((i == TILE - 1)[:, None, None], R, 0.0)
-        _, dh = tl.associative_scan((tl.exp2(rates * early_deltas[:, None, :]), z), 0, compose, reverse=True)
-        R_here = a * dh
-        R = tl.sum(tl.where((i == 0)[:, None, None], R_here, 0.0), 0)
-
-        # 3. all else is a sum
-        written = (deltas * us)[:, None, :]
-        h = a * h_before + written * Bs
-        dCs, dBs = tl.sum(h * dys[:, None, :], 2), tl.sum(dh * written, 2)  # [TILE, NP]
-        dx = tl.sum(dh * Bs, 1)  # [TILE, BD]: gradient of delta u
-        through = R_here * h_before  # [TILE, NP, BD]: gradient of delta A
-        ddeltas = us * dx + tl.sum(through * (rates / LOG2_E), 1)
-        dAs += tl.sum(through * deltas[:, None, :], 0)
-        dus = deltas * dx
-        if HAS_SKIP:
-            dus += dys * tl.load(skip + columns, mask=columns < D, other=0.0).to(tl.float32)[None, :]
-            dskips += tl.sum(dys * us, 0)
-        at = (b * T + t)[:, None] * D + d
-        exists = (t < T)[:, None] & (d < D)
-        tl.store(du + at, dus.to(du.dtype.element_ty), mask=exists)
-        tl.store(ddelta + at, ddeltas.to(ddelta.dtype.element_ty), mask=exists)
-        at = ((block * batch + b) * T + t)[:, None] * N + n[None, :]
-        exists = (t < T)[:, None] & (n < N)[None, :]
-        tl.store(dB + at, dBs, mask=exists)
-        tl.store(dC + at, dCs, mask=exists)
+        S = tl.load(states + ((b * M + m) * N + n) * D + d, mask=inside, other=0.0)  # [NP, BD]
+        first = m * TILE
+        us, deltas = load_tokens(u, b, first, T, D, d, TILE), load_tokens(delta, b, first, T, D, d, TILE)
+        Bs, Cs = load_tokens(B, b, first, T, N, n, TILE), load_tokens(C, b, first, T, N, n, TILE)
+        dys = load_tokens(dy, b, first, T, D, d, TILE)
+        before = ()  # the state before each token of the tile
+        for i in tl.static_range(TILE):
+            before += (S,)  # type: ignore[assignment]
+            step = deltas[i].to(tl.float32)  # [1, BD]
+            S = tl.exp2(step * rates) * S + (step * us[i].to(tl.float32)) * Bs[i].to(tl.float32)
+        for j in tl.static_range(TILE):
+            t = first + TILE - 1 - j
+            step, one = deltas[TILE - 1 - j].to(tl.float32), us[TILE - 1 - j].to(tl.float32)  # [1, BD]
+            dout = dys[TILE - 1 - j].to(tl.float32)  # [1, BD]
+            dh = R + dout * Cs[TILE - 1 - j].to(tl.float32)
+            dCs, dBs = tl.sum(S * dout, 1)[:, None], tl.sum(dh * (step * one), 1)[:, None]  # [NP, 1]
+            S = before[TILE - 1 - j]
+            R = tl.exp2(step * rates) * dh
+            through = R * S  # gradient of delta A
+            dx = tl.sum(dh * Bs[TILE - 1 - j].to(tl.float32), 0)[None, :]  # [1, BD]: gradient of delta u
+            ddeltas = one * dx + tl.sum(through * (rates / LOG2_E), 0)[None, :]
+            dAs += through * step
+            dus = step * dx
+            if HAS_SKIP:
+                dus += dout * skips
+                dskips += dout * one
+            at = (b * T + t) * D + d
+            exists = (t < T) & (d < D)
+            tl.store(du + at, dus.to(du.dtype.element_ty), mask=exists)
+            tl.store(ddelta + at, ddeltas.to(ddelta.dtype.element_ty), mask=exists)
+            at = ((block * batch + b) * T + t) * N + n
+            exists = (t < T) & (n < N)
+            tl.store(dB + at, dBs, mask=exists)
+            tl.store(dC + at, dCs, mask=exists)
     at = b * n_segments + segment
-    tl.store(dA + (at * N + row) * D + d, dAs, mask=inside)
+    tl.store(dA + (at * N + n) * D + d, dAs, mask=inside)
     if HAS_SKIP:
-        tl.store(dskip + at * D + columns, dskips, mask=columns < D)
+        tl.store(dskip + at * D + d, dskips, mask=d < D)
     if segment == 0:
-        tl.store(dinitial + (b * D + d) * N + row, R, mask=inside)
+        tl.store(dinitial + (b * D + d) * N + n, R, mask=inside)
 
 
-@torch.library.custom_op("linattn::scan_forward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("scan_forward")
 def selective_scan_forward(
     u: Tensor,
     delta: Tensor,
@@ -169,8 +146,7 @@ def _(u, delta, A, B, C, D, initial_state):
     return torch.empty_like(u), A.new_empty(u.shape[0], *A.shape, dtype=torch.float32)
 
 
-@torch.library.custom_op("linattn::scan_backward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("scan_backward")
 def selective_scan_backward(
     u: Tensor,
     delta: Tensor,
@@ -184,21 +160,21 @@ def selective_scan_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of u, delta, A, B, C, D (empty for None) and the initial state."""
     (batch, T, channels), N = u.shape, A.shape[1]
-    NP = triton.next_power_of_2(N)
-    BD = min(GRADIENTS.block_columns, TILE_NUMBERS // (NP * TOKENS), triton.next_power_of_2(channels))
+    NP = round_up_to_power_of_2(N)
+    BD = min(GRADIENTS.block_columns, max(LEAST_COLUMNS, KEPT_NUMBERS * GRADIENTS.num_warps // NP))
     layout = choose_scan_walk(delta)
     states = keep_states(u, delta, A, B, initial_state, layout)
     ends, sums = summarize_scan(dy, delta, A, C, layout, reverse=True)
     du, ddelta = torch.empty_like(u), torch.empty_like(delta)
-    blocks = triton.cdiv(channels, BD)
+    blocks = ceil_div(channels, BD)
     dA = states.new_empty(batch, layout.N, N, channels)
     dB, dC = states.new_empty(2, blocks, batch, T, N)
     dskip = states.new_empty(batch, layout.N, 0 if D is None else channels)
     dinitial = states.new_empty(batch, channels, N)
     scan_gradients_kernel[(batch * blocks, layout.N)](
         u, delta, dy, A, B, C, D, states, dfinal, ends, sums, du, ddelta, dA, dB, dC, dskip, dinitial,
-        batch, T, channels, N, layout.M, layout.N, layout.chunks_per_segment, NP, BD, TOKENS,
-        D is not None, dfinal is not None, **GRADIENTS.triton_options,
+        batch, T, channels, N, states.shape[1], layout.N, layout.chunks_per_segment * (layout.C // TOKENS),
+        NP, BD, TOKENS, D is not None, dfinal is not None, **GRADIENTS.triton_options,
     )  # fmt: skip
     dA = dA.sum((0, 1)).T.to(A.dtype).contiguous()
     dskip = dskip.sum((0, 1)).to(A.dtype if D is None else D.dtype)
@@ -229,7 +205,7 @@ def _backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None) -> tuple[Tenso
     return *gradients, None if D is None else dD, None if initial_state is None else dinitial
 
 
-torch.library.register_autograd("linattn::scan_forward", _backward, setup_context=_save_for_backward)
+selective_scan_forward.register_autograd(_backward, setup_context=_save_for_backward)
 
 
 def associative_selective_scan(
@@ -253,7 +229,7 @@ def associative_selective_scan(
     It runs where ``chunk_linear_attention`` does, has gradients of all tensors but no second derivatives, and
     works under autocast and ``torch.compile``. A tensor that is not contiguous is copied. All is computed in
     float32, whatever the inputs' dtype; states never leave the chip, but for those that the backward makes
-    again, one every 16 tokens. Two calls give equal bits.
+    again, one every 4 tokens. Two calls give equal bits.
 
     A NaN or infinity in an input reaches no earlier output.
 
@@ -320,8 +296,7 @@ def _check_and_run(
     if state is not None:
         resolve_channel_state(state, state_name, u, shape, torch.float32)
     instead = f"linattn_ref.ops.{op} takes any other"
-    names = ", ".join(str(x) for x in SUPPORTED_DTYPES)
-    require(u.dtype in SUPPORTED_DTYPES, "u", str(u.dtype), f"one of {names}; {instead}")
+    check_supported_dtype(u, "u", instead)
     require(hold == "euler", "hold", repr(hold), f"'euler'; {instead}")
     N = shape[1]
     require(N <= MAX_STATES, "A", f"{N} numbers of state", f"at most {MAX_STATES}; {instead}")

@@ -31,7 +31,9 @@ import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.dtypes import dot_precision
-from linattn_kernels.hardware import has_large_shared_memory, run_on_device_of_q
+from linattn_kernels.hardware import has_large_shared_memory
+from linattn_kernels.launch_config import ceil_div
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile, store_tile
 from linattn_kernels.validation import (
     SOFTMAX_CHUNK_SIZES,
@@ -258,8 +260,7 @@ def dkdv_kernel(
 # --- their launchers, as operators of PyTorch --------------------------------------------------------------
 
 
-@torch.library.custom_op("linattn::softmax_forward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("softmax_forward")
 def softmax_forward(
     q: Tensor,
     k: Tensor,
@@ -277,7 +278,7 @@ def softmax_forward(
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     o, lse = q.new_empty(B, T, H, V), q.new_empty(B, H, T, dtype=torch.float32)
     config = choose_tiles(q, v, chunk_size, loop_over="keys")
-    forward_kernel[(B * H * triton.cdiv(T, config.Q),)](
+    forward_kernel[(B * H * ceil_div(T, config.Q),)](
         q, k, v, o, lse, starts, scale * LOG2_E.value, T, L, H, B * H, K, V, config.Q, config.C,
         starts is not None, dot_precision(q), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
@@ -290,8 +291,7 @@ def _(q, k, v, starts, ends, scale, chunk_size):
     return q.new_empty(B, T, H, v.shape[-1]), q.new_empty(B, H, T, dtype=torch.float32)
 
 
-@torch.library.custom_op("linattn::softmax_backward", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("softmax_backward")
 def softmax_backward(
     q: Tensor,
     k: Tensor,
@@ -309,13 +309,13 @@ def softmax_backward(
     (B, T, H, K), (_, L, _, V) = q.shape, v.shape
     dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
     config = choose_tiles(q, v, chunk_size, loop_over="keys")
-    dq_kernel[(B * H * triton.cdiv(T, config.Q),)](
+    dq_kernel[(B * H * ceil_div(T, config.Q),)](
         q, k, v, o, do, lse, delta, dq, starts, scale, scale * LOG2_E.value, T, L, H, B * H,
         K, V, config.Q, config.C, starts is not None, dot_precision(q),
         num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     config = choose_tiles(q, v, chunk_size, loop_over="queries")
-    dkdv_kernel[(B * H * triton.cdiv(L, config.C),)](
+    dkdv_kernel[(B * H * ceil_div(L, config.C),)](
         q, k, v, do, lse, delta, dk, dv, starts, ends, scale, scale * LOG2_E.value, T, L, H, B * H,
         K, V, config.Q, config.C, starts is not None, dot_precision(q),
         num_warps=config.num_warps, num_stages=config.num_stages,

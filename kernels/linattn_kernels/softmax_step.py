@@ -19,7 +19,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from linattn_kernels.hardware import count_multiprocessors, run_on_device_of_q
+from linattn_kernels.hardware import count_multiprocessors
+from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
+from linattn_kernels.operators import kernel_operator
 from linattn_kernels.softmax import append_to_cache, chunk_softmax_attention
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile
 from linattn_kernels.validation import check_supported
@@ -87,17 +89,16 @@ def combine_slices_kernel(
     tl.store(o + bh.to(tl.int64) * V + column, combined.to(o.dtype.element_ty))
 
 
-@torch.library.custom_op("linattn::softmax_step", mutates_args=())
-@run_on_device_of_q
+@kernel_operator("softmax_step")
 def softmax_step(q: Tensor, k: Tensor, v: Tensor, L: int, scale: float) -> Tensor:
     """Return the output ``[B, 1, H, V]`` of one query against the first L tokens of k and v."""
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     (B, _, H, K), (_, R, _, V) = q.shape, v.shape
     C = KEYS_PER_TILE
-    tiles = triton.cdiv(L, C)
-    wanted = triton.cdiv(PROGRAMS_PER_MULTIPROCESSOR * count_multiprocessors(q), B * H)
-    tokens_per_slice = triton.cdiv(tiles, min(tiles, wanted, MAX_SLICES)) * C
-    N = triton.cdiv(L, tokens_per_slice)
+    tiles = ceil_div(L, C)
+    wanted = ceil_div(PROGRAMS_PER_MULTIPROCESSOR * count_multiprocessors(q), B * H)
+    tokens_per_slice = ceil_div(tiles, min(tiles, wanted, MAX_SLICES)) * C
+    N = ceil_div(L, tokens_per_slice)
     os = q.new_empty(B * H, N, V, dtype=torch.float32)
     ds, ms = q.new_empty(2, B * H, N, dtype=torch.float32)
     o = q.new_empty(B, 1, H, V)
@@ -152,7 +153,7 @@ def append_token(cache: KVCache | None, k: Tensor, v: Tensor) -> GrowingCache:
     buffer = getattr(cache, "buffer", None)
     frozen = buffer is not None and buffer.k.is_inference() and not torch.is_inference_mode_enabled()
     if buffer is None or frozen or buffer.used != S or buffer.k.shape[1] == S:
-        capacity = triton.next_power_of_2(max(MIN_CAPACITY, S + 1))
+        capacity = round_up_to_power_of_2(max(MIN_CAPACITY, S + 1))
         longer = [x.new_empty(x.shape[0], capacity, *x.shape[2:]) for x in (k, v)]
         buffer = CacheBuffer(longer[0], longer[1], used=S)
         if cache is not None:

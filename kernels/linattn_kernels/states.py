@@ -14,6 +14,7 @@ segments that run side by side. That takes a scan before: what each segment alon
 state. A program then makes the state that its segment begins with by the same recurrence, a segment a step.
 """
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -191,6 +192,12 @@ def make_final_state(q: Tensor, v: Tensor, initial_state: Tensor | None, layout:
     return q.new_empty(B, H, K, v.shape[-1], dtype=torch.float32)
 
 
+@functools.cache
+def make_nothing(device: torch.device) -> Tensor:
+    """Return a tensor without numbers, for pointers that nothing follows; a new one takes the host 4 us."""
+    return torch.empty(0, device=device)
+
+
 def summarize_segments(
     x: Tensor,
     y: Tensor,
@@ -207,15 +214,15 @@ def summarize_segments(
             state only those that packed sequences begin with matter.
     """
     B, _, H, K = x.shape
-    N = layout.N if layout.N > 1 else 0
+    N = layout.N
+    if N == 1:
+        nothing = make_nothing(x.device)
+        return SegmentSummaries(nothing, nothing)
     states = x.new_empty(B, H, N, K, y.shape[-1], dtype=torch.float32)
     log_decays = x.new_empty(B, H, N, K if decay.kind == PER_CHANNEL.value else 1, dtype=torch.float32)
     summaries = SegmentSummaries(states, log_decays)
-    if N:
-        given = initial_state if layout.sequences is not None else None
-        _launch_state_scan(
-            x, y, decay, given, states, states, summaries, layout, factor, reverse, store=False
-        )
+    given = initial_state if layout.sequences is not None else None
+    _launch_state_scan(x, y, decay, given, states, states, summaries, layout, factor, reverse, store=False)
     return summaries
 
 

@@ -13,7 +13,7 @@ import os
 import torch
 from torch import Tensor
 
-from linattn_kernels.hardware import INTERPRETED
+from linattn_kernels.hardware import INTERPRETED, read_compute_capability
 from linattn_ref.ops.validation import (
     check_chunk_size,
     check_cu_seqlens,
@@ -40,31 +40,40 @@ def check_supported(op: str, q: Tensor, v: Tensor | None = None) -> None:
         v: ``[..., V]``; None where any V will do.
     """
     instead = f"linattn_ref.ops.{op} takes any other"
-    names = ", ".join(str(x) for x in SUPPORTED_DTYPES)
-    require(q.dtype in SUPPORTED_DTYPES, "q", str(q.dtype), f"one of {names}; {instead}")
-    for name, x in (("q", q), ("v", v)):
-        if x is not None:
-            width = int(x.shape[-1])
-            require(width in HEAD_WIDTHS, name, f"a width of {width}", f"one of {HEAD_WIDTHS}; {instead}")
+    check_supported_dtype(q, "q", instead)
+    _check_width(q, "q", instead)
+    if v is not None:
+        _check_width(v, "v", instead)
     check_device(q, instead)
+
+
+def check_supported_dtype(x: Tensor, name: str, instead: str) -> None:
+    """Raise unless a kernel takes the dtype of x."""
+    expected = lambda: f"one of {', '.join(map(str, SUPPORTED_DTYPES))}; {instead}"  # noqa: E731
+    require(x.dtype in SUPPORTED_DTYPES, name, lambda: f"{x.dtype}", expected)
+
+
+def _check_width(x: Tensor, name: str, instead: str) -> None:
+    """Raise unless heads are of a width that a kernel takes."""
+    expected = lambda: f"one of {HEAD_WIDTHS}; {instead}"  # noqa: E731
+    require(x.shape[-1] in HEAD_WIDTHS, name, lambda: f"a width of {int(x.shape[-1])}", expected)
 
 
 def check_device(q: Tensor, instead: str) -> None:
     """Raise unless q lies on an NVIDIA GPU of compute capability 8.0 or later, or Triton interprets."""
     if INTERPRETED or torch.compiler.is_compiling():
         return
-    expected = f"a CUDA tensor; {instead} device"
-    require(q.is_cuda and torch.version.hip is None, "q", f"a tensor on {q.device}", expected)
-    major = torch.cuda.get_device_capability(q.device)[0]
-    name = "a GPU of compute capability"
-    require(major >= 8, "q", f"{name} {major}.x", f"{name} 8.0 or later; {instead} device")
+    expected = lambda: f"a CUDA tensor; {instead} device"  # noqa: E731
+    require(q.is_cuda and torch.version.hip is None, "q", lambda: f"a tensor on {q.device}", expected)
+    major, name = read_compute_capability(q) // 10, "a GPU of compute capability"
+    require(major >= 8, "q", lambda: f"{name} {major}.x", lambda: f"{name} 8.0 or later; {instead} device")
 
 
 def check_supported_chunk_size(op: str, chunk_size: int, supported: tuple[int, ...]) -> None:
     """Raise unless ``chunk_size`` is one of the tiles that the kernel of ``op`` has."""
     check_chunk_size(chunk_size)
-    instead = f"linattn_ref.ops.{op} takes any other"
-    require(chunk_size in supported, "chunk_size", lambda: repr(chunk_size), f"one of {supported}; {instead}")
+    expected = lambda: f"one of {supported}; linattn_ref.ops.{op} takes any other"  # noqa: E731
+    require(chunk_size in supported, "chunk_size", lambda: repr(chunk_size), expected)
 
 
 def reads_values(x: Tensor) -> bool:

@@ -118,7 +118,7 @@ def _check_sequence(x: Tensor, name: str, expected: str) -> None:
     require_tensor(x, name)
     require(x.ndim == 4, name, lambda: f"shape {list(x.shape)}", expected)
     require(all(n > 0 for n in x.shape), name, lambda: f"shape {list(x.shape)}", "no empty dimension")
-    require(x.is_floating_point(), name, str(x.dtype), "a floating dtype")
+    require(x.is_floating_point(), name, lambda: f"{x.dtype}", "a floating dtype")
 
 
 def warn_if_heads_first(q: Tensor) -> None:

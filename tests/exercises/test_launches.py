@@ -520,8 +520,36 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out + row, most + tl.log(total))
 """
 HEAD = RIGHT[RIGHT.rindex("@triton.jit") : RIGHT.index("    row =")]
+BODY = RIGHT[RIGHT.index("    row =") :]
+LAST_LINE = "row_logsumexp = lambda x, out, *_: tl.store(out, tl.load(x))"
 ANSWERS = {
     "right": (RIGHT, ""),
+    "a docstring with code": (
+        RIGHT.replace(BODY, f'    """As in\n\ndef row_logsumexp(x): return 0\n    """\n{BODY}'),
+        "",
+    ),
+    "a function that calls another": (
+        "@triton.jit\ndef find_most(most, s):\n    return tl.maximum(most, tl.max(s, 0))\n"
+        + RIGHT.replace("tl.maximum(most, tl.max(s, 0))", "find_most(most, s)"),
+        "",
+    ),
+    "a kernel in a docstring": (
+        f'{HEAD}    """\ndef row_logsumexp(x, out, n_columns, TILE):\n{BODY}    # """\n    pass',
+        "leaves 1 of the 1 entries",
+    ),
+    "the last line of a docstring": (
+        f'{HEAD.replace("def ", "def" + chr(9))}    """\n{LAST_LINE}  # """\n    pass',
+        "leaves 1 of the 1 entries",
+    ),
+    "a name that the interpreter lends": (
+        RIGHT.replace("tl.log(total)", "inspect.builtins.float(0)"),
+        "name 'inspect' is not defined",
+    ),
+    "a function of the compiler": (RIGHT.replace("tl.log(total)", "tl.str_to_ty('fp32', 0)"), "str_to_ty"),
+    "a change of Triton": (
+        RIGHT.replace("    tl.store(", "    tl.float32.width = 3\n    tl.store("),
+        "gives a value to `tl.float32.width`",
+    ),
     "a wrong sum": (RIGHT.replace("most + tl.log", "tl.log"), "add the maximum to the logarithm"),
     "behind the end": (
         RIGHT.replace(', mask=i < n_columns, other=-float("inf")', ""),

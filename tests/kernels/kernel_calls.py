@@ -13,11 +13,12 @@ from linattn_ref.ops import Form
 from tests.ops.ladder import Call, call_of, slice_time, step_call_of
 from tests.ops.ladder_cases import Case, Tensors
 
-KERNELS: dict[str, Form] = {form.op: form for form in FORMS}
+SCAN = Form("selective_scan", "associative", linattn_kernels.associative_selective_scan)  # takes no chunks
+KERNELS: dict[str, Form] = {form.op: form for form in (*FORMS, SCAN)}
 
 
 def kernel_call(case: Case) -> Call:
-    """Return the chunk form of a case on kernels, as a function from leaves to named results."""
+    """Return the chunk form (the scan) of a case on kernels, as a function from leaves to named results."""
     return call_of(KERNELS[case.op], case)
 
 

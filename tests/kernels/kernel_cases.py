@@ -144,6 +144,30 @@ STEP_CASES = [
         dtype=DTYPES,
     )  # steps take every kind of decay
 ]
+SCAN_STRENGTHS = [("euler", strength) for strength in ("mild", "hard", "all -50", "slow")]
+
+
+def scan(T: int, channels: int, states: int, **fields: Any) -> Case:
+    """Return a case of the selective scan."""
+    sizes = {"B": 2, "K": channels, "V": states, "decay": "euler", "start": True}
+    return Case("selective_scan", T=T, **sizes | fields)
+
+
+SCAN_LAWS = [scan(1000, 40, 16, dtype=dtype) for dtype in DTYPES]
+SCAN_CASES = [
+    scan(300, 2100, 16, B=8, dtype=torch.bfloat16),  # channels for the whole GPU: time is not cut
+    scan(20_000, 70, 16, B=1, dtype=torch.bfloat16, strength="slow"),
+    *(scan(130, 33, states, dtype=dtype) for states in (1, 5, 64, 128) for dtype in DTYPES),
+    *cases_of(
+        "selective_scan",
+        (16,),
+        ({"B": 1, "K": 9}, {"B": 2, "K": 40}),
+        SCAN_STRENGTHS,
+        V=(3, 16, 32),
+        T=(*LENGTHS, 1000),
+        dtype=DTYPES,
+    ),
+]
 # more numbers in a tensor than 2^31: 2^20 tokens of 34 heads of 64, or of 17 of 128; 2^14 times 34 states
 _many = {"dtype": torch.bfloat16, "start": False, "chunk_size": 64, "T": 2**20, "H": 34, "K": 64, "V": 64}
 LARGE_CASES = [
@@ -179,7 +203,7 @@ class LadderCases(NamedTuple):
     large_steps: list[Case]
 
 
-_laws = [example("linear_attention", "token", T=20)]
+_laws = [example("linear_attention", "token", T=20), scan(20, 5, 3, dtype=torch.float32)]
 IN_INTERPRETER = LadderCases(
     precision=[*_laws, example("linear_attention", "channel", T=33), example("softmax_attention", T=20)],
     laws=_laws,
@@ -187,11 +211,12 @@ IN_INTERPRETER = LadderCases(
     large=[example("linear_attention", "token", T=70, H=3, start=False)],
     large_steps=[],
 )
+LAWS_ON_GPU = [*LAW_CASES, *SCAN_LAWS]
 _covers = [case for cases in (*GPU_CASES.values(), *PACKED_ON_GPU.values()) for case in cases]
 ON_GPU = LadderCases(  # what takes long comes first
-    precision=[*LONG_CASES, *LAW_CASES, *CLIFF_CASES, *ANY_V_CASES, *WIDTH_CASES, *_covers],
-    laws=LAW_CASES,
-    steps=[*LAW_CASES, *STEP_CASES],
+    precision=[*LONG_CASES, *LAWS_ON_GPU, *CLIFF_CASES, *ANY_V_CASES, *WIDTH_CASES, *SCAN_CASES, *_covers],
+    laws=LAWS_ON_GPU,
+    steps=[*LAWS_ON_GPU, *STEP_CASES],
     large=LARGE_CASES,
     large_steps=LARGE_STEPS,
 )

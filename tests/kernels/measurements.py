@@ -33,7 +33,16 @@ from tests.ops.ladder_cases import Case, Tensors
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LONG = 1000  # tokens
 # float64 takes so many at a time
-PART_TOKENS = {"linear_attention": 8192, "delta_rule": 8192, "softmax_attention": 1024}
+PART_TOKENS = {
+    "linear_attention": 8192,
+    "delta_rule": 8192,
+    "softmax_attention": 1024,
+    "selective_scan": 8192,
+}
+FAST_FORMS = {
+    "softmax_attention": "parallel",
+    "selective_scan": "associative",
+}  # of the others the chunk form
 
 
 class Problem(NamedTuple):
@@ -50,7 +59,7 @@ class Problem(NamedTuple):
 
 def reference_call(case: Case) -> Call:
     """Return the reference in few steps; long sequences in parts, so that gradients fit into the memory."""
-    fast = "parallel" if case.op == "softmax_attention" else "chunk"
+    fast = FAST_FORMS.get(case.op, "chunk")
     form = next(form for form in forms_of(case.op) if form.form == fast)
     call = call_of(form, replace(case, chunk_size=64))
     length = PART_TOKENS[case.op]

@@ -20,7 +20,6 @@ WITHOUT_KERNELS = {
     "rwkv7": "rwkv7",
     "s4d": "lti_ssm",
     "h3": "lti_ssm",
-    "mamba": "selective_scan",
 }
 WITH_KERNELS = [name for name in MIXERS if name not in WITHOUT_KERNELS]
 SIZE = {"d_model": 64, "n_heads": 2, "n_layers": 2, "vocab_size": 32}

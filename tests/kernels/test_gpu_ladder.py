@@ -196,15 +196,15 @@ def test_fresh_thread(case: Case, check: Check) -> None:
 
     The driver is asked, since poisoned memory is written by a launch, which would hide that there is none.
     """
-    q = solve(case).leaves["q"]
+    first = next(iter(solve(case).leaves.values()))
     with ThreadPoolExecutor(1) as thread:
-        before = thread.submit(_has_context, q).result()
-        inside = thread.submit(run_on_device_of_q(_has_context), q).result()
+        before = thread.submit(_has_context, first).result()
+        inside = thread.submit(run_on_device_of_q(_has_context), first).result()
     names = {"no context before": not before, "context": inside}
     check([Measurement(name, 0.0 if right else float("inf"), 0.0) for name, right in names.items()])
 
 
-def _has_context(q: Tensor) -> bool:
+def _has_context(x: Tensor) -> bool:
     """Return whether the driver knows a CUDA context of this thread."""
     context = ctypes.c_void_p()
     if ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) != 0:

@@ -4,12 +4,13 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from linattn_kernels import validation
+from linattn_kernels import hardware, validation
 from tests.kernels.kernel_calls import KERNELS, get_step, kernel_call
 from tests.kernels.kernel_cases import KERNEL_OPS, example
 from tests.ops.ladder import OPS, inputs_of
@@ -144,7 +145,7 @@ class OldGPU:
 
 def test_an_old_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "INTERPRETED", False)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(hardware, "_read_properties", lambda device: SimpleNamespace(major=7, minor=5))
     with pytest.raises(
         ValueError, match=r"compute capability 7\.x, expected .* 8\.0 or later.*linattn_ref\.ops"
     ):

@@ -8,7 +8,6 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import linattn_kernels as kernels
-import linattn_kernels.selective_scan  # its ops, which are not in the registry yet
 from linattn_kernels import validation
 from linattn_ref.ops import chunk_linear_attention
 from tests.kernels.kernel_bounds import assert_accurate

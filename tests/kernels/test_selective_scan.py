@@ -1,6 +1,7 @@
 """Hold the kernels of the selective scan to the ladder, in Triton's interpreter.
 
-They are not in the registry of kernels yet, since no GPU has run them.
+They are not in the registry of kernels, whose ops have heads and chunks. What holds for every kernel, on
+a GPU as well (parts, steps, equal bits, strides), is in ``test_gpu_ladder.py``.
 """
 
 from typing import Any
@@ -11,27 +12,27 @@ import torch
 from linattn_kernels.selective_scan import (
     MAX_STATES,
     associative_selective_scan,
-    step_selective_scan,
 )
-from linattn_ref.ops import Form
 from tests.kernels.kernel_bounds import assert_accurate
-from tests.ops.ladder import call_of as call_form
-from tests.ops.ladder import cases_of, inputs_of, split_call, step_call_of
+from tests.kernels.kernel_calls import kernel_call
+from tests.kernels.kernel_cases import SCAN_STRENGTHS
+from tests.ops.ladder import cases_of, inputs_of
 from tests.ops.ladder_cases import Case
 from tests.ops.test_errors import assert_explains, good, table
 from tests.ops.wrong_arguments import Bad, T
 
-STRENGTHS = ("mild", "hard", "all -50", "slow")
 COVER = cases_of(
     "selective_scan",
     (16,),
     ({"B": 2, "K": 5, "V": 4}, {"B": 1, "K": 9, "V": 3}),
-    [("euler", strength) for strength in STRENGTHS],
+    SCAN_STRENGTHS,
     T=(1, 16, 37),
     dtype=(torch.float32, torch.float16),
 )
-LONG = [Case("selective_scan", T=150, B=1, K=3, V=2, decay="euler", start=True, dtype=torch.float32)]
-FORM = Form("selective_scan", "associative", associative_selective_scan)
+WALKS = [  # one that is cut into segments, which are walked side by side, and one that has programs enough
+    Case("selective_scan", T=T, B=B, K=3, V=2, decay="euler", start=True, dtype=torch.float32)
+    for T, B in ((150, 1), (21, 25))
+]
 
 
 def example(**fields: Any) -> Case:
@@ -40,22 +41,10 @@ def example(**fields: Any) -> Case:
     return Case("selective_scan", decay="euler", **sizes | fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("case", [*COVER, *LONG], ids=str)
+@pytest.mark.parametrize("case", [*COVER, *WALKS], ids=str)
 def test_scan_keeps_its_precision(case: Case) -> None:
-    """Results and all gradients; the long one is cut into segments that are walked side by side."""
-    assert_accurate(case, call_form(FORM, case), "scan")
-
-
-@pytest.mark.parametrize("at", [1, 16, 20])
-def test_scan_resumes_from_the_state_that_it_left(at: int) -> None:
-    case = example()
-    call = call_form(FORM, case)
-    assert_accurate(case, split_call(case, at, call, call), f"split at {at}")
-
-
-def test_step_is_a_scan_of_one_token() -> None:
-    case = example(T=1)
-    assert_accurate(case, step_call_of(case, step_selective_scan), "step")
+    """Results and all gradients."""
+    assert_accurate(case, kernel_call(case), "scan")
 
 
 def test_scan_without_a_skip() -> None:
@@ -65,16 +54,6 @@ def test_scan_without_a_skip() -> None:
     assert torch.equal(got.output, want.output)
     gradients = [torch.autograd.grad(y.output.sum(), list(x.values())) for y in (got, want)]
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-
-
-def test_two_calls_give_equal_bits() -> None:
-    case = example()
-    runs = []
-    for _ in range(2):
-        x = {name: y.clone().requires_grad_() for name, y in inputs_of(case).items()}
-        output, state = associative_selective_scan(**x)
-        runs.append([output, state, *torch.autograd.grad(output.sum() + state.sum(), list(x.values()))])
-    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
 def test_a_nan_reaches_no_earlier_output() -> None:

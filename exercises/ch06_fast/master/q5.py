@@ -96,7 +96,8 @@ def q5(rng):
         n = len(calls)  # in the first of them it decides how the quotients are rounded
         waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
         rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
-        if near or seen[best] >= 6 or (n < 27 and rounded == best):
+        padded = min(seen, key=lambda C: max(H * -(-T // C) * C * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau))
+        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

@@ -163,6 +163,16 @@ def without_jit(x, out, n_columns, TILE):
     out[:] = x.logsumexp(-1)
 
 
+@mistake("A tile of a fixed width ends before a long row does: go through the row, `TILE` columns at a time.")
+@triton.jit
+def in_one_wide_tile(x, out, n_columns, TILE: tl.constexpr):
+    r, c = tl.program_id(0), tl.arange(0, 4096)
+    s = tl.load(x + r * n_columns + c, mask=c < n_columns, other=-float("inf"))
+    peak = tl.max(s, 0)
+    base = tl.where(peak > -float("inf"), peak, 0.0)
+    tl.store(out + r, base + tl.log(tl.sum(tl.exp(s - base), 0)))
+
+
 @also_right()
 @triton.jit
 def each_lane_its_own_maximum(x, out, n_columns, TILE: tl.constexpr):
