@@ -29,18 +29,18 @@ INTRODUCTION = """\
 
 `linattn_kernels` holds Triton kernels under the names of `linattn_ref.ops`: `chunk_linear_attention` and
 `chunk_delta_rule` with no decay, with `log_decay` `[H]`, `[B, T, H]` or `[B, T, H, K]`,
-`chunk_softmax_attention`, and a fused step of each for decoding. A model runs on them by a switch,
-`ModelConfig(..., backend="triton")`; the reference stays what they are held to. They need an NVIDIA GPU of
-compute capability 8.0 or later, `pip install "linattn-ref[kernels]"`, float32, bfloat16 or float16, and $K$
-(for softmax and the delta rule $V$, too) in 16, 32, 64, 128. For anything else they raise an error that says
-what to call instead.
+`chunk_softmax_attention`, Mamba's scan as `associative_selective_scan`, and a step of each for decoding. A
+model runs on them by a switch, `ModelConfig(..., backend="triton")`; the reference stays what they are held
+to. They need an NVIDIA GPU of compute capability 8.0 or later, `pip install "linattn-ref[kernels]"`, float32,
+bfloat16 or float16, and $K$ (for softmax and the delta rule $V$, too) in 16, 32, 64, 128. For anything else
+they raise an error that says what to call instead.
 
 They have been tested and timed on the GPU named below, and have trained models of the study on an H100. With
 $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and have the shared memory
 there that they need. The chunk functions also take packed sequences, `cu_seqlens`; for capability 10.x Triton
 compiles that for softmax attention alone, and the others raise an error. Nothing in them depends on the order
-in which programs run: two calls, forward and backward, give equal bits. The delta rule's step, and the
-delta rule with a decay per channel, pass the ladder below and are not timed yet.
+in which programs run: two calls, forward and backward, give equal bits. The delta rule's step and the scan
+pass the ladder below and are not in the tables yet; the ledger has times of the scan beside mamba-ssm's.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -126,7 +126,9 @@ fused AdamW; we make logits for 2,048 tokens at a time, and again in the backwar
 defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. Decoding
 goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA graph.
 Speeds are in thousand tokens a second, "compiled" is by `torch.compile`, and a dash has not been measured
-yet. (FLA's Gated DeltaNet cannot be trained with this Triton on this GPU.)"""
+yet. (FLA's Gated DeltaNet cannot be trained with this Triton on this GPU, and its compiled HGRN2 ended in a
+segmentation fault.) Uncompiled, our models are as fast as FLA's or faster and take more memory, since every
+factor of a gate is kept for the backward; `torch.compile` makes such things again by itself."""
 
 LADDER = """\
 ## How exact
