@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, linear, silu
 from torch.utils.checkpoint import checkpoint
 
 from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
 from linattn_benchmarks.models import add_peak_memory, capture_step, choose_dtype
 from linattn_book import measure
 from linattn_ref.backend import choose_backend
-from linattn_ref.model import LanguageModel, ModelConfig, decoding
+from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, decoding
 
 OURS, FLA = "ours", "fla"
+PLAIN, RECOMPUTED, COMPILED = "plain", "recomputed", "compiled"
 CHUNK = 2048  # tokens whose logits are held at a time
 
 
@@ -89,26 +90,45 @@ def compute_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     return torch.stack(losses).sum() / targets.numel()
 
 
-def wrap_our_loss(model: Any, compiled: bool) -> Callable[[Tensor], Tensor]:
+def keep_less(model: Any) -> None:
+    """Make gates, norms and the product within each MLP again in the backward: no product of matrices is.
+
+    What a mixer's op makes is made again as well, by its kernel.
+    """
+    again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+    for block in model.blocks:
+        mixer, mlp = block.mixer, block.mlp
+        mixer.mix, mixer.output = partial(again, mixer.mix), partial(again, mixer.output)
+        mlp.forward = partial(compute_gated_mlp, mlp, again)
+
+
+def compute_gated_mlp(mlp: GatedMLP, again: Callable[..., Tensor], x: Tensor) -> Tensor:
+    """Return what a gated MLP makes of x [B, T, D], and keep its two factors alone."""
+    return again(lambda gate, up: mlp.out(silu(gate) * up), mlp.gate(x), mlp.up(x))
+
+
+def wrap_our_loss(model: Any, mode: str) -> Callable[[Tensor], Tensor]:
     """Return tokens [B, T] -> loss of our model; the loss itself is not compiled."""
     weight, model.head = model.head.weight, nn.Identity()
-    body = torch.compile(model) if compiled else model
+    if mode == RECOMPUTED:
+        keep_less(model)
+    body = torch.compile(model) if mode == COMPILED else model
     return lambda tokens: compute_loss(body(tokens)[0][:, :-1], weight, tokens[:, 1:])
 
 
-def wrap_fla_loss(model: Any, compiled: bool) -> Callable[[Tensor], Tensor]:
+def wrap_fla_loss(model: Any, mode: str) -> Callable[[Tensor], Tensor]:
     """Return tokens [B, T] -> loss of FLA's model, which shifts labels by itself."""
-    body = torch.compile(model) if compiled else model
+    body = torch.compile(model) if mode == COMPILED else model
     return lambda tokens: body(input_ids=tokens, labels=tokens, use_cache=False).loss
 
 
-def measure_training(whose: str, mixer: str, compiled: bool, size: Size) -> Rows:
+def measure_training(whose: str, mixer: str, mode: str, size: Size) -> Rows:
     """Measure the first step, and steps after it."""
     device, sizes = choose_device(size), SIZES[size]
     model = build(whose, mixer, size).to(device)
     row: BenchmarkRow = {"parameters": sum(p.numel() for p in model.parameters())}
     weights = [*model.parameters()]
-    loss_of = (wrap_our_loss if whose == OURS else wrap_fla_loss)(model, compiled)
+    loss_of = (wrap_our_loss if whose == OURS else wrap_fla_loss)(model, mode)
     optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=device.type == "cuda")
     tokens = torch.randint(sizes.vocab_size, (sizes.sequences, sizes.tokens), device=device)
 
@@ -195,13 +215,14 @@ def list_tasks(size: Size) -> list[Task]:
     tasks = []
     for whose, mixer in [*models, *((OURS, mixer) for mixer in MIXERS)]:
         key = {"model": f"{whose} {mixer}"}
-        modes = ("plain", "compiled") if choose_device(size).type == "cuda" else ("plain",)
+        on_gpu, less = choose_device(size).type == "cuda", whose == OURS and mixer != "softmax"
+        modes = (PLAIN, *((RECOMPUTED,) if less else ()), *((COMPILED,) if on_gpu else ()))
         for mode in modes:
-            measures = partial(measure_training, whose, mixer, mode == "compiled", size)
+            measures = partial(measure_training, whose, mixer, mode, size)
             tasks.append(
                 Task({**key, "task": "train", "mode": mode, "batch": SIZES[size].sequences}, measures)
             )
-        graphs = ("launched", "graph") if whose == OURS and len(modes) == 2 else ("launched",)
+        graphs = ("launched", "graph") if whose == OURS and on_gpu else ("launched",)
         for mode in graphs:
             for batch in (1, 64):
                 measures = partial(measure_decoding, whose, mixer, mode == "graph", batch, size)
@@ -214,7 +235,7 @@ WHOLE_MODELS = Benchmark(
     columns={
         "model": "ours, or fla: FLA's of the same width, layers, heads and vocabulary; and the mixer",
         "task": "train: forward, backward and fused AdamW; decode: one token of each sequence a step",
-        "mode": "train: plain or by torch.compile; decode: launched by Python, or one graph, replayed",
+        "mode": "train: plain, recomputed (plain, with keep_less), or compiled; decode: launched or graph",
         "batch": "sequences; of 2048 tokens in training, after 512 tokens in decoding",
         "parameters": "count",
         "first_seconds": "until the first step was done: compiling and tuning, with an empty cache or a full",

@@ -1,10 +1,11 @@
-"""The loss of a whole model, whose logits are made chunk by chunk."""
+"""The loss of a whole model, whose logits are made chunk by chunk, and a model that keeps less."""
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from linattn_benchmarks import whole_models
+from linattn_ref.model import LanguageModel, ModelConfig
 
 
 @pytest.mark.parametrize("chunk", [5, 7, 100])  # that divides the 14 tokens or not, or is longer
@@ -17,3 +18,15 @@ def test_the_loss_in_chunks_is_the_loss_with_its_gradients(chunk, monkeypatch):
     torch.testing.assert_close(ours, whole)
     for got, want in zip(*(torch.autograd.grad(x, (hidden, weight)) for x in (ours, whole)), strict=True):
         torch.testing.assert_close(got, want)
+
+
+def test_a_model_that_keeps_less_has_the_same_gradients():
+    gradients = []
+    for keeps_less in (False, True):
+        torch.manual_seed(0)
+        model = LanguageModel(ModelConfig("hgrn2", 32, 2, 2, 64))
+        if keeps_less:
+            whole_models.keep_less(model)
+        loss = model(torch.arange(20)[None])[0].square().mean()
+        gradients.append(torch.autograd.grad(loss, [*model.parameters()], allow_unused=True))
+    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*gradients, strict=True))
