@@ -152,6 +152,7 @@ def find_fault(call: Call, outcome: Outcome, wanted: Any) -> str:
         "stores": "wrote {:,} entries",
         "busiest": "read {:,} entries in one program",
         "accesses": "loaded or stored {:,} tiles",
+        "widest": "loaded or stored {:,} entries in one tile",
     }
     for name in call.find_excess(outcome):
         much, bound = counted[name].format(outcome[name]), call.bounds[name]

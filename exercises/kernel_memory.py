@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+COUNTS = ("loads", "stores", "busiest", "accesses", "widest")  # of a launch, see ``Memory``
 NOBODY, SEVERAL = -1, -2  # in place of the number of a program
 
 
@@ -62,6 +63,7 @@ class Memory:
         loads, stores: entries that were read and written, however often.
         busiest: entries that the program which read most has read.
         accesses: loads and stores of tiles, however large.
+        widest: entries that one of them has read or written.
         bytes_loaded, bytes_stored: the same in bytes.
     """
 
@@ -81,7 +83,7 @@ class Memory:
         )
         self.loads = self.stores = self.bytes_loaded = self.bytes_stored = 0
         self._loads_of: Counter[int] = Counter()  # by program
-        self.accesses = 0
+        self.accesses = self.widest = 0
 
     @property
     def busiest(self) -> int:
@@ -109,7 +111,7 @@ class Memory:
                 )
             self._mark(self._reader[number], entries, program)
             found[here] = self._bytes[number].reshape(-1, size)[entries]
-        self.accesses += 1
+        self._count(addresses)
         self.loads += len(addresses)
         self._loads_of[program] += len(addresses)
         self.bytes_loaded += found.size
@@ -149,9 +151,14 @@ class Memory:
                 )
             self._writer[number][entries] = program
             self._bytes[number].reshape(-1, size)[entries] = given[here]
-        self.accesses += 1
+        self._count(addresses)
         self.stores += len(addresses)
         self.bytes_stored += given.size
+
+    def _count(self, addresses: np.ndarray) -> None:
+        """Count a tile."""
+        self.accesses += 1
+        self.widest = max(self.widest, len(addresses))
 
     def refuse_unwritten(self) -> None:
         """Raise a ValueError if an entry that was to be written was not."""
@@ -250,5 +257,5 @@ class KeptMemory:
         if self._memory is not None:
             self._memory.refuse_unwritten()
         made = tuple(self.arguments[n] for n in self.launch.returned)
-        counts = {name: getattr(self._memory, name, 0) for name in ("loads", "stores", "busiest", "accesses")}
+        counts = {name: getattr(self._memory, name, 0) for name in COUNTS}
         return made if len(made) > 1 else made[0], counts

@@ -120,6 +120,8 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     kernels = [triton.jit(function) for function in made]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
+            if str(name).startswith("_") or name in function.__globals__:
+                raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
             )
@@ -183,6 +185,8 @@ def _find_value(what: Mapping[str, Any]) -> Any:
     module = sys.modules[name]
     if "part" not in what:
         return module
+    if what["part"].startswith("_"):
+        raise TypeError(f"uses `{what['part']}`, which is no part of Triton's language")
     part = getattr(module, what["part"])
     return tl.constexpr(part) if isinstance(part, CONSTANTS) else part
 

@@ -35,11 +35,13 @@ UNKNOWN = object()  # in place of a value
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 # What the text of a kernel may name besides Triton's language, other kernels and numbers.
 OF_TRITON = {"triton.cdiv", "triton.next_power_of_2"}  # beside its language
-BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "isinstance"}
+BUILTINS = {"range", "min", "max", "len", "int", "float", "bool"}
 BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
-HIDDEN_ATTRIBUTES = {"handle", "data"}  # of a tensor of Triton, whose values stand there in the interpreter
-HIDDEN_ATTRIBUTES |= {"format", "format_map"}  # of a text, which can name those
-HIDDEN_ATTRIBUTES |= {"append", "extend", "insert", "pop"}  # of a list, which Triton does not compile
+# classes of the language that a kernel may make or name
+CLASSES = {"range", "static_range", "constexpr", "tuple", "PropagateNan"}
+# what tiles and dtypes say of themselves
+OF_VALUES = {"shape", "dtype", "type", "value", "element_ty", "scalar", "numel", "primitive_bitwidth"}
+WITH_TEXTS = {"static_assert", "static_print", "device_assert", "device_print"}  # they may put texts together
 # What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
 STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
 EXPRESSIONS = (
@@ -345,10 +347,15 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
     found = []
     lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - list_own_names(tree)
+    said = {id(part) for node in nodes if _puts_together(node) for part in ast.walk(node)}
+    if wrong := next((one.id for one in nodes if isinstance(one, ast.Name) and one.id in lent), None):
+        raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
     for node in nodes:
         _check_syntax(node)
-        if isinstance(node, ast.Name) and node.id in lent:  # the interpreter gives kernels all of its names
-            raise NameError(f"name '{node.id}' is not defined")
+        if isinstance(node, ast.JoinedStr) and id(node) not in said:
+            raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
+        if isinstance(node, ast.Attribute) and _find_value(node, known) is UNKNOWN:
+            _check_attribute(node, known)
         if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
             continue
         if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
@@ -377,7 +384,7 @@ def list_own_names(tree: ast.FunctionDef) -> set[str]:
 def _check_syntax(node: ast.AST) -> None:
     """Refuse what Triton does not compile."""
     text = ast.unparse(node).splitlines()[0][:80] if isinstance(node, (ast.stmt, ast.expr)) else ""
-    if isinstance(node, ast.Attribute) and (node.attr.startswith("_") or node.attr in HIDDEN_ATTRIBUTES):
+    if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
@@ -389,10 +396,33 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has two comparisons in one, which Triton does not compile: `{text}`; join them by `&`"
         )
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and "None" not in text:
+        raise TypeError(f"compares by `is`, which means something else to the compiler: `{text}`")
     if isinstance(node, ast.For) and not ast.unparse(node.iter).split("(")[0].endswith("range"):
         raise TypeError(
             f"has a loop over something else than a range, which Triton does not compile: `{text}`"
         )
+
+
+def _puts_together(node: ast.AST) -> bool:
+    """Return whether a node is a call that says a text, which may be put together there."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WITH_TEXTS
+
+
+def _check_attribute(node: ast.Attribute, known: Mapping[str, Any]) -> None:
+    """Refuse an attribute of anything but a module, unless it is a method of tiles, or says what they are."""
+    import triton.language as tl
+
+    owner = _find_value(node.value, known)
+    if inspect.ismodule(owner):
+        return  # it has no such part, as the kernel will find
+    allowed = set(OF_VALUES)
+    if owner is UNKNOWN:  # something that the kernel computes
+        allowed.update(vars(tl.core.tensor), vars(tl.core.tensor_descriptor_base))
+    if owner is tl.PropagateNan:
+        allowed = {"ALL", "NONE"}
+    if node.attr not in allowed:
+        raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
 
 
 def _find_value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -413,6 +443,8 @@ def _is_of_language(name: str, value: Any) -> bool:
     module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
     if inspect.isfunction(value) and is_of_language(module):  # others are the compiler's; one evaluates texts
         return bool(getattr(value, "__triton_builtin__", False))
+    if inspect.isclass(value):
+        return value.__name__ in CLASSES and (is_of_language(module) or module.startswith("triton._C."))
     return is_of_language(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
 
 

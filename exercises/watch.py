@@ -104,6 +104,7 @@ COUNTS = (
     "stores",
     "busiest",
     "accesses",
+    "widest",
 )
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"

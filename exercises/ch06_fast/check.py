@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "591167dfb4ff"
+VERSION = "929edc91872d"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -160,7 +160,7 @@ def q2(rng):
             x[:, -1] = 310.0  # behind the end of any fixed number of tiles
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
-        bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4)}
+        bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}
         calls.append(
             Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, Close(1e-5), bounds=bounds)
         )
@@ -235,12 +235,15 @@ def q3(rng):
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
+        if n == 1:  # hard everywhere, and nothing is forgotten at once
+            C, T = 32, 64 + int(rng.integers(1, 32))
+            g = torch.full((N, T), -5.0)
         if n == 0:
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
         if n % 3 == 0:
             g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
-        elif rng.random() < 0.2:
+        elif rng.random() < 0.2 and n != 1:
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
@@ -248,7 +251,7 @@ def q3(rng):
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12), "widest": 4096}
         calls.append(Call("decayed_attention", arguments, text, Close(1e-4), bounds=bounds))
     return calls
 
@@ -316,7 +319,7 @@ def q4(rng):
         L = C * int(rng.integers(1, 4)) if rng.random() < 0.5 else int(rng.integers(1, 3 * C))
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
-            N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(130, 140))) if n else (int(rng.integers(190, 230)), 2))
+            N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(130, 140))) if n else (int(rng.integers(270, 330)), 2))
         K, V = (16, 16) if n == 1 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
@@ -328,7 +331,7 @@ def q4(rng):
                 (launch, k, v, _nothing(N, segments, K, V), T, L, C, K, V),
                 text,
                 Close(3e-5),
-                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6)},
+                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6), "widest": 4096},
             )
         )
         sums, state = _normal(rng, N, segments, K, V), _normal(rng, N, K, V)
@@ -340,7 +343,7 @@ def q4(rng):
                 (launch, sums, state, *made, segments, K, V),
                 f"{N} heads, {segments} segments, K = {K}, V = {V}",
                 Close(1e-6),
-                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2)},
+                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2), "widest": 4096},
             )
         )
     return calls
@@ -472,6 +475,8 @@ def q6(rng):
     for n in range(9):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
+        if n == 1:
+            C, K, V = 16, 64, 64
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))
@@ -480,7 +485,7 @@ def q6(rng):
         made = _nothing(N, T, K), _nothing(N, T, V), _nothing(N, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}"
         one = T * (2 * K + 2 * V) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // C) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // C) + 12), "widest": 4096}
         arguments = (launch, q, k, v, dout, dlast, *made, T, C, K, V)
         calls.append(Call("attention_backward", arguments, text, Close(3e-5), bounds=bounds))
     return calls
@@ -537,8 +542,10 @@ def q7(rng):
     calls = []
     for n in range(10):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
-        C = 64 if n > 5 else int(rng.choice([16, 32]))
+        C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        if n in (6, 9):
+            T = C + int(rng.integers(1, C))
         if n == 5:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
@@ -557,7 +564,7 @@ def q7(rng):
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12), "widest": 4096}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         hint = POWERS if alike else ""  # who comes so far is right but for digits
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds, hint=hint))

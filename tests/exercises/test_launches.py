@@ -477,6 +477,15 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
         ({"text": "def f(x): x.handle"}, "uses `.handle`"),
         (
             {
+                "text": "def f(x): exec('a')",
+                "names": {"__builtins__": {"module": "triton.language.core"}},
+            },
+            "uses `__builtins__`",
+        ),
+        ({"names": {"g": {"module": "triton.language.core", "part": "__dict__"}}}, "uses `__dict__`"),
+        ({"names": {"g": {"module": "triton.language.core", "part": 3}}}, "cannot be read"),
+        (
+            {
                 "text": "def f(x): b.open('a')",
                 "names": {"b": {"module": "triton.language.core", "part": "builtins"}},
             },
@@ -546,6 +555,22 @@ ANSWERS = {
         "name 'inspect' is not defined",
     ),
     "a function of the compiler": (RIGHT.replace("tl.log(total)", "tl.str_to_ty('fp32', 0)"), "str_to_ty"),
+    "a class of the compiler": (
+        RIGHT.replace("tl.log(total)", "tl.semantic.TritonSemantic.lang.builtins.float(0)"),
+        "which is no part of Triton's language",
+    ),
+    "another branch for the interpreter": (
+        RIGHT.replace("    row =", "    if isinstance(TILE, tl.tensor):\n        TILE = 16\n    row ="),
+        "uses `isinstance`",
+    ),
+    "a text as a condition": (
+        RIGHT.replace("    row =", "    if f'{TILE}' == '16':\n        TILE = 16\n    row ="),
+        "puts a text together",
+    ),
+    "identity": (
+        RIGHT.replace("    row =", "    if TILE is n_columns:\n        TILE = 16\n    row ="),
+        "compares by `is`",
+    ),
     "a change of Triton": (
         RIGHT.replace("    tl.store(", "    tl.float32.width = 3\n    tl.store("),
         "gives a value to `tl.float32.width`",

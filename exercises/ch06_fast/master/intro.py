@@ -11,8 +11,8 @@
 #
 # - an entry outside of the tensors, also where the interpreter alone would not mind;
 # - two programs that touch the same entry, if one of them writes it: programs run in an order that is drawn;
-# - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks,
-#   and what the front end of Triton's compiler refuses: it looks at each kernel, which needs no GPU.
+# - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks, or of more
+#   than 4,096 entries at once, and what the front end of Triton's compiler refuses: it looks at each kernel, which needs no GPU.
 #
 # What a GPU does in no promised order is done in another one here: reductions pair halves, and `can_reorder=True` reorders. Of a kernel
 # the text counts, with the functions under `@triton.jit` that it calls and constants of the module that are `tl.constexpr`.

@@ -81,12 +81,15 @@ def q3(rng):
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
+        if n == 1:  # hard everywhere, and nothing is forgotten at once
+            C, T = 32, 64 + int(rng.integers(1, 32))
+            g = torch.full((N, T), -5.0)
         if n == 0:
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
         if n % 3 == 0:
             g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
-        elif rng.random() < 0.2:
+        elif rng.random() < 0.2 and n != 1:
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
@@ -94,6 +97,6 @@ def q3(rng):
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12), "widest": 4096}
         calls.append(Call("decayed_attention", arguments, text, Close(1e-4), bounds=bounds))
     return calls

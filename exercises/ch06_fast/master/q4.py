@@ -81,7 +81,7 @@ def q4(rng):
         L = C * int(rng.integers(1, 4)) if rng.random() < 0.5 else int(rng.integers(1, 3 * C))
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
-            N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(130, 140))) if n else (int(rng.integers(190, 230)), 2))
+            N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(130, 140))) if n else (int(rng.integers(270, 330)), 2))
         K, V = (16, 16) if n == 1 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
@@ -93,7 +93,7 @@ def q4(rng):
                 (launch, k, v, _nothing(N, segments, K, V), T, L, C, K, V),
                 text,
                 Close(3e-5),
-                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6)},
+                bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6), "widest": 4096},
             )
         )
         sums, state = _normal(rng, N, segments, K, V), _normal(rng, N, K, V)
@@ -105,7 +105,7 @@ def q4(rng):
                 (launch, sums, state, *made, segments, K, V),
                 f"{N} heads, {segments} segments, K = {K}, V = {V}",
                 Close(1e-6),
-                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2)},
+                bounds={"loads": N * K * V * (segments + 1), "busiest": K * V * (segments + 1), "accesses": 4 * N * K * (segments + 2), "widest": 4096},
             )
         )
     return calls

@@ -71,8 +71,10 @@ def q7(rng):
     calls = []
     for n in range(10):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
-        C = 64 if n > 5 else int(rng.choice([16, 32]))
+        C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        if n in (6, 9):
+            T = C + int(rng.integers(1, C))
         if n == 5:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
@@ -91,7 +93,7 @@ def q7(rng):
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12)}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12), "widest": 4096}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         hint = POWERS if alike else ""  # who comes so far is right but for digits
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds, hint=hint))
