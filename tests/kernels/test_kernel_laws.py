@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import linattn_kernels as kernels
 from linattn_kernels import validation
@@ -268,6 +270,26 @@ def test_compiled_kernel_is_compiled_once_for_all_lengths() -> None:
         other = replace(case, T=T)
         assert_same_bits(other, run_case(other, call), run_case(other, kernel_call(case)))
     assert counter.frame_count <= 2
+
+
+class Onlooker(TorchDispatchMode):
+    """Note every operation that torch's dispatcher sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(operation)
+        return operation(*args, **(kwargs or {}))
+
+
+def test_a_mode_that_looks_on_sees_one_operation() -> None:
+    """Elsewhere the launcher is called without the dispatcher."""
+    case = example("linear_attention", "token")
+    with torch.no_grad(), Onlooker() as onlooker:
+        kernel_call(case)(inputs_of(case))
+    assert onlooker.seen.count(torch.ops.linattn.linear_forward.default) == 1
 
 
 STRENGTHS = torch.rand(1, 5, 2)

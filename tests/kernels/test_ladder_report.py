@@ -73,7 +73,9 @@ def test_run_on_a_cpu_saves_a_result(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = results.load("kernels_ladder", directory=tmp_path)
     assert {(row["op"], row["check"], row["form"], row["failed"]) for row in rows} == {
-        ("linear_attention", check, "step", 0) for check in ("in_place", "steps")
+        ("linear_attention", "in_place", "step", 0),
+        ("linear_attention", "steps", "step", 0),
+        ("selective_scan", "steps", "step", 0),
     }
     origin = results.provenance("kernels_ladder", directory=tmp_path)
     assert origin["command"].startswith("python -m pytest -p tests.kernels.ladder_report")
