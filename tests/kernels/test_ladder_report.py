@@ -80,7 +80,7 @@ def test_run_on_a_cpu_saves_a_result(tmp_path: Path) -> None:
     origin = results.provenance("kernels_ladder", directory=tmp_path)
     assert origin["command"].startswith("python -m pytest -p tests.kernels.ladder_report")
     assert str(tmp_path) not in origin["command"]
-    assert "2 checks, 0 failed" in done.stdout
+    assert "3 checks, 0 failed" in done.stdout
     assert "HALF_BACKWARD" in done.stdout  # bounds are stated
 
 
