@@ -149,9 +149,7 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     name, text = f"<kernel {next(_NUMBERS)}>", f"{ast.unparse(tree)}\n"
     tree = _read_function(text)
     lines = text.splitlines(keepends=True)
-    if any(
-        line.strip().startswith("def") for line in lines[1:]
-    ):  # the interpreter takes what follows the last
+    if any(line.strip().startswith("def ") for line in lines[1:]):  # the interpreter begins at the last
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
     names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": builtins, "constexpr": tl.constexpr}

@@ -396,7 +396,11 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has two comparisons in one, which Triton does not compile: `{text}`; join them by `&`"
         )
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and "None" not in text:
+    if (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        and ast.unparse(node.comparators[0]) != "None"
+    ):
         raise TypeError(f"compares by `is`, which means something else to the compiler: `{text}`")
     if isinstance(node, ast.For) and not ast.unparse(node.iter).split("(")[0].endswith("range"):
         raise TypeError(

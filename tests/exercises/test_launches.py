@@ -538,7 +538,8 @@ ANSWERS = {
         "",
     ),
     "a function that calls another": (
-        "@triton.jit\ndef find_most(most, s):\n    return tl.maximum(most, tl.max(s, 0))\n"
+        "@triton.jit\ndef find_most(most, s):\n    default = tl.max(s, 0)\n"
+        "    return tl.maximum(most, default)\n"
         + RIGHT.replace("tl.maximum(most, tl.max(s, 0))", "find_most(most, s)"),
         "",
     ),
