@@ -19,10 +19,11 @@ from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Ta
 from linattn_benchmarks.models import add_peak_memory, capture_step, choose_dtype
 from linattn_book import measure
 from linattn_ref.backend import choose_backend
+from linattn_ref.mixers.base import Mixer, Projections
 from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, decoding
 
 OURS, FLA = "ours", "fla"
-PLAIN, RECOMPUTED, COMPILED = "plain", "recomputed", "compiled"
+PLAIN, LEAN, BLOCKS, COMPILED = "plain", "lean", "blocks", "compiled"
 CHUNK = 2048  # tokens whose logits are held at a time
 
 
@@ -80,40 +81,89 @@ def sum_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(linear(hidden, weight).float(), targets, reduction="sum")
 
 
-def compute_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+def compute_loss(
+    hidden: Tensor, weight: Tensor, targets: Tensor, sums: Callable[..., Tensor] = sum_losses
+) -> Tensor:
     """Return the mean cross entropy of hidden [B, T, D]; logits are made chunk by chunk, and again backward.
 
-    All of them would be the largest tensors of a training step: [B, T, vocabulary], several times.
+    All of them would be the largest tensors of a training step: [B, T, vocabulary], several times. ``sums``
+    is ``sum_losses``, or that compiled.
     """
     pieces = zip(hidden.flatten(0, 1).split(CHUNK), targets.flatten().split(CHUNK), strict=True)
-    losses = [checkpoint(sum_losses, h, weight, t, use_reentrant=False) for h, t in pieces]
+    losses = [checkpoint(sums, h, weight, t, use_reentrant=False) for h, t in pieces]
     return torch.stack(losses).sum() / targets.numel()
 
 
 def keep_less(model: Any) -> None:
-    """Make gates, norms and the product within each MLP again in the backward: no product of matrices is.
+    """Make a training step keep less; neither ops nor products of matrices run again for that.
 
-    What a mixer's op makes is made again as well, by its kernel.
+    What a norm gives is cast once for all who read it. The product within an MLP, and what a mixer gives its
+    op, are made again backward.
     """
-    again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+    for norm in (
+        model.norm,
+        *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm)),
+    ):
+        norm.register_forward_hook(cast_once)
     for block in model.blocks:
-        mixer, mlp = block.mixer, block.mlp
-        mixer.mix, mixer.output = partial(again, mixer.mix), partial(again, mixer.output)
-        mlp.forward = partial(compute_gated_mlp, mlp, again)
+        block.mlp.forward = partial(compute_gated_mlp, block.mlp)
+        if block.mixer.needs == "chunk_linear_attention":
+            block.mixer.mix = partial(mix_again, block.mixer, block.mixer.mix)
 
 
-def compute_gated_mlp(mlp: GatedMLP, again: Callable[..., Tensor], x: Tensor) -> Tensor:
+def make_again(function: Callable[..., Any], *inputs: Tensor) -> Any:
+    """Return what a function makes of tensors, keep these alone, and make it again backward."""
+    return checkpoint(function, *inputs, use_reentrant=True, preserve_rng_state=False)
+
+
+def cast_once(norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """Return what a norm gave in the dtype that autocast multiplies in."""
+    kind = output.device.type
+    return output.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else output
+
+
+def compute_gated_mlp(mlp: GatedMLP, x: Tensor) -> Tensor:
     """Return what a gated MLP makes of x [B, T, D], and keep its two factors alone."""
-    return again(lambda gate, up: mlp.out(silu(gate) * up), mlp.gate(x), mlp.up(x))
+    return make_again(lambda gate, up: mlp.out(silu(gate) * up), mlp.gate(x), mlp.up(x))
+
+
+def mix_again(mixer: Mixer, mix: Callable[..., Any], z: Projections, S: Tensor | None) -> Any:
+    """Return what ``mix`` does, where that ends with linear attention; its arguments are made again."""
+    names, options = [name for name, x in z.items() if isinstance(x, Tensor)], {}
+
+    def find_arguments(*tensors: Tensor) -> tuple[Tensor, ...]:
+        found: list[Tensor] = []
+
+        def linear_attention(*given: Tensor, **more: Any) -> tuple[None, None]:
+            found.extend(given)
+            options.update(more)
+            return None, None
+
+        mixer.linear_attention = linear_attention  # type: ignore[method-assign, assignment]
+        try:
+            mix(z | dict(zip(names, tensors, strict=True)), S)
+        finally:
+            del mixer.linear_attention  # that of the class is left
+        return tuple(found)
+
+    arguments = make_again(find_arguments, *(z[name] for name in names))
+    return mixer.linear_attention(*arguments, **options)
 
 
 def wrap_our_loss(model: Any, mode: str) -> Callable[[Tensor], Tensor]:
-    """Return tokens [B, T] -> loss of our model; the loss itself is not compiled."""
+    """Return tokens [B, T] -> loss of our model."""
     weight, model.head = model.head.weight, nn.Identity()
-    if mode == RECOMPUTED:
+    sums = sum_losses
+    if mode == LEAN:
         keep_less(model)
+    elif mode == BLOCKS:
+        torch._dynamo.config.recompile_limit = len(model.blocks)  # where layers differ each has its own code
+        for block in model.blocks:
+            block.compile()
     body = torch.compile(model) if mode == COMPILED else model
-    return lambda tokens: compute_loss(body(tokens)[0][:, :-1], weight, tokens[:, 1:])
+    if mode in (BLOCKS, COMPILED):
+        sums = torch.compile(sum_losses)
+    return lambda tokens: compute_loss(body(tokens)[0][:, :-1], weight, tokens[:, 1:], sums)
 
 
 def wrap_fla_loss(model: Any, mode: str) -> Callable[[Tensor], Tensor]:
@@ -128,6 +178,7 @@ def measure_training(whose: str, mixer: str, mode: str, size: Size) -> Rows:
     model = build(whose, mixer, size).to(device)
     row: BenchmarkRow = {"parameters": sum(p.numel() for p in model.parameters())}
     weights = [*model.parameters()]
+    torch.compiler.reset()  # of the models before it
     loss_of = (wrap_our_loss if whose == OURS else wrap_fla_loss)(model, mode)
     optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=device.type == "cuda")
     tokens = torch.randint(sizes.vocab_size, (sizes.sequences, sizes.tokens), device=device)
@@ -216,7 +267,13 @@ def list_tasks(size: Size) -> list[Task]:
     for whose, mixer in [*models, *((OURS, mixer) for mixer in MIXERS)]:
         key = {"model": f"{whose} {mixer}"}
         on_gpu, less = choose_device(size).type == "cuda", whose == OURS and mixer != "softmax"
-        modes = (PLAIN, *((RECOMPUTED,) if less else ()), *((COMPILED,) if on_gpu else ()))
+        own = whose == OURS and on_gpu
+        modes = (
+            PLAIN,
+            *((LEAN,) if less else ()),
+            *((BLOCKS,) if own else ()),
+            *((COMPILED,) if on_gpu else ()),
+        )
         for mode in modes:
             measures = partial(measure_training, whose, mixer, mode, size)
             tasks.append(
@@ -235,7 +292,7 @@ WHOLE_MODELS = Benchmark(
     columns={
         "model": "ours, or fla: FLA's of the same width, layers, heads and vocabulary; and the mixer",
         "task": "train: forward, backward and fused AdamW; decode: one token of each sequence a step",
-        "mode": "train: plain, recomputed (plain, with keep_less), or compiled; decode: launched or graph",
+        "mode": "train: plain, lean (keep_less), each block compiled, or all; decode: launched or graph",
         "batch": "sequences; of 2048 tokens in training, after 512 tokens in decoding",
         "parameters": "count",
         "first_seconds": "until the first step was done: compiling and tuning, with an empty cache or a full",

@@ -1,8 +1,8 @@
 """Compute the delta rule in chunk form with a decay per channel, ``log_decay [B, T, H, K]`` (KDA).
 
 Scores of such decays are no product of matrices, but ``intra_chunk.py`` makes them, and queries and keys with
-the decays from the start and to the end of their chunk. It is asked twice: A_ij of queries and keys, P_ij of
-keys and keys. With these the walks of ``delta_walks.py`` are those of the other decays.
+the decays from the start and to the end of their chunk. It makes A_ij of queries and keys and P_ij of
+keys and keys at once. With these the walks of ``delta_walks.py`` are those of the other decays.
 
 Backward: keys have two parts, that of a query, where they recall, and that of a key, where they write. So the
 gradients of q, k and g are twice those of linear attention, in the terms of ``delta_rule.py``::
@@ -42,14 +42,12 @@ PAIRS = LaunchConfigs(half_precision=LaunchConfig(128, 4, 1), float32=LaunchConf
 
 def prepare_chunks(
     q: Tensor, k: Tensor, beta: Tensor, g: Tensor, scale: float, layout: SegmentLayout
-) -> tuple[IntraChunk, IntraChunk, ChunkSystems]:
+) -> tuple[IntraChunk, ChunkSystems]:
     """Return what queries and keys, and keys among themselves, compute without a state, and the systems."""
-    read = compute_intra_chunk(q, k, g, scale, layout)
-    recalled = compute_intra_chunk(k, k, g, 1.0, layout)
-    systems = invert_systems(
-        recalled.q_from_start, beta, recalled.decay, layout.C, recalled.k_to_end, recalled.scores
-    )
-    return read, recalled, systems
+    intra = compute_intra_chunk(q, k, g, scale, layout, of_keys=True)
+    recalling = intra.k_from_start
+    assert recalling is not None
+    return intra, invert_systems(recalling, beta, intra.decay, layout.C, intra.k_to_end, intra.key_scores)
 
 
 def forward(
@@ -69,8 +67,8 @@ def forward(
     ``packed.py``.
     """
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
-    read, _, systems = prepare_chunks(q, k, beta, g, scale, choose_walk_segments(k, v, C, sequences))
-    return walk_forward(read.q_from_start, v, systems, read.scores, initial_state, 1.0, C, sequences)
+    intra, systems = prepare_chunks(q, k, beta, g, scale, choose_walk_segments(k, v, C, sequences))
+    return walk_forward(intra.q_from_start, v, systems, intra.scores, initial_state, 1.0, C, sequences)
 
 
 @triton.jit
@@ -134,16 +132,16 @@ def backward(
     V = v.shape[-1]
     C = choose_tokens_per_tile(q, v, chunk_size, max_in_float32=16)
     layout = choose_walk_segments(k, v, C, sequences)
-    read, recalled, systems = prepare_chunks(q, k, beta, g, scale, layout)
+    intra, systems = prepare_chunks(q, k, beta, g, scale, layout)
     starts, maps = find_states_before_segments(systems, v, initial_state, layout)
     states, errors = walk_states(systems, v, starts, initial_state, layout)
-    queries = systems, read.q_from_start, do
-    after = find_gradients_after_segments(*queries, dstate, maps, 1.0, layout, read.scores)
-    dstates, dv, dbeta, dinitial = walk_gradients(*queries, errors, after, dstate, 1.0, layout, read.scores)
-    dscores, dkey_scores = torch.empty_like(read.scores), torch.empty_like(read.scores)
+    queries = systems, intra.q_from_start, do
+    after = find_gradients_after_segments(*queries, dstate, maps, 1.0, layout, intra.scores)
+    dstates, dv, dbeta, dinitial = walk_gradients(*queries, errors, after, dstate, 1.0, layout, intra.scores)
+    dscores, dkey_scores = torch.empty_like(intra.scores), torch.empty_like(intra.scores)
     config = PAIRS.choose(q, v)
     pairs_kernel[(layout.M * B * H,)](
-        do, errors, dv, recalled.scores, beta, dscores, dkey_scores, dbeta[-1], scale, T, H, layout.M,
+        do, errors, dv, intra.key_scores, beta, dscores, dkey_scores, dbeta[-1], scale, T, H, layout.M,
         V, min(V, config.block_columns), C, dot_precision(q), **config.triton_options,
     )  # fmt: skip
     u = (errors * beta[..., None]).to(v.dtype)

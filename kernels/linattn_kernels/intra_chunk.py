@@ -52,6 +52,9 @@ SCORES = LaunchConfigs(
     half_precision=LaunchConfig(32, 4, 1, max_registers=128), float32=LaunchConfig(32, 8, 1)
 )
 HARD_SCORES = LaunchConfigs(half_precision=LaunchConfig(32, 4, 1), float32=LaunchConfig(32, 8, 1))
+SCORES_OF_KEYS = LaunchConfigs(
+    half_precision=LaunchConfig(32, 4, 1, max_registers=168), float32=LaunchConfig(32, 8, 1)
+)
 
 # --- pairs of tokens, level by level ----------------------------------------------------------------------
 
@@ -109,16 +112,39 @@ def find_safe_level(gs, G_end, C: tl.constexpr, LEVELS: tl.constexpr, MAX_EXPONE
 
 
 @triton.jit
+def compute_hard_scores(
+    qs, ks, gs, G, G_end,  # [C, BK], and [BK]
+    C: tl.constexpr, BK: tl.constexpr, LEVELS: tl.constexpr, OPERAND: tl.constexpr,
+    MAX_EXPONENT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return [C, C], for j <= i: the part of A_ij of these channels, in blocks as large as decays allow."""
+    safe_level = find_safe_level(gs, G_end, C, LEVELS, MAX_EXPONENT)
+    from_middle = log_decay_from_middle(G, safe_level, C, BK)
+    Xq, Xk = (qs * exp(from_middle)).to(OPERAND), (ks * exp(-from_middle)).to(OPERAND)
+    same_block = are_in_same_block(safe_level, C)
+    A = tl.where(same_block, tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
+    for level in range(safe_level, LEVELS):
+        X = tl.where(is_in_later_half(level, C), qs, ks)
+        X = (X * decay_to_border(G, level, C, BK)).to(OPERAND)
+        two_halves = are_in_two_halves(level, C)
+        A += tl.where(two_halves, tl.dot(X, tl.trans(X), input_precision=PRECISION), 0.0)
+    return A
+
+
+@triton.jit
 def scores_kernel(
     q, k, g,  # [B, T, H, K]
     scores,  # [B, T, H, C], written: row i is A_ij of its chunk, scaled
+    key_scores,  # [B, T, H, C], written if OF_KEYS: the same with k_i in place of q_i, not scaled
     q_from_start,  # [B, T, H, K], written: scale q_i exp(G_i)
+    k_from_start,  # [B, T, H, K], written if OF_KEYS: k_i exp(G_i)
     k_to_end,  # [B, T, H, K], written: k_j exp(G_C - G_j)
     chunk_decays,  # [B, M, H, K], written: G_C
     hard,  # [B H M], written if not HARD: whether a chunk decays too much to be one block
     scale, T, H, M,
-    K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, HARD: tl.constexpr,
-    OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, MAX_EXPONENT: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, OF_KEYS: tl.constexpr,
+    HARD: tl.constexpr, OPERAND: tl.constexpr, SUM_DTYPE: tl.constexpr, MAX_EXPONENT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute all that one chunk of one head needs no state for; if HARD, the scores of hard chunks again."""
     if HARD:  # noqa: SIM102 - the first is known to the compiler, the second is not
@@ -129,9 +155,11 @@ def scores_kernel(
     q, k = get_head_pointer(q, b, h, T, H, K), get_head_pointer(k, b, h, T, H, K)
     g = get_head_pointer(g, b, h, T, H, K)
     q_from_start = get_head_pointer(q_from_start, b, h, T, H, K)
+    if OF_KEYS:
+        k_from_start = get_head_pointer(k_from_start, b, h, T, H, K)
     k_to_end = get_head_pointer(k_to_end, b, h, T, H, K)
     chunk_decays = get_head_pointer(chunk_decays, b, h, M, H, K) + m.to(tl.int64) * H * K
-    A = tl.zeros([C, C], tl.float32)
+    A, P = tl.zeros([C, C], tl.float32), tl.zeros([C, C], tl.float32)
     hardest = 0.0
     for channel in range(0, K, BK):
         qs = load_tile(q, m * C, T, H * K, channel, C, BK)  # [C, BK]
@@ -140,28 +168,31 @@ def scores_kernel(
         G = tl.cumsum(gs, 0)  # [C, BK]
         G_end = get_last_row(G, C)  # [BK]
         if HARD:
-            safe_level = find_safe_level(gs, G_end, C, LEVELS, MAX_EXPONENT)
-            from_middle = log_decay_from_middle(G, safe_level, C, BK)
-            Xq, Xk = (qs * exp(from_middle)).to(OPERAND), (ks * exp(-from_middle)).to(OPERAND)
-            same_block = are_in_same_block(safe_level, C)
-            A += tl.where(same_block, tl.dot(Xq, tl.trans(Xk), input_precision=PRECISION), 0.0)
-            for level in range(safe_level, LEVELS):
-                X = tl.where(is_in_later_half(level, C), qs, ks)
-                X = (X * decay_to_border(G, level, C, BK)).to(OPERAND)
-                two_halves = are_in_two_halves(level, C)
-                A += tl.where(two_halves, tl.dot(X, tl.trans(X), input_precision=PRECISION), 0.0)
+            A += compute_hard_scores(qs, ks, gs, G, G_end, C, BK, LEVELS, OPERAND, MAX_EXPONENT, PRECISION)
+            if OF_KEYS:
+                P += compute_hard_scores(
+                    ks, ks, gs, G, G_end, C, BK, LEVELS, OPERAND, MAX_EXPONENT, PRECISION
+                )
         else:
-            Xq = (qs * exp(tl.minimum(G - G_end[None, :], MAX_EXPONENT))).to(OPERAND)
+            from_end = exp(tl.minimum(G - G_end[None, :], MAX_EXPONENT))
+            from_start = exp(G)
             Xk = ks * exp(G_end[None, :] - G)
-            A += tl.dot(Xq, tl.trans(Xk.to(OPERAND)), input_precision=PRECISION)
-            store_tile(q_from_start, scale * qs * exp(G), m * C, T, H * K, channel, C, BK)
             store_tile(k_to_end, Xk, m * C, T, H * K, channel, C, BK)
+            Xk = tl.trans(Xk.to(OPERAND))
+            A += tl.dot((qs * from_end).to(OPERAND), Xk, input_precision=PRECISION)
+            store_tile(q_from_start, scale * qs * from_start, m * C, T, H * K, channel, C, BK)
+            if OF_KEYS:
+                P += tl.dot((ks * from_end).to(OPERAND), Xk, input_precision=PRECISION)
+                store_tile(k_from_start, ks * from_start, m * C, T, H * K, channel, C, BK)
             tl.store(chunk_decays + channel + tl.arange(0, BK), G_end.to(tl.float32))
             hardest = tl.maximum(hardest, tl.max(-G_end, 0).to(tl.float32))
     if not HARD:
         tl.store(hard + tl.program_id(0), (hardest > MAX_EXPONENT).to(tl.int8))
     A = apply_causal_mask(A, C) * scale
     store_tile(get_head_pointer(scores, b, h, T, H, C), A, m * C, T, H * C, 0, C, C)
+    if OF_KEYS:
+        P = apply_causal_mask(P, C)
+        store_tile(get_head_pointer(key_scores, b, h, T, H, C), P, m * C, T, H * C, 0, C, C)
 
 
 class IntraChunk(NamedTuple):
@@ -169,30 +200,43 @@ class IntraChunk(NamedTuple):
 
     Attributes:
         scores: ``[B, T, H, C]``; row i is scale A_ij of its chunk.
+        key_scores: the same of keys among themselves, not scaled; None where nobody asked for it.
         q_from_start: ``[B, T, H, K]``, queries with the decay from the start of their chunk, scaled.
+        k_from_start: ``[B, T, H, K]``, keys with that decay; None where nobody asked for it.
         k_to_end: ``[B, T, H, K]``, keys with the decay to the end of their chunk.
         decay: sums of log decays over whole chunks.
     """
 
     scores: Tensor
+    key_scores: Tensor | None
     q_from_start: Tensor
+    k_from_start: Tensor | None
     k_to_end: Tensor
     decay: ChunkDecay
 
 
-def compute_intra_chunk(q: Tensor, k: Tensor, g: Tensor, scale: float, layout: SegmentLayout) -> IntraChunk:
-    """Return the scores, and the decayed queries and keys, of all chunks. All inputs are contiguous."""
+def compute_intra_chunk(
+    q: Tensor, k: Tensor, g: Tensor, scale: float, layout: SegmentLayout, of_keys: bool = False
+) -> IntraChunk:
+    """Return the scores, and the decayed queries and keys, of all chunks; if ``of_keys``, keys' scores, too.
+
+    All inputs are contiguous.
+    """
     B, T, H, K = q.shape
     C, M = layout.C, layout.M
     scores = q.new_empty(B, T, H, C, dtype=storage_dtype(q))
+    key_scores = torch.empty_like(scores) if of_keys else None
     q_from_start, k_to_end = torch.empty_like(q), torch.empty_like(k)
+    k_from_start = torch.empty_like(k) if of_keys else None
     chunk_decays = q.new_empty(B, M, H, K, dtype=torch.float32)
     hard = q.new_empty(M * B * H, dtype=torch.int8)
-    for config, is_hard in ((SCORES.choose(q, k), False), (HARD_SCORES.choose(q, k), True)):
+    first = SCORES_OF_KEYS if of_keys else SCORES
+    for config, is_hard in ((first.choose(q, k), False), (HARD_SCORES.choose(q, k), True)):
         scores_kernel[(M * B * H,)](
-            q, k, g, scores, q_from_start, k_to_end, chunk_decays, hard, scale, T, H, M,
-            K, min(K, config.block_columns), C, C.bit_length() - 1, is_hard,
+            q, k, g, scores, key_scores, q_from_start, k_from_start, k_to_end, chunk_decays, hard,
+            scale, T, H, M, K, min(K, config.block_columns), C, C.bit_length() - 1, of_keys, is_hard,
             operand_dtype(q), decay_sum_dtype(q), max_split_exponent(q), dot_precision(q),
             **config.triton_options,
         )  # fmt: skip
-    return IntraChunk(scores, q_from_start, k_to_end, ChunkDecay(chunk_decays, PER_CHANNEL.value))
+    decay = ChunkDecay(chunk_decays, PER_CHANNEL.value)
+    return IntraChunk(scores, key_scores, q_from_start, k_from_start, k_to_end, decay)

@@ -115,7 +115,8 @@ def measure_scan(mode: str, B: int, T: int, D: int, N: int, size: Size) -> Rows:
     machine, x = measure_machine(size), make_inputs(B, T, D, N, size)
     plain = ops.associative_selective_scan
     if size is not Size.DRY_RUN:
-        plain = torch.compile(plain)
+        torch.compiler.reset()  # it keeps eight shapes of a function
+        plain = torch.compile(plain, dynamic=False)  # the levels of its tree are unrolled
     prepares = {"": partial(prepare_scan, associative_selective_scan, mode=mode)}
     if find_spec(PEER) and size is not Size.DRY_RUN:
         prepares["mamba_"] = partial(prepare_mamba, mode=mode)
