@@ -25,6 +25,7 @@ else:  # in the sandbox, whose worker has loaded it by its path
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
+NEEDED = "interpreter_semantic"  # of the interpreter's names, which it gives to all kernels
 CONSTANTS = (bool, int, float, str, types.NoneType)
 _NUMBERS = itertools.count(1)  # of kernels that were made anew
 
@@ -63,7 +64,7 @@ def _list_globals(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     tree = _read_function(inspect.getsource(function))
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} - launches.list_own_names(tree)
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - launches.list_own_names(function)
     yield from ((name, known[name]) for name in sorted(used & known.keys()))
 
 
@@ -126,6 +127,9 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
             )
     launches.check_kernel(kernels[0])
+    for name in vars(sys.modules["triton.runtime.interpreter"]).keys() - {NEEDED}:
+        for function in made:
+            function.__globals__.setdefault(name, None)
     return kernels[0]
 
 
@@ -152,7 +156,8 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     if any(line.strip().startswith("def ") for line in lines[1:]):  # the interpreter begins at the last
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
-    names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": builtins, "constexpr": tl.constexpr}
+    lent = {name: getattr(builtins, name) for name in launches.BUILTINS}
+    names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": lent, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone

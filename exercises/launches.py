@@ -339,14 +339,15 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(tree, ast.FunctionDef)
     known = {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    known = {name: value for name, value in known.items() if name not in list_own_names(tree)}
+    own = list_own_names(function)
+    known = {name: value for name, value in known.items() if name not in own}
     for default in function.__defaults__ or ():
         if not (default is None or isinstance(default, str) or _is_of_language("", default)):
             raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
     found = []
-    lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - list_own_names(tree)
+    lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
     said = {id(part) for node in nodes if _puts_together(node) for part in ast.walk(node)}
     if wrong := next((one.id for one in nodes if isinstance(one, ast.Name) and one.id in lent), None):
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
@@ -373,12 +374,9 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     return found
 
 
-def list_own_names(tree: ast.FunctionDef) -> set[str]:
-    """Return the arguments of a function, and the names that it gives values to."""
-    own = {one.arg for one in ast.walk(tree.args) if isinstance(one, ast.arg)}
-    nodes = (node for statement in tree.body for node in ast.walk(statement))
-    stored = (node for node in nodes if isinstance(node, ast.Name))
-    return own | {node.id for node in stored if isinstance(node.ctx, ast.Store)}
+def list_own_names(function: Callable[..., Any]) -> set[str]:
+    """Return the arguments of a function, and the names that it gives values to, as Python compiled it."""
+    return set(function.__code__.co_varnames)
 
 
 def _check_syntax(node: ast.AST) -> None:
@@ -388,6 +386,8 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
+    if isinstance(node, ast.AnnAssign) and node.value is None:
+        raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
     if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
         raise TypeError(f"gives a value to `{text}`, which Triton does not compile")
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
@@ -453,8 +453,8 @@ def _is_of_language(name: str, value: Any) -> bool:
 
 
 def is_of_language(module: str | None) -> bool:
-    """Return whether a module is Triton itself, or one of its language."""
-    return f"{module}.".startswith("triton.language.")
+    """Return whether a module is Triton itself, or one of its language; not that which tells GPUs apart."""
+    return f"{module}.".startswith("triton.language.") and module != "triton.language.target_info"
 
 
 # --- a launch of what was kept ------------------------------------------------------------------------------

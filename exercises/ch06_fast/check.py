@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "645e016f85ac"
+VERSION = "e585b9c40529"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -155,9 +155,16 @@ def q2(rng):
             x[int(rng.integers(rows))] = -math.inf
         if n in (1, 2):  # a long row, in which the maximum rises or falls
             rows, tile = (rows, tile) if n == 1 else (1, 64)  # one for which no single tile does
-            columns = (40 if n == 1 else 130) * tile + int(rng.integers(1, tile))
+            columns = 40 * tile + 1 if n == 1 else 130 * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
             x[:, -1] = 310.0  # behind the end of any fixed number of tiles
+        if n == 3:  # a maximum far below 0 after tiles that have none
+            columns = int(rng.integers(2, 4)) * tile + int(rng.integers(1, tile))
+            x = _normal(rng, rows, columns) - 1e4
+            x[0, : tile * int(rng.integers(1, 3))] = -math.inf
+        if n == 4:  # so few that no digit is lost in a sum
+            columns = int(rng.integers(2, 6))
+            x = _normal(rng, rows, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}
@@ -475,6 +482,7 @@ def q6(rng):
     for n in range(9):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
+        T = int(rng.integers(1, C)) if n == 0 else T
         if n == 1:
             C, K, V = 16, 64, 64
         if n == 8:  # more chunks than are written out one by one

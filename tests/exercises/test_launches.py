@@ -475,6 +475,8 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
         ({"text": "def f(x): open('a')"}, "uses `open`"),
         ({"text": "def f(x): g('a')", "names": {"g": {"module": "os", "part": "system"}}}, "uses `os`"),
         ({"text": "def f(x): x.handle"}, "uses `.handle`"),
+        ({"text": "def f(x):\n    (eval): 1\n    eval('1')"}, "names a type and no value"),
+        ({"text": "def f(x): tl.target_info.is_cuda()"}, "uses `tl.target_info"),
         (
             {
                 "text": "def f(x): exec('a')",
@@ -500,6 +502,14 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
 def test_a_text_from_elsewhere_is_looked_at(changed, says):
     with pytest.raises(TypeError, match=re.escape(says)):
         kernel_texts.build_kernel([PLAIN | changed])
+
+
+@pytest.mark.parametrize(("name", "error"), [("eval", NameError), ("inspect", AttributeError)])
+def test_what_a_look_at_a_text_misses_is_not_there(monkeypatch, name, error):
+    monkeypatch.setattr(launches, "check_kernel", lambda kernel: None)
+    kernel = kernel_texts.build_kernel([PLAIN | {"text": f"def f(x): {name}.path"}])
+    with pytest.raises(error):
+        trace(kernel, (1,), torch.ones(1))
 
 
 def test_a_memory_is_for_one_launch():

@@ -1,6 +1,7 @@
 """Write the page of kernels: ``python -m linattn_book.builders.kernels``; ``--check`` compares it.
 
-Its numbers are the rows of ``results.load("kernels")``, ``"kernels_ladder"`` and ``"whole_models"``.
+Its numbers are the rows of ``results.load("kernels")``, ``"scans"``, ``"kernels_ladder"`` and
+``"whole_models"``.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from .pictures import Axis, Pair, draw_pairs
 Row = dict[str, Any]
 MODULES = {  # what decides the rows
     "kernels": ("linattn_benchmarks.kernels.rows",),
+    "scans": ("linattn_benchmarks.kernels.scans",),
     "kernels_ladder": ("linattn_kernels",),
     "whole_models": ("linattn_benchmarks.whole_models",),
 }
@@ -39,8 +41,7 @@ They have been tested and timed on the GPU named below, and have trained models 
 $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and have the shared memory
 there that they need. The chunk functions also take packed sequences, `cu_seqlens`; for capability 10.x Triton
 compiles that for softmax attention alone, and the others raise an error. Nothing in them depends on the order
-in which programs run: two calls, forward and backward, give equal bits. The delta rule's step and the scan
-pass the ladder below and are not in the tables yet; the ledger has times of the scan beside mamba-ssm's.
+in which programs run: two calls, forward and backward, give equal bits.
 
 Each file of `kernels/linattn_kernels` begins with its derivation. `kernels/NOTES.md` is the ledger: what was
 tried, what it was predicted to give, and what it gave.
@@ -106,7 +107,8 @@ HOST = """\
 
 A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
 that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes.
-Three more GPUs of the same host were measured at the same time, so these are on the high side:"""
+Three more GPUs of the same host were measured at the same time, so these are on the high side. A dash has
+not been measured since the launches were made lighter:"""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
@@ -117,18 +119,38 @@ make test-gpu OUT=DIR PYTHON=python3   # the ladder below; needs pytest-xdist an
 ```
 """
 
+SCANS = """\
+### Mamba's scan
+
+The peer is the CUDA kernel of [mamba-ssm](https://github.com/state-spaces/mamba), which has its own order of
+dimensions and is given its inputs in that; the third is the reference's tree of compositions by
+`torch.compile`. Times are taken as above, in milliseconds: u, $\\Delta$, B and C in bfloat16, without gate
+and softplus. The floor counts bytes, and a scan is bound by other things, as chapter 6 says."""
+
 MODELS = """\
 ## A whole model
 
 24 layers of width 1,024 with 8 heads and a vocabulary of 32,000: our `LanguageModel` on these kernels, and
 FLA's model of the same sizes. Training takes 8 sequences of 2,048 tokens, under autocast in bfloat16, with
 fused AdamW; we make logits for 2,048 tokens at a time, and again in the backward pass, FLA's model as its
-defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. Decoding
-goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA graph.
-Speeds are in thousand tokens a second, "compiled" is by `torch.compile`, and a dash has not been measured
-yet. (FLA's Gated DeltaNet cannot be trained with this Triton on this GPU, and its compiled HGRN2 ended in a
-segmentation fault.) Uncompiled, our models are as fast as FLA's or faster and take more memory, since every
-factor of a gate is kept for the backward; `torch.compile` makes such things again by itself."""
+defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. (FLA's
+Gated DeltaNet cannot be trained with this Triton on this GPU, and its compiled HGRN2 ended in a segmentation
+fault.)
+
+- *plain*: as the classes come. Every factor of a gate is kept for the backward, so ours take more memory.
+- *lean*: `keep_less` of the benchmark casts what a norm gives once, and makes the inputs of ops and the
+  product within an MLP again in the backward.
+- *blocks*: `block.compile()` for every block. Blocks that differ in nothing but weights are compiled once;
+  those of HGRN2 differ in their bounds.
+- *compiled*: `torch.compile` of the whole model.
+
+An uncompiled step waits for Python more than for the GPU, so its speed depends on the machine's processor
+and on what else that does. The modes of a model follow one another in one process: the second has its kernels
+compiled already."""
+
+DECODING = """\
+Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
+graph that is replayed. Thousand tokens a second:"""
 
 LADDER = """\
 ## How exact
@@ -158,9 +180,14 @@ def render_page(root: Path) -> str:
         HOST,
         render_table(*render_host(rows)),
         describe_measurement("kernels", root),
+        SCANS,
+        render_table(*render_scans(results.load("scans"))),
+        describe_measurement("scans", root),
         REPRODUCE.rstrip(),
         MODELS,
-        render_table(*render_models(results.load("whole_models"))),
+        render_table(*render_training(results.load("whole_models"))),
+        DECODING,
+        render_table(*render_decoding(results.load("whole_models"))),
         describe_measurement("whole_models", root),
     ]
     parts += [
@@ -285,27 +312,46 @@ def render_host(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["`log_decay`, mode", "ours", "FLA"], lines
 
 
-def render_models(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return a line for every model: speed and memory of training, and speed of decoding."""
-    found = {(row["model"], row["task"], row["mode"], row["batch"]): row for row in rows}
+def render_scans(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return a line for every mode and shape of the scan."""
     lines = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        whose, _, mixer = model.partition(" ")
-        line = [f"{MODEL_NAMES[mixer]}, {'ours' if whose == 'ours' else 'FLA'}"]
-        line.append(format_scaled(next(r["parameters"] for r in rows if r["model"] == model), 1e6, 0))
-        for mode in ("plain", "compiled"):
-            row = found.get((model, "train", mode, 8), {})
-            line += [
-                format_scaled(row.get("tokens_per_second"), 1e3),
-                format_scaled(row.get("peak_bytes"), 1e9),
-            ]
-        for batch in (1, 64):
-            for mode in ("launched", "graph"):
-                row = found.get((model, "decode", mode, batch), {})
-                line.append(format_scaled(row.get("tokens_per_second"), 1e3, 2))
-        lines.append(line)
-    speeds = ["1 launched", "1 graph", "64 launched", "64 graph"]
-    return ["model", "million parameters", "training", "GB", "compiled", "GB", *speeds], lines
+    for row in rows:
+        shape = ", ".join(f"{row[name]:,}" for name in "BTDN")
+        times = [format_number(row[f"{whose}ms"]) for whose in ("", "mamba_", "plain_")]
+        ratios = (
+            format_quotient(row["mamba_ms"], row["ms"], 2),
+            format_quotient(row["ms"], row["floor_ms"], 1),
+        )
+        lines.append([f"{row['mode']}; {shape}", *times, *ratios])
+    header = ["mode; B, T, D, N", "ours", "mamba-ssm", "compiled tree", "mamba-ssm / ours", "floors"]
+    return header, lines
+
+
+def name_model(row: Row) -> str:
+    whose, _, mixer = row["model"].partition(" ")
+    return f"{MODEL_NAMES[mixer]}, {'ours' if whose == 'ours' else 'FLA'}"
+
+
+def render_training(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return a line for every model and mode of training, those of one architecture together."""
+    trained = [row for row in rows if row["task"] == "train"]
+    lines = []
+    for row in sorted(trained, key=lambda row: list(MODEL_NAMES).index(row["model"].split()[1])):
+        line = [f"{name_model(row)}, {row['mode']}", format_scaled(row["parameters"], 1e6, 0)]
+        line += [format_scaled(row["tokens_per_second"], 1e3), format_scaled(row["peak_bytes"], 1e9)]
+        lines.append([*line, f"{row['first_seconds']:.1f}"])
+    header = ["model, mode", "million parameters", "thousand tokens / s", "GB", "seconds to the first step"]
+    return header, lines
+
+
+def render_decoding(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return a line for every model that decodes."""
+    modes = [(batch, mode) for batch in (1, 64) for mode in ("launched", "graph")]
+    lines: dict[str, list[str]] = {}
+    for row in (row for row in rows if row["task"] == "decode"):
+        line = lines.setdefault(name_model(row), ["–"] * len(modes))
+        line[modes.index((row["batch"], row["mode"]))] = format_scaled(row["tokens_per_second"], 1e3, 2)
+    return ["model", *(f"{batch} {mode}" for batch, mode in modes)], [[k, *v] for k, v in lines.items()]
 
 
 def format_scaled(x: float | None, unit: float, digits: int = 1) -> str:

@@ -51,6 +51,7 @@ def q6(rng):
     for n in range(9):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
+        T = int(rng.integers(1, C)) if n == 0 else T
         if n == 1:
             C, K, V = 16, 64, 64
         if n == 8:  # more chunks than are written out one by one

@@ -61,6 +61,58 @@ def total_not_rescaled(x, out, n_columns, TILE: tl.constexpr):
 
 
 @mistake(
+    "The number that is subtracted is made finite, the maximum is not: after a tile of nothing but minus infinity it is still that. As 0 it hides all that lies far below 0."
+)
+@triton.jit
+def zero_becomes_the_maximum(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = safe
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "The last tile begins where n_columns - 1 is a multiple of the tile, too, for one column. `range(0, n_columns, TILE)` comes to it."
+)
+@triton.jit
+def last_column_lost(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns - 1, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake("An exponential that has been through half precision has 3 digits left. Add up in float32.")
+@triton.jit
+def exponentials_in_half_precision(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(most - safe) + tl.sum(tl.exp(s - safe).to(tl.float16).to(tl.float32), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
     "As long as a row shows nothing but minus infinity, so is the maximum, and their difference is no number. Subtract a finite number until there is one."
 )
 @triton.jit
