@@ -3,9 +3,12 @@
 The front end turns a kernel's text into Triton's intermediate code. It needs no GPU, and finds what the
 interpreter, which is Python, lets pass: a variable that is not there after a loop, a type that changes in
 one, a list. It works on functions of the compiler's kind, and here all are of the interpreter's, so they are
-exchanged while it looks. Like serialization.py this file imports nothing of ours.
+exchanged while it looks. What the interpreter has run and the front end has not read is refused as well: a
+condition may be decided otherwise by the two. Like serialization.py this file imports nothing of ours.
 """
 
+import ast
+import linecache
 import re
 import sys
 import warnings
@@ -18,6 +21,7 @@ import torch
 TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
+RAN = "__ran__"  # under this name a kernel has its ``Places``
 _SEEN: set[Any] = set()  # functions of kernels that were found to compile, with their constants
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 
@@ -30,12 +34,21 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
         arguments: of a launch, by name.
 
     Raises:
-        TypeError: with what the front end says, and of which line.
+        TypeError: with what the front end says, and of which line; or if it did not come to one that has run.
     """
     remember()
     place = kernel.fn, tuple(arguments[name] for name in _list_constants(kernel.fn))
-    if place in _SEEN or not _PRISTINE:
-        return
+    if place not in _SEEN and _PRISTINE:
+        _read(kernel, arguments)
+        _SEEN.add(place)
+    own = kernel.fn.__globals__.get(RAN)
+    if own is not None and own.read:
+        for names in _list_globals(kernel.fn):
+            names[RAN].compare()
+
+
+def _read(kernel: Any, arguments: Mapping[str, Any]) -> None:
+    """Let the front end read a kernel and what it calls; see ``check_compiles``."""
     with _compilers_language(_list_globals(kernel.fn)), warnings.catch_warnings(action="ignore"):
         try:
             front = _Front()
@@ -43,10 +56,10 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
         except Exception:  # another version of Triton, which is built otherwise
             return
         try:
-            front.read(kernel.fn, arguments)
+            with _noting_what_is_read():
+                front.read(kernel.fn, arguments)
         except Exception as error:
             raise TypeError(f"is not compiled by Triton: {_describe(error)}") from None
-    _SEEN.add(place)
 
 
 def _list_constants(function: Any) -> list[str]:
@@ -57,6 +70,91 @@ def _list_constants(function: Any) -> list[str]:
 def _go_on(x, n, TILE: "constexpr"):  # type: ignore  # Triton reads annotations
     """Be a kernel that every version of Triton compiles."""
     x += n + TILE
+
+
+# --- what runs must have been read --------------------------------------------------------------------------
+
+
+class Places:
+    """Note which statements, and branches of expressions, of a function ran, and which the front end read.
+
+    Args:
+        file: name of the function's text.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.ran: set[tuple[Any, ...]] = set()
+        self.read: set[tuple[Any, ...]] = set()
+
+    def __call__(self, place: tuple[Any, ...], value: Any = None) -> Any:
+        """Note that a place has run, and return the value that it has."""
+        self.ran.add(place)
+        return value
+
+    def compare(self) -> None:
+        """Raise a ``TypeError`` for the first place that ran and was not read."""
+        if missed := sorted(self.ran - self.read, key=lambda place: place[1:]):
+            line = linecache.getline(self.file, missed[0][1]).strip()
+            raise TypeError(f"is run by Triton's interpreter where its compiler never comes, in `{line}`")
+
+
+def find_place(node: ast.AST) -> tuple[Any, ...]:
+    """Return what tells a node of a text from all others."""
+    place = (getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"))
+    return type(node).__name__, *place
+
+
+class Marks(ast.NodeTransformer):
+    """Let every statement, and every branch of an expression, call the ``Places`` of its function."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Put a mark before each statement of a body."""
+        super().generic_visit(node)
+        for name in ("body", "orelse"):
+            if isinstance(part := getattr(node, name, None), list) and not isinstance(node, ast.Module):
+                setattr(node, name, [x for one in part for x in (ast.Expr(_mark(one)), one)])
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Mark both branches."""
+        super().generic_visit(node)
+        node.body, node.orelse = (_mark(one, one) for one in (node.body, node.orelse))
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Mark all but the first, which are left out where the first decides."""
+        super().generic_visit(node)
+        node.values[1:] = [_mark(one, one) for one in node.values[1:]]
+        return node
+
+
+def _mark(node: ast.AST, *value: ast.expr) -> ast.Call:
+    """Return a call that notes a node, and returns its value."""
+    place: Any = find_place(node)
+    return ast.Call(ast.Name(RAN, ast.Load()), [ast.Constant(place), *value], [])
+
+
+@contextmanager
+def _noting_what_is_read() -> Iterator[None]:
+    """While the block runs, the front end notes where it comes in functions that have ``Places``."""
+    from triton.compiler.code_generator import CodeGenerator
+
+    visit = CodeGenerator.visit
+
+    def noting(generator: Any, node: Any) -> Any:
+        if hasattr(node, "lineno") and RAN in generator.gscope:
+            generator.gscope[RAN].read.add(find_place(node))
+        return visit(generator, node)
+
+    CodeGenerator.visit = noting
+    try:
+        yield
+    finally:
+        CodeGenerator.visit = visit
+
+
+# --- the front end ------------------------------------------------------------------------------------------
 
 
 class _Front:
@@ -101,15 +199,15 @@ def remember() -> None:
         import triton.language as tl
 
         if not tl.core.load.__code__.co_filename.endswith("interpreter.py"):
-            _PRISTINE.extend((one, dict(vars(one))) for one in _list_spaces())
+            _PRISTINE.extend(_list_spaces())
 
 
-def _list_spaces() -> list[Any]:
-    """Return the modules and classes in which the interpreter exchanges functions."""
+def _list_spaces() -> list[tuple[Any, dict[str, Any]]]:
+    """Return the modules and classes in which the interpreter exchanges functions, and what they have now."""
     import triton.language as tl
 
     modules = [one for name, one in sys.modules.items() if name.startswith("triton.language") and one]
-    return [*modules, tl.core.tensor, tl.core.tensor_descriptor_base]
+    return [(one, dict(vars(one))) for one in (*modules, tl.core.tensor, tl.core.tensor_descriptor_base)]
 
 
 def _put_back(spaces: list[tuple[Any, dict[str, Any]]]) -> None:
@@ -148,7 +246,7 @@ def _compilers_language(spaces: list[dict[str, Any]]) -> Iterator[None]:
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    now = [(one, dict(vars(one))) for one in _list_spaces()]
+    now = _list_spaces()
     own = [{name: x for name, x in one.items() if isinstance(x, InterpretedFunction)} for one in spaces]
     made: dict[Any, Any] = {}
     _put_back(_PRISTINE)

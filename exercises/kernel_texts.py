@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 if __package__:
-    from linattn_exercises import launches
-else:  # in the sandbox, whose worker has loaded it by its path
-    launches = sys.modules["launches"]
+    from linattn_exercises import kernel_front, launches
+else:  # in the sandbox, whose worker has loaded them by their paths
+    kernel_front, launches = sys.modules["kernel_front"], sys.modules["launches"]
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
@@ -42,7 +42,13 @@ def describe_kernel(kernel: Any) -> list[dict[str, Any]]:
         TypeError: if it is no kernel, or uses what no kernel may, see ``launches.check_kernel``.
         RuntimeError: if Triton was imported as a compiler.
     """
-    launches.check_kernel(kernel)
+    with launches.ALONE:
+        launches.check_kernel(kernel)
+        return _describe_kernel(kernel)
+
+
+def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
+    """Return what ``describe_kernel`` does."""
     functions, described = [kernel.fn], []
     for function in functions:  # it grows meanwhile
         names = {}
@@ -105,7 +111,8 @@ def build_kernel(described: Any) -> Any:
         TypeError: if it uses what no kernel may.
     """
     try:
-        return _build_kernel(described)
+        with launches.ALONE:
+            return _build_kernel(described)
     except (ValueError, LookupError, AttributeError, SyntaxError, RecursionError) as error:
         raise TypeError(f"cannot be read: {error}") from None
 
@@ -121,7 +128,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     kernels = [triton.jit(function) for function in made]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
-            if str(name).startswith("_") or name in function.__globals__:
+            if str(name).startswith("_") or name == NEEDED or name in function.__globals__:
                 raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
@@ -159,6 +166,7 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     lent = {name: getattr(builtins, name) for name in launches.BUILTINS}
     names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": lent, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
+    names[kernel_front.RAN] = kernel_front.Places(name)
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names[tree.name]

@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,18 +31,27 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 
 kernel_front.remember()  # where Triton was imported before
 
+ALONE = (
+    threading.RLock()
+)  # held through a launch or a look: launches exchange Triton's language for all threads
 ANYTHING = (math.nan, 3e4, -2e4)  # what a GPU may leave where a mask leaves something out
 UNKNOWN = object()  # in place of a value
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 # What the text of a kernel may name besides Triton's language, other kernels and numbers.
 OF_TRITON = {"triton.cdiv", "triton.next_power_of_2"}  # beside its language
-BUILTINS = {"range", "min", "max", "len", "int", "float", "bool"}
+BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "print"}
 BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
 # classes of the language that a kernel may make or name
 CLASSES = {"range", "static_range", "constexpr", "tuple", "PropagateNan"}
 # what tiles and dtypes say of themselves
 OF_VALUES = {"shape", "dtype", "type", "value", "element_ty", "scalar", "numel", "primitive_bitwidth"}
-WITH_TEXTS = {"static_assert", "static_print", "device_assert", "device_print"}  # they may put texts together
+WITH_TEXTS = {
+    "static_assert",
+    "static_print",
+    "device_assert",
+    "device_print",
+    "print",
+}  # they may put texts together
 # What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
 STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
 EXPRESSIONS = (
@@ -79,7 +89,7 @@ def run(
     """
     check_kernel(kernel)
     kernel_front.remember()  # before anything is changed
-    with _Patches(memory, grid, order) as patches:
+    with ALONE, _Patches(memory, grid, order) as patches:
         try:
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
                 kernel[tuple(grid)](*arguments)
@@ -187,10 +197,14 @@ class _Patches:
             self._count(name, lambda x: x.data.size, "exponentials")
         self._orders = kernel_orders.use_other_orders(self._builder)
         self._orders.__enter__()
+        self._rewriter = self._interpreter.FunctionRewriter
+        self._transform = self._rewriter._transform_ast
+        self._rewriter._transform_ast = functools.partialmethod(_mark_places, self._transform)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._orders.__exit__(None, None, None)
+        self._rewriter._transform_ast = self._transform
         self._interpreter._patch_lang_tensor = self._patch_tensor
         for name in [
             name for name in vars(self._builder) if callable(getattr(type(self._builder), name, None))
@@ -288,6 +302,14 @@ def _keep_axes(take: Callable[..., Any]) -> Callable[..., Any]:
     return take_axes
 
 
+def _mark_places(rewriter: Any, transform: Callable[..., ast.Module], text: str) -> ast.Module:
+    """Return the tree of a function as the interpreter rewrites it, with marks where it has ``Places``."""
+    tree = transform(rewriter, text)
+    if kernel_front.RAN in rewriter.fn.__globals__:
+        tree = ast.fix_missing_locations(kernel_front.Marks().visit(tree))
+    return tree
+
+
 def _unwrap(error: BaseException) -> BaseException:
     """Return what a kernel has raised, without what the interpreter says of it."""
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
@@ -327,11 +349,12 @@ def check_kernel(kernel: Any) -> None:
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
     seen: set[int] = set()
     pending = [kernel.fn]
-    while pending:
-        function = pending.pop()
-        if id(function) not in seen:
-            seen.add(id(function))
-            pending += _check_text(function, InterpretedFunction)
+    with ALONE:
+        while pending:
+            function = pending.pop()
+            if id(function) not in seen:
+                seen.add(id(function))
+                pending += _check_text(function, InterpretedFunction)
 
 
 def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:
@@ -386,6 +409,8 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
     if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
+    if isinstance(node, ast.keyword) and (node.arg or "_").startswith("_"):
+        raise TypeError(f"gives an argument by the name {node.arg}, which is no part of Triton's language")
     if isinstance(node, ast.AnnAssign) and node.value is None:
         raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
     if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
@@ -477,8 +502,9 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     placed = [make_place(x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in arguments]
     tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
-    run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
-    kernel_front.check_compiles(kernel, dict(zip(names, placed, strict=True)))
+    with ALONE:
+        run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
+        kernel_front.check_compiles(kernel, dict(zip(names, placed, strict=True)))
 
 
 def use_interpreter() -> None:

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "e585b9c40529"
+VERSION = "370affb9463a"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -93,11 +93,12 @@ def q1(rng):
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     for n in range(12):
-        P = float(10 ** rng.uniform(7, 11))
-        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5, 15.2))
+        P = float(10 ** rng.uniform(7, 11 if n != 4 else 7.1))
+        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n != 4 else 15, 15.2))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20)]
-        cache = float(kinds[n] if n < 3 else rng.choice(kinds))
+        near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
+        kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
+        cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
         text = f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}"
@@ -434,7 +435,10 @@ def q5(rng):
         waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
         rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
         padded = min(seen, key=lambda C: max(H * -(-T // C) * C * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau))
-        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best):
+        # of a sequence shorter than a chunk; of a last chunk that is shorter
+        lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
+        other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
+        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

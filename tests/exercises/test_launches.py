@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import runpy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -477,6 +478,8 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
         ({"text": "def f(x): x.handle"}, "uses `.handle`"),
         ({"text": "def f(x):\n    (eval): 1\n    eval('1')"}, "names a type and no value"),
         ({"text": "def f(x): tl.target_info.is_cuda()"}, "uses `tl.target_info"),
+        ({"text": "def f(x): tl.load(x, _semantic=f)"}, "gives an argument by the name _semantic"),
+        ({"names": {"interpreter_semantic": {"module": "triton.language.core"}}}, "uses `interpreter_sem"),
         (
             {
                 "text": "def f(x): exec('a')",
@@ -697,6 +700,40 @@ def without_nan(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.where(tile == tile, tile, 0.0), 0))
 
 
+WIDTH = tl.constexpr(16)
+
+
+@triton.jit
+def told_by_a_text(x, out, n_columns, TILE: tl.constexpr):
+    if "%s" % WIDTH == "16":  # noqa: UP031
+        pass
+    else:  # the interpreter writes constexpr[16]
+        tl.store(out, 3.0)
+
+
+@triton.jit
+def told_in_an_expression(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, 1.0 if [16] == (16,) else 3.0)
+
+
+@triton.jit
+def told_by_what_is_left_out(x, out, n_columns, TILE: tl.constexpr):
+    [16] == (16,) or tl.store(out, 3.0)
+
+
+@triton.jit
+def with_branches(x, out, n_columns, TILE: tl.constexpr):
+    if n_columns > 100:
+        return
+    for i in range(2):
+        if i > 0:
+            tl.store(out, 32.0 if n_columns > 3 and TILE == 16 else 2.0)
+        elif TILE > 64:
+            tl.store(out, 1.0)
+    while n_columns > 60:
+        n_columns -= 1
+
+
 def run_once(kernel, width: int = 16) -> dict:
     """Return the outcome of a launch, as a question has it."""
     arguments = plan((1,), (1,)), torch.ones(64), torch.full((1,), float("nan")), 64, width
@@ -716,7 +753,19 @@ def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(
     trace(by_methods, (1,), torch.ones(64), torch.empty(1), 64, 16)
     assert "is not compiled by Triton" in run_once(kernel)["text"]
     assert says in run_once(kernel)["text"]
-    assert run_once(by_methods)["value"].item() == 32
+    assert run_once(by_methods)["value"].item() == run_once(with_branches)["value"].item() == 32
+
+
+@pytest.mark.parametrize("kernel", [told_by_a_text, told_in_an_expression, told_by_what_is_left_out])
+def test_what_the_interpreter_runs_and_the_compiler_leaves_out_is_refused(kernel):
+    assert "where its compiler never comes, in `" in run_once(kernel)["text"]
+
+
+def test_threads_launch_in_turn():
+    """The interpreter exchanges Triton's language for the whole process."""
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(run_once, [by_methods, with_branches] * 8))
+    assert [outcome["value"].item() for outcome in outcomes] == [32] * 16
 
 
 def test_a_kernel_is_read_anew_for_other_constants():

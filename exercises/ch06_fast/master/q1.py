@@ -49,11 +49,12 @@ def q1(rng):
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     for n in range(12):
-        P = float(10 ** rng.uniform(7, 11))
-        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5, 15.2))
+        P = float(10 ** rng.uniform(7, 11 if n != 4 else 7.1))
+        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n != 4 else 15, 15.2))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20)]
-        cache = float(kinds[n] if n < 3 else rng.choice(kinds))
+        near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
+        kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
+        cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
         text = f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}"

@@ -97,7 +97,10 @@ def q5(rng):
         waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
         rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
         padded = min(seen, key=lambda C: max(H * -(-T // C) * C * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau))
-        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best):
+        # of a sequence shorter than a chunk; of a last chunk that is shorter
+        lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
+        other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
+        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"
