@@ -140,3 +140,12 @@ def context_by_bisection(P, batch, per_token, rate, peak):
         middle = (low + high) / 2
         low, high = (middle, high) if seconds(middle) < 2 * seconds(0) else (low, middle)
     return high
+
+
+@mistake(
+    "`isclose` takes every difference of less than 1e-8 for 0, and seconds for a byte are fewer than that. Compare with 0 itself.",
+    replaces="ridge_batch",
+)
+def close_to_never(P, cache, rate, peak):
+    gap = 2 * P / peak - cache / rate
+    return math.inf if gap <= 0 or math.isclose(gap, 0, abs_tol=1e-8) else 2 * P / rate / gap

@@ -100,3 +100,16 @@ def chunk_without_ceilings(H, T, D, F, W, places, tau):
 )
 def chunk_without_operations(H, T, D, F, W, places, tau):
     return min((16, 32, 64, 128, 256), key=lambda C: max(_times(H, T, D, F, W, places, tau, C)[1:]))
+
+
+@mistake(
+    "The kernel works on whole chunks, also where the last has fewer tokens: for each token 4CD operations, as the text says.",
+    replaces="best_chunk",
+)
+def last_chunk_as_it_is(H, T, D, F, W, places, tau):
+    def seconds(C):
+        pairs = T // C * C * C + (T % C) ** 2
+        chain = math.ceil(H / places) * math.ceil(T / C) * tau
+        return max(H * (4 * D * pairs + 4 * T * D**2) / F, 8 * H * T * D / W, chain)
+
+    return min((16, 32, 64, 128, 256), key=seconds)
