@@ -113,25 +113,39 @@ class Marks(ast.NodeTransformer):
         super().generic_visit(node)
         for name in ("body", "orelse"):
             if isinstance(part := getattr(node, name, None), list) and not isinstance(node, ast.Module):
-                setattr(node, name, [x for one in part for x in (ast.Expr(_mark(one)), one)])
+                setattr(node, name, [x for one in part for x in (ast.Expr(_mark(find_place(one))), one)])
         return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """Leave out the call of the range, which the front end takes apart."""
+        call, node.iter = node.iter, ast.Constant(None)
+        self.generic_visit(node)
+        node.iter = super().generic_visit(call)  # type: ignore[assignment]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Mark a call, of which the front end may leave out what it thinks is said in vain."""
+        super().generic_visit(node)
+        own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "interpreter_semantic"
+        return node if own else _mark(find_place(node), node)  # its own calls are no part of the text
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """Mark both branches."""
+        places = [find_place(one) for one in (node.body, node.orelse)]
         super().generic_visit(node)
-        node.body, node.orelse = (_mark(one, one) for one in (node.body, node.orelse))
+        node.body, node.orelse = map(_mark, places, (node.body, node.orelse))
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Mark all but the first, which are left out where the first decides."""
+        places = [find_place(one) for one in node.values[1:]]
         super().generic_visit(node)
-        node.values[1:] = [_mark(one, one) for one in node.values[1:]]
+        node.values[1:] = map(_mark, places, node.values[1:])
         return node
 
 
-def _mark(node: ast.AST, *value: ast.expr) -> ast.Call:
-    """Return a call that notes a node, and returns its value."""
-    place: Any = find_place(node)
+def _mark(place: Any, *value: ast.expr) -> ast.Call:
+    """Return a call that notes a place, and returns the value there."""
     return ast.Call(ast.Name(RAN, ast.Load()), [ast.Constant(place), *value], [])
 
 

@@ -51,7 +51,7 @@ def _combine(
         (ops.to_tensor(a, kind), ops.to_tensor(b, kind))
         for a, b, kind in zip(left, right, types, strict=True)
     ]
-    made = ops.combine_fn.fn(*(a for a, _ in pairs), *(b for _, b in pairs))
+    made = ops.combine_fn.rewrite()(*(a for a, _ in pairs), *(b for _, b in pairs))
     parts = made if isinstance(made, tuple) or hasattr(made, "values") else (made,)
     arrays = [np.asarray(getattr(getattr(one, "handle", None), "data", one)) for one in parts]
     return [np.broadcast_to(one, a.shape).astype(a.dtype) for one, a in zip(arrays, left, strict=True)]

@@ -15,7 +15,7 @@ import os
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -371,8 +371,10 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
     found = []
     lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
-    said = {id(part) for node in nodes if _puts_together(node) for part in ast.walk(node)}
-    if wrong := next((one.id for one in nodes if isinstance(one, ast.Name) and one.id in lent), None):
+    said = {id(part) for node in nodes for text in _list_said(node) for part in ast.walk(text)}
+    if wrong := next((name for name in (*own, *_list_names(nodes)) if name.startswith("__")), None):
+        raise TypeError(f"uses the name `{wrong}`, which Python keeps for itself")
+    if wrong := next((name for name in _list_names(nodes) if name in lent), None):
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
     for node in nodes:
         _check_syntax(node)
@@ -433,9 +435,18 @@ def _check_syntax(node: ast.AST) -> None:
         )
 
 
-def _puts_together(node: ast.AST) -> bool:
-    """Return whether a node is a call that says a text, which may be put together there."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WITH_TEXTS
+def _list_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield the names that these nodes use."""
+    yield from (node.id for node in nodes if isinstance(node, ast.Name))
+
+
+def _list_said(node: ast.AST) -> list[ast.expr]:
+    """Return the arguments of a call, or the part of an assertion, in which a text may be put together."""
+    if isinstance(node, ast.Assert) and node.msg is not None:
+        return [node.msg]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WITH_TEXTS:
+        return [*node.args, *(one.value for one in node.keywords)]
+    return []
 
 
 def _check_attribute(node: ast.Attribute, known: Mapping[str, Any]) -> None:

@@ -479,6 +479,7 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
         ({"text": "def f(x):\n    (eval): 1\n    eval('1')"}, "names a type and no value"),
         ({"text": "def f(x): tl.target_info.is_cuda()"}, "uses `tl.target_info"),
         ({"text": "def f(x): tl.load(x, _semantic=f)"}, "gives an argument by the name _semantic"),
+        ({"text": "def f(x, __ran__): tl.store(x, 1.0)"}, "uses the name `__ran__`"),
         ({"names": {"interpreter_semantic": {"module": "triton.language.core"}}}, "uses `interpreter_sem"),
         (
             {
@@ -722,6 +723,26 @@ def told_by_what_is_left_out(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def told_in_a_message(x, out, n_columns, TILE: tl.constexpr):
+    tl.static_assert(TILE > 0, tl.store(out, 3.0))
+
+
+@triton.jit
+def told_in_a_format(x, out, n_columns, TILE: tl.constexpr):
+    tl.static_print(f"{TILE:{(tl.store(out, 3.0), '')[1]}}")
+
+
+@triton.jit
+def add_by_a_text(a, b):
+    return a if "%s" % WIDTH == "16" else a + b  # noqa: UP031
+
+
+@triton.jit
+def told_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_text))
+
+
+@triton.jit
 def with_branches(x, out, n_columns, TILE: tl.constexpr):
     if n_columns > 100:
         return
@@ -732,6 +753,8 @@ def with_branches(x, out, n_columns, TILE: tl.constexpr):
             tl.store(out, 1.0)
     while n_columns > 60:
         n_columns -= 1
+    assert TILE > 0, f"no tile of {TILE}"
+    print("columns", n_columns)
 
 
 def run_once(kernel, width: int = 16) -> dict:
@@ -756,7 +779,17 @@ def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(
     assert run_once(by_methods)["value"].item() == run_once(with_branches)["value"].item() == 32
 
 
-@pytest.mark.parametrize("kernel", [told_by_a_text, told_in_an_expression, told_by_what_is_left_out])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        told_by_a_text,
+        told_in_an_expression,
+        told_by_what_is_left_out,
+        told_in_a_message,
+        told_in_a_format,
+        told_in_a_reduction,
+    ],
+)
 def test_what_the_interpreter_runs_and_the_compiler_leaves_out_is_refused(kernel):
     assert "where its compiler never comes, in `" in run_once(kernel)["text"]
 
