@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "370affb9463a"
+VERSION = "dcf468997c9a"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -159,10 +159,10 @@ def q2(rng):
             columns = 40 * tile + 1 if n == 1 else 130 * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
             x[:, -1] = 310.0  # behind the end of any fixed number of tiles
-        if n == 3:  # a maximum far below 0 after tiles that have none
-            columns = int(rng.integers(2, 4)) * tile + int(rng.integers(1, tile))
+        if n == 3:  # a maximum far below 0 after tiles that have none, and such tiles after it
+            columns = int(rng.integers(4, 6)) * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) - 1e4
-            x[0, : tile * int(rng.integers(1, 3))] = -math.inf
+            x[0, : tile * int(rng.integers(1, 3))] = x[-1, 3 * tile :] = -math.inf
         if n == 4:  # so few that no digit is lost in a sum
             columns = int(rng.integers(2, 6))
             x = _normal(rng, rows, columns)

@@ -113,6 +113,25 @@ def exponentials_in_half_precision(x, out, n_columns, TILE: tl.constexpr):
 
 
 @mistake(
+    "Each tile's own maximum is minus infinity where the tile is masked, and their difference is no number, also after tiles that have one."
+)
+@triton.jit
+def maximum_of_each_tile(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        m = tl.max(s, 0)
+        new = tl.maximum(most, m)
+        if new > -float("inf"):
+            total = total * tl.exp(most - new) + tl.exp(m - new) * tl.sum(tl.exp(s - m), 0)
+            most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
     "As long as a row shows nothing but minus infinity, so is the maximum, and their difference is no number. Subtract a finite number until there is one."
 )
 @triton.jit
