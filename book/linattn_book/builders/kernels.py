@@ -107,8 +107,9 @@ HOST = """\
 
 A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
 that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes.
-Three more GPUs of the same host were measured at the same time, so these are on the high side. A dash has
-not been measured since the launches were made lighter:"""
+Three more GPUs of the same host were measured at the same time, so these are on the high side. Lines with a
+dash for ours, and eight shapes of others, are of the run before, above as well: its kernels were the same,
+its launches slower."""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
