@@ -95,10 +95,10 @@ def compute_loss(
 
 
 def keep_less(model: Any) -> None:
-    """Make a training step keep less; neither ops nor products of matrices run again for that.
+    """Make a training step keep less; no op runs again for that, and of an MLP only its last product.
 
-    What a norm gives is cast once for all who read it. The product within an MLP, and what a mixer gives its
-    op, are made again backward.
+    What a norm gives is cast once for all who read it. What an MLP makes of its two factors, and what a mixer
+    gives its op, are made again backward.
     """
     for norm in (
         model.norm,

@@ -511,7 +511,7 @@ def test_a_text_from_elsewhere_is_looked_at(changed, says):
 @pytest.mark.parametrize(("name", "error"), [("eval", NameError), ("inspect", AttributeError)])
 def test_what_a_look_at_a_text_misses_is_not_there(monkeypatch, name, error):
     monkeypatch.setattr(launches, "check_kernel", lambda kernel: None)
-    kernel = kernel_texts.build_kernel([PLAIN | {"text": f"def f(x): {name}.path"}])
+    kernel = kernel_texts.build_kernel([PLAIN | {"text": f"def f(x): {name}.stack"}])
     with pytest.raises(error):
         trace(kernel, (1,), torch.ones(1))
 
