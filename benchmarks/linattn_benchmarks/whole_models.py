@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, silu
+from torch.nn.functional import cross_entropy, linear, rms_norm, silu
 from torch.utils.checkpoint import checkpoint
 
 from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
 from linattn_benchmarks.models import add_peak_memory, capture_step, choose_dtype
 from linattn_book import measure
 from linattn_ref.backend import choose_backend
-from linattn_ref.mixers.base import Mixer, Projections
+from linattn_ref.mixers.base import Projections
+from linattn_ref.mixers.delta_net import GatedDeltaNetMixer
+from linattn_ref.mixers.gla import GLAMixer
+from linattn_ref.mixers.hgrn2 import HGRN2Mixer
 from linattn_ref.model import GatedMLP, LanguageModel, ModelConfig, decoding
 
 OURS, FLA = "ours", "fla"
@@ -95,10 +98,10 @@ def compute_loss(
 
 
 def keep_less(model: Any) -> None:
-    """Make a training step keep less; no op runs again for that, and of an MLP only its last product.
+    """Make a training step keep less, with equal gradients; no product and no op runs again for that.
 
-    What a norm gives is cast once for all who read it. What an MLP makes of its two factors, and what a mixer
-    gives its op, are made again backward.
+    What a norm gives is cast once for all who read it. What an MLP makes of its two factors, the normed
+    output of a mixer with an output gate, and what HGRN2 makes of its gates are computed again backward.
     """
     for norm in (
         model.norm,
@@ -107,13 +110,10 @@ def keep_less(model: Any) -> None:
         norm.register_forward_hook(cast_once)
     for block in model.blocks:
         block.mlp.forward = partial(compute_gated_mlp, block.mlp)
-        if block.mixer.needs == "chunk_linear_attention":
-            block.mixer.mix = partial(mix_again, block.mixer, block.mixer.mix)
-
-
-def make_again(function: Callable[..., Any], *inputs: Tensor) -> Any:
-    """Return what a function makes of tensors, keep these alone, and make it again backward."""
-    return checkpoint(function, *inputs, use_reentrant=True, preserve_rng_state=False)
+        if isinstance(block.mixer, GLAMixer | GatedDeltaNetMixer):
+            block.mixer.output = partial(compute_gated_output, block.mixer)  # type: ignore[method-assign]
+        if isinstance(block.mixer, HGRN2Mixer):
+            block.mixer.mix = partial(mix_again, block.mixer, block.mixer.mix)  # type: ignore[method-assign]
 
 
 def cast_once(norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -122,13 +122,56 @@ def cast_once(norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else output
 
 
+class GatedProduct(torch.autograd.Function):
+    """Compute y = (silu(gate) * up) W^T, and keep gate and up [B, T, F] alone."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up, weight)
+        return linear(silu(gate) * up, weight)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        gate, up, weight = ctx.saved_tensors
+        opened = silu(gate)
+        dproduct = dy @ weight.to(dy.dtype)  # [B, T, F]
+        dweight = dy.flatten(0, -2).T @ (opened * up).flatten(0, -2)
+        dgate = torch.ops.aten.silu_backward(dproduct * up, gate)
+        return dgate, dproduct * opened, dweight.to(weight.dtype)
+
+
 def compute_gated_mlp(mlp: GatedMLP, x: Tensor) -> Tensor:
-    """Return what a gated MLP makes of x [B, T, D], and keep its two factors alone."""
-    return make_again(lambda gate, up: mlp.out(silu(gate) * up), mlp.gate(x), mlp.up(x))
+    """Return what a gated MLP with SiLU makes of x [B, T, D]."""
+    return GatedProduct.apply(mlp.gate(x), mlp.up(x), mlp.out.weight)
 
 
-def mix_again(mixer: Mixer, mix: Callable[..., Any], z: Projections, S: Tensor | None) -> Any:
-    """Return what ``mix`` does, where that ends with linear attention; its arguments are made again."""
+class GatedNorm(torch.autograd.Function):
+    """Compute y = RMSNorm(o) * gate with heads side by side, and keep o [B, T, H, V] and gate alone."""
+
+    @staticmethod
+    def forward(ctx: Any, o: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(o, gate, weight)
+        ctx.eps = eps
+        return (rms_norm(o.to(weight.dtype), weight.shape, weight, eps).flatten(-2) * gate).to(gate.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
+        o, gate, weight = ctx.saved_tensors
+        leaves = o.to(weight.dtype).requires_grad_(), weight.detach().requires_grad_()
+        with torch.enable_grad():
+            normed = rms_norm(leaves[0], weight.shape, leaves[1], ctx.eps)
+        do, dweight = torch.autograd.grad(normed, leaves, (dy * gate.to(weight.dtype)).view_as(normed))
+        return do.to(o.dtype), (dy * normed.detach().flatten(-2)).to(gate.dtype), dweight, None
+
+
+def compute_gated_output(mixer: GLAMixer | GatedDeltaNetMixer, o: Tensor, z: Projections) -> Tensor:
+    """Return the mixer's output [B, T, D]."""
+    norm = mixer.norm.norm
+    return mixer.out(GatedNorm.apply(o, z["gate"], norm.weight, norm.eps))
+
+
+def mix_again(mixer: HGRN2Mixer, mix: Callable[..., Any], z: Projections, S: Tensor | None) -> Any:
+    """Return what ``mix`` does; the arguments of linear attention, with which it ends, are made again."""
     names, options = [name for name, x in z.items() if isinstance(x, Tensor)], {}
 
     def find_arguments(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -146,7 +189,8 @@ def mix_again(mixer: Mixer, mix: Callable[..., Any], z: Projections, S: Tensor |
             del mixer.linear_attention  # that of the class is left
         return tuple(found)
 
-    arguments = make_again(find_arguments, *(z[name] for name in names))
+    given = [z[name] for name in names]
+    arguments = checkpoint(find_arguments, *given, use_reentrant=True, preserve_rng_state=False)
     return mixer.linear_attention(*arguments, **options)
 
 

@@ -30,7 +30,8 @@ from linattn_kernels.launch_config import (
 from linattn_kernels.states import make_nothing
 from linattn_kernels.tiles import LOG2_E
 
-WALK = LaunchConfig(32, 1, 1, programs_per_multiprocessor=16)
+WALK = LaunchConfig(32, 1, 1, programs_per_multiprocessor=16)  # through segments
+WHOLE_WALK = LaunchConfig(32, 1, 1, max_registers=224)  # through a whole sequence; with more, fewer fit
 FEW_PROGRAMS = 3  # on a multiprocessor; with more, segments gain less than their walk before costs
 LONG_BATCH, SHORT_BATCH = 8, 4  # tokens that are read at a time: without segments, and with
 TOKENS = 4  # of a tile of the backward; the states before each tile are kept
@@ -215,10 +216,11 @@ def _launch_walk(
     reverse: bool = False,
 ) -> None:
     """Launch the walk: it writes output and final state, or states, or the segments if these are None."""
-    (B, T, D), N, BD = delta.shape, A.shape[1], WALK.block_columns
+    config = WHOLE_WALK if layout.N == 1 else WALK
+    (B, T, D), N, BD = delta.shape, A.shape[1], config.block_columns
     scan_walk_kernel[(B * ceil_div(D, BD), layout.N)](
         x, delta, A, write, read, skip, initial, *segments, y, states, final, T, D, N, layout.M, layout.N,
         layout.chunks_per_segment, round_up_to_power_of_2(N), BD, layout.C, TOKENS, reverse,
         initial is not None, skip is not None, y is None and states is None, y is not None,
-        states is not None, **WALK.triton_options,
+        states is not None, **config.triton_options,
     )  # fmt: skip
