@@ -335,7 +335,7 @@ def decoding(model: LanguageModel) -> Iterator[None]:
     """Compute single tokens with the step ops, inside a ``with`` statement.
 
     A step of the Triton kernels may overwrite the state that it is given: copy the state first if you need it
-    twice. Mixers that call neither ``Mixer.linear_attention`` nor softmax attention have no step here: they
+    twice. Mixers of linear attention, the delta rule and softmax attention have such steps; the others
     compute a token with their usual op.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, rms_norm, silu
+from torch.nn.functional import cross_entropy, linear, logsigmoid, rms_norm, silu
 from torch.utils.checkpoint import checkpoint
 
 from linattn_benchmarks.benchmark import Benchmark, BenchmarkRow, Rows, Size, Task, choose_device
@@ -100,8 +100,8 @@ def compute_loss(
 def keep_less(model: Any) -> None:
     """Make a training step keep less, with equal gradients; no product and no op runs again for that.
 
-    What a norm gives is cast once for all who read it. What an MLP makes of its two factors, the normed
-    output of a mixer with an output gate, and what HGRN2 makes of its gates are computed again backward.
+    What a norm gives is cast once for all who read it. The product of an MLP's factors, the normed output of
+    a mixer with an output gate, and what lies between HGRN2's gates are computed again backward.
     """
     for norm in (
         model.norm,
@@ -113,7 +113,7 @@ def keep_less(model: Any) -> None:
         if isinstance(block.mixer, GLAMixer | GatedDeltaNetMixer):
             block.mixer.output = partial(compute_gated_output, block.mixer)  # type: ignore[method-assign]
         if isinstance(block.mixer, HGRN2Mixer):
-            block.mixer.mix = partial(mix_again, block.mixer, block.mixer.mix)  # type: ignore[method-assign]
+            block.mixer.mix = partial(mix_gated, block.mixer)  # type: ignore[method-assign]
 
 
 def cast_once(norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -170,28 +170,49 @@ def compute_gated_output(mixer: GLAMixer | GatedDeltaNetMixer, o: Tensor, z: Pro
     return mixer.out(GatedNorm.apply(o, z["gate"], norm.weight, norm.eps))
 
 
-def mix_again(mixer: HGRN2Mixer, mix: Callable[..., Any], z: Projections, S: Tensor | None) -> Any:
-    """Return what ``mix`` does; the arguments of linear attention, with which it ends, are made again."""
-    names, options = [name for name, x in z.items() if isinstance(x, Tensor)], {}
+class BoundedGates(torch.autograd.Function):
+    """Compute HGRN2's keys and log decays, and keep f [B, T, H, K], bound [H, K] and the log decays.
 
-    def find_arguments(*tensors: Tensor) -> tuple[Tensor, ...]:
-        found: list[Tensor] = []
+    With s = sigmoid(f): alpha = bound + (1 - bound) s, k = (1 - bound) (1 - s). At the bottom the bound is 0.
+    """
 
-        def linear_attention(*given: Tensor, **more: Any) -> tuple[None, None]:
-            found.extend(given)
-            options.update(more)
-            return None, None
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, bound: Tensor, mixer: HGRN2Mixer, z: Projections) -> Any:
+        k, log_decay = compute_gates(mixer, z)
+        ctx.save_for_backward(f, bound, log_decay)
+        ctx.bottom = mixer.layer == 0
+        return k, log_decay
 
-        mixer.linear_attention = linear_attention  # type: ignore[method-assign, assignment]
-        try:
-            mix(z | dict(zip(names, tensors, strict=True)), S)
-        finally:
-            del mixer.linear_attention  # that of the class is left
-        return tuple(found)
+    @staticmethod
+    def backward(ctx: Any, dk: Tensor, dlog: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+        f, bound, log_decay = ctx.saved_tensors
+        closed = torch.sigmoid(-f)  # 1 - s
+        share = (logsigmoid(f) - log_decay).exp()  # s / alpha, 1 at most
+        df = (1 - bound) * closed * (share * dlog - (1 - closed) * dk)
+        dbound = -closed * dk if ctx.bottom else closed * ((-log_decay).exp() * dlog - dk)
+        return df, dbound.sum((0, 1)), None, None
 
-    given = [z[name] for name in names]
-    arguments = checkpoint(find_arguments, *given, use_reentrant=True, preserve_rng_state=False)
-    return mixer.linear_attention(*arguments, **options)
+
+def compute_gates(mixer: HGRN2Mixer, z: Projections) -> tuple[Tensor, Tensor]:
+    """Return the keys and logarithms of decays that the mixer gives to linear attention, by its own code."""
+    given: list[Tensor] = []
+
+    def linear_attention(*inputs: Tensor, **options: Any) -> tuple[None, None]:
+        given.extend(inputs)
+        return None, None
+
+    mixer.linear_attention = linear_attention  # type: ignore[method-assign, assignment]
+    try:
+        HGRN2Mixer.mix(mixer, z, None)
+    finally:
+        del mixer.linear_attention  # that of the class is left
+    return given[1], given[3]
+
+
+def mix_gated(mixer: HGRN2Mixer, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return what ``mix`` does."""
+    k, log_decay = BoundedGates.apply(z["f"], z["bound"], mixer, z)
+    return mixer.linear_attention(z["q"], k, z["v"], log_decay, scale=1.0, state=S)
 
 
 def wrap_our_loss(model: Any, mode: str) -> Callable[[Tensor], Tensor]:

@@ -134,9 +134,7 @@ class DeltaNetMixer(Mixer):
         return project_corrections(self, x, past)
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v = z["q"], z["k"], z["v"]
-        op = self.ops.chunk_delta_rule
-        return op(q.to(v.dtype), k.to(v.dtype), v, z["beta"], initial_state=S)
+        return apply_delta_rule(self, z, S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)))
@@ -225,13 +223,12 @@ class GatedDeltaNetMixer(Mixer):
         log_decay = -upcast(self.log_A).exp() * step
         heads = self.heads(self.config)
         z, past = project_corrections(self, x, past, heads, self.config.options.key_eps)
-        z |= {name: z[name].repeat_interleave(heads.values // heads.keys, 2) for name in ("q", "k")}
+        if heads.values > heads.keys:
+            z |= {name: z[name].repeat_interleave(heads.values // heads.keys, 2) for name in ("q", "k")}
         return {**z, "log_decay": log_decay, "gate": silu(self.gate(x))}, past
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v = z["q"], z["k"], z["v"]
-        op = self.ops.chunk_delta_rule
-        return op(q.to(v.dtype), k.to(v.dtype), v, z["beta"], z["log_decay"], initial_state=S)
+        return apply_delta_rule(self, z, S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)) * z["gate"])
@@ -271,9 +268,18 @@ def project_corrections(
     heads = heads or Heads(H, H, K, K)
     beta = mixer.config.options.beta_max * torch.sigmoid(upcast(mixer.beta(x)))
     qkv, past = mixer.conv(mixer.qkv(x), past)
-    q, k, v = qkv.split(heads.rows, -1)
-    q, k = (l2_normalize(split_heads(z, heads.keys), key_eps) for z in (q, k))
+    qk, v = qkv.split((2 * heads.keys * heads.K, heads.values * heads.V), -1)
+    q, k = l2_normalize(split_heads(qk, 2 * heads.keys), key_eps).chunk(2, -2)
     return {"q": q, "k": k, "v": split_heads(v, heads.values), "beta": beta}, past
+
+
+def apply_delta_rule(mixer: Mixer, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Run the delta rule on z, by a step for one token while ``decoding``, else in chunks."""
+    v, log_decay = z["v"], z.get("log_decay")
+    qkv = z["q"].to(v.dtype), z["k"].to(v.dtype), v
+    if mixer.decoding and v.shape[1] == 1:
+        return mixer.ops.step_delta_rule(*qkv, z["beta"], log_decay, state=S)
+    return mixer.ops.chunk_delta_rule(*qkv, z["beta"], log_decay, initial_state=S)
 
 
 def count_delta_flops(seq_len: int, n_heads: int, K: int, V: int, chunk_size: int = 64) -> int:

@@ -6,7 +6,13 @@ from torch.nn.functional import softplus
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
-from linattn_ref.mixers.delta_net import CONV, DeltaNetOptions, count_delta_flops, project_corrections
+from linattn_ref.mixers.delta_net import (
+    CONV,
+    DeltaNetOptions,
+    apply_delta_rule,
+    count_delta_flops,
+    project_corrections,
+)
 from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import HeadNorm, LowRank, ShortConvolution, make_step_bias, upcast
 from linattn_ref.ops.chunks import SUB_CHUNK
@@ -80,9 +86,7 @@ class KDAMixer(Mixer):
         return {**z, "log_decay": log_decay, "gate": torch.sigmoid(self.gate(x))}, past
 
     def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        q, k, v = z["q"], z["k"], z["v"]
-        op = self.ops.chunk_delta_rule
-        return op(q.to(v.dtype), k.to(v.dtype), v, z["beta"], z["log_decay"], initial_state=S)
+        return apply_delta_rule(self, z, S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)) * z["gate"])

@@ -15,12 +15,20 @@ def build(name: str) -> LanguageModel:
     return LanguageModel(ModelConfig(name, d_model=16, n_layers=2, n_heads=2, vocab_size=32)).double()
 
 
-@pytest.mark.parametrize("name", ["softmax", "tnl", "hgrn2", "cosformer2", "gla", "retnet"])
+LINEAR, DELTA = ("tnl", "hgrn2", "cosformer2", "gla", "retnet"), ("delta_net", "gated_delta_net", "kda")
+STEPS = {
+    "softmax": "step_softmax_attention",
+    **dict.fromkeys(LINEAR, "step_linear_attention"),
+    **dict.fromkeys(DELTA, "step_delta_rule"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
 @torch.no_grad()
 def test_while_decoding_single_tokens_go_through_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokens = build(name), torch.randint(32, (2, 8), generator=torch.Generator().manual_seed(2))
     called: list[str] = []
-    step = "step_softmax_attention" if name == "softmax" else "step_linear_attention"
+    step = STEPS[name]
     original = getattr(ops, step)
 
     def counted(*args: Any, **options: Any) -> Any:

@@ -107,9 +107,9 @@ HOST = """\
 
 A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
 that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes.
-Three more GPUs of the same host were measured at the same time, so these are on the high side. Lines with a
-dash for ours, and eight shapes of others, are of the run before, above as well: its launches were slower, and
-its kernels the same but for the delta rule per channel at 32,768 tokens with backward, which was slower."""
+Three more GPUs of the same host were measured at the same time, so these are on the high side. Of linear
+attention {older} shapes are of an earlier run, above as well: the kernels were the same, and launches slower,
+so they have no time here, and a line of such shapes alone has a dash."""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
@@ -139,15 +139,17 @@ Gated DeltaNet cannot be trained with this Triton on this GPU, and its compiled 
 fault.)
 
 - *plain*: as the classes come. Every factor of a gate is kept for the backward, so ours take more memory.
-- *lean*: `keep_less` of the benchmark casts what a norm gives once, and makes again in the backward what ops
-  are given, and what an MLP makes of its two factors.
+- *lean*: `keep_less` of the benchmark casts what a norm gives once, and computes three things again in the
+  backward: the product of an MLP's factors, a norm with its output gate, and HGRN2's gates.
 - *blocks*: `block.compile()` for every block. Blocks that differ in nothing but weights are compiled once;
   those of HGRN2 differ in their bounds.
 - *compiled*: `torch.compile` of the whole model.
 
-The speed of an uncompiled step depends on the machine's processor as well, and on what else that does: beside
-other work on the host it fell by a tenth (the ledger has it). The modes of a model follow one another in one
-process: the second has its kernels compiled already."""
+The speed of an uncompiled step depends on the machine's processor as well, and on what else that does. The
+rows of training here, softmax apart, had tests, tuning and compilers beside them, and came out lower for it,
+ours and FLA's: in runs on a quiet host GLA had 116 thousand tokens a second lean and 156 compiled (the ledger
+has more). The modes of a model follow one another in one process: the second has its kernels compiled
+already."""
 
 DECODING = """\
 Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
@@ -178,7 +180,7 @@ def render_page(root: Path) -> str:
     parts += [
         MEANS,
         render_table(*render_means(rows)),
-        HOST,
+        HOST.format(older=sum(row["host_ms"] is None for row in rows)),
         render_table(*render_host(rows)),
         describe_measurement("kernels", root),
         SCANS,
