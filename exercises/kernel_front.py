@@ -4,11 +4,13 @@ The front end turns a kernel's text into Triton's intermediate code. It needs no
 interpreter, which is Python, lets pass: a variable that is not there after a loop, a type that changes in
 one, a list. It works on functions of the compiler's kind, and here all are of the interpreter's, so they are
 exchanged while it looks. What the interpreter has run and the front end has not read is refused as well: a
-condition may be decided otherwise by the two. Like serialization.py this file imports nothing of ours.
+condition may be decided otherwise by the two. So is what the two give different values, as far as these are
+known to the compiler. Like serialization.py this file imports nothing of ours.
 """
 
 import ast
 import linecache
+import operator
 import re
 import sys
 import warnings
@@ -22,6 +24,8 @@ TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
 RAN = "__ran__"  # under this name a kernel has its ``Places``
+SCALARS = (bool, int, float, str, type(None))
+COMPUTED = object()  # in place of a value that the compiler does not know
 _SEEN: set[Any] = set()  # functions of kernels that were found to compile, with their constants
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 
@@ -37,7 +41,7 @@ def check_compiles(kernel: Any, arguments: Mapping[str, Any]) -> None:
         TypeError: with what the front end says, and of which line; or if it did not come to one that has run.
     """
     remember()
-    place = kernel.fn, tuple(arguments[name] for name in _list_constants(kernel.fn))
+    place = kernel.fn, tuple(arguments[name] for name in list_constants(kernel.fn))
     if place not in _SEEN and _PRISTINE:
         _read(kernel, arguments)
         _SEEN.add(place)
@@ -62,7 +66,7 @@ def _read(kernel: Any, arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"is not compiled by Triton: {_describe(error)}") from None
 
 
-def _list_constants(function: Any) -> list[str]:
+def list_constants(function: Any) -> list[str]:
     """Return the names of the arguments that the compiler takes as constants."""
     return [name for name, kind in function.__annotations__.items() if "constexpr" in str(kind)]
 
@@ -86,17 +90,84 @@ class Places:
         self.file = file
         self.ran: set[tuple[Any, ...]] = set()
         self.read: set[tuple[Any, ...]] = set()
+        self.found: dict[tuple[Any, ...], set[Any]] = {}  # numbers of Python that places had
+        self.known: dict[tuple[Any, ...], set[Any]] = {}  # what the compiler knows of them, or ``COMPUTED``
+        self.floored: set[tuple[Any, ...]] = set()  # where a negative number was divided
+        self.backwards: set[tuple[Any, ...]] = set()  # steps of ranges below 0
 
     def __call__(self, place: tuple[Any, ...], value: Any = None) -> Any:
         """Note that a place has run, and return the value that it has."""
         self.ran.add(place)
         return value
 
+    def note(self, place: tuple[Any, ...], value: Any) -> Any:
+        """Note the value of an expression, if it is a number of Python, and return it."""
+        plain = _unwrap(value)
+        if isinstance(plain, SCALARS):
+            self.found.setdefault(place, set()).add(_name_value(plain))
+        return value
+
+    def divide(self, place: tuple[Any, ...], left: Any, right: Any, rest: bool) -> Any:
+        """Return ``left // right``, or ``left % right``, and note whether a GPU would round otherwise."""
+        a, b = _unwrap(left), _unwrap(right)
+        if isinstance(a, int) and isinstance(b, int) and b != 0 and (a < 0) != (b < 0) and a % b:
+            self.floored.add(place)
+        return self.note(place, (operator.mod if rest else operator.floordiv)(left, right))
+
+    def step(self, place: tuple[Any, ...], value: Any) -> Any:
+        """Return the step of a range, and note whether it is negative."""
+        plain = _unwrap(value)
+        if (plain if isinstance(plain, int) else getattr(plain, "handle", plain).data) < 0:
+            self.backwards.add(place)
+        return value
+
+    def promise(self, value: Any, step: Any) -> Any:
+        """Return the value, if it is no number of Python (a loop counts in those) that is no multiple."""
+        if isinstance(value, int) and isinstance(step, int) and step and value % step:
+            raise ValueError(f"promises multiples of {step}, and has {value}")
+        return value
+
+    def check_truth(self, value: Any) -> Any:
+        """Return what stands beside `and` or `or`, if it is a truth value."""
+        plain = _unwrap(value)
+        if not isinstance(plain, bool) and str(getattr(plain, "dtype", "")) not in ("int1", "bool"):
+            raise TypeError("joins by `and` or `or` what is no truth value, of which a GPU makes one")
+        return value
+
     def compare(self) -> None:
-        """Raise a ``TypeError`` for the first place that ran and was not read."""
-        if missed := sorted(self.ran - self.read, key=lambda place: place[1:]):
-            line = linecache.getline(self.file, missed[0][1]).strip()
-            raise TypeError(f"is run by Triton's interpreter where its compiler never comes, in `{line}`")
+        """Raise a ``TypeError`` for the first place that ran and was not read, or has another value."""
+        self._refuse(self.ran - self.read, "is run by Triton's interpreter where its compiler never comes")
+        unknown = {place for place in self.known if COMPUTED in self.known[place]}
+        other = {
+            place
+            for place, values in self.found.items()
+            if place in self.known and place not in unknown and not values <= self.known[place]
+        }
+        self._refuse(other, "has another value for Triton's compiler than for its interpreter")
+        self._refuse(
+            self.floored - (self.known.keys() - unknown),
+            "divides a negative number, which a GPU rounds toward 0 and Python downwards",
+        )
+        self._refuse(
+            self.backwards - (self.known.keys() - unknown),
+            "counts down by a step that its compiler does not know, so a GPU never enters the loop",
+        )
+
+    def _refuse(self, places: set[tuple[Any, ...]], why: str) -> None:
+        """Raise a ``TypeError`` for the first of these places, if there is one."""
+        if places:
+            line = linecache.getline(self.file, min(place[1] for place in places)).strip()
+            raise TypeError(f"{why}, in `{line}`")
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the value of a ``tl.constexpr``."""
+    return value.value if type(value).__name__ == "constexpr" else value
+
+
+def _name_value(value: Any) -> Any:
+    """Return what is equal for equal numbers, NaN among them."""
+    return "NaN" if value != value else value
 
 
 def find_place(node: ast.AST) -> tuple[Any, ...]:
@@ -116,18 +187,38 @@ class Marks(ast.NodeTransformer):
                 setattr(node, name, [x for one in part for x in (ast.Expr(_mark(find_place(one))), one)])
         return node
 
+    def __init__(self) -> None:
+        self._conditions: set[int] = set()  # of which only the truth matters
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Find out what conditions are made of."""
+        if (test := getattr(node, "test", None)) is not None:
+            self._conditions.update(map(id, _list_conditions(test)))
+        return super().visit(node)
+
     def visit_For(self, node: ast.For) -> ast.AST:
-        """Leave out the call of the range, which the front end takes apart."""
+        """Leave out the call of the range, which the front end takes apart, but for its step."""
         call, node.iter = node.iter, ast.Constant(None)
         self.generic_visit(node)
+        steps = [*call.args[2:], *(one.value for one in call.keywords if one.arg == "step")]  # type: ignore
+        places = {id(one): find_place(one) for one in steps}
         node.iter = super().generic_visit(call)  # type: ignore[assignment]
+        if len(node.iter.args) > 2:  # type: ignore[attr-defined]
+            node.iter.args[2] = _call("step", places[id(steps[0])], node.iter.args[2])  # type: ignore
+        for one in node.iter.keywords:  # type: ignore[attr-defined]
+            if one.arg == "step":
+                one.value = _call("step", places[id(steps[-1])], one.value)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Mark a call, of which the front end may leave out what it thinks is said in vain."""
         super().generic_visit(node)
         own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "interpreter_semantic"
-        return node if own else _mark(find_place(node), node)  # its own calls are no part of the text
+        if own:
+            return node  # its own calls are no part of the text
+        if ast.unparse(node.func).rpartition(".")[2] == "multiple_of" and len(node.args) == 2:
+            node.args[0] = _call("promise", None, *node.args)
+        return _mark(find_place(node), _call("note", find_place(node), node))
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """Mark both branches."""
@@ -140,13 +231,60 @@ class Marks(ast.NodeTransformer):
         """Mark all but the first, which are left out where the first decides."""
         places = [find_place(one) for one in node.values[1:]]
         super().generic_visit(node)
+        if id(node) not in self._conditions:
+            node.values = [_call("check_truth", None, one) for one in node.values]
         node.values[1:] = map(_mark, places, node.values[1:])
         return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Note what a comparison gives."""
+        return self._note(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """Note what a sign or a `not` gives."""
+        return self._note(node)
+
+    def _note(self, node: ast.expr) -> ast.AST:
+        """Return a call that notes the value of an expression."""
+        place = find_place(node)
+        super().generic_visit(node)
+        return _call("note", place, node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Note what arithmetic gives, and how it divides."""
+        place = find_place(node)
+        super().generic_visit(node)
+        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            return _call("note", place, node)
+        return _call("divide", place, node.left, node.right, ast.Constant(isinstance(node.op, ast.Mod)))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """Let `a //= b` and `a %= b` be `a = a // b` and `a = a % b`, as for the front end."""
+        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)) or not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        whole = ast.copy_location(ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node)
+        return ast.copy_location(ast.Assign([node.target], self.visit_BinOp(whole)), node)  # type: ignore
+
+
+def _list_conditions(test: ast.AST) -> Iterator[ast.AST]:
+    """Yield a condition, and the conditions that it consists of."""
+    yield test
+    if isinstance(test, ast.BoolOp):
+        for one in test.values:
+            yield from _list_conditions(one)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _list_conditions(test.operand)
 
 
 def _mark(place: Any, *value: ast.expr) -> ast.Call:
     """Return a call that notes a place, and returns the value there."""
     return ast.Call(ast.Name(RAN, ast.Load()), [ast.Constant(place), *value], [])
+
+
+def _call(name: str, place: Any, *values: ast.expr) -> ast.Call:
+    """Return a call of a method of ``Places``."""
+    own = ast.Attribute(ast.Name(RAN, ast.Load()), name, ast.Load())
+    return ast.Call(own, [*([] if place is None else [ast.Constant(place)]), *values], [])
 
 
 @contextmanager
@@ -157,9 +295,14 @@ def _noting_what_is_read() -> Iterator[None]:
     visit = CodeGenerator.visit
 
     def noting(generator: Any, node: Any) -> Any:
+        value = visit(generator, node)
         if hasattr(node, "lineno") and RAN in generator.gscope:
-            generator.gscope[RAN].read.add(find_place(node))
-        return visit(generator, node)
+            places, plain = generator.gscope[RAN], _unwrap(value)
+            places.read.add(find_place(node))
+            if isinstance(node, ast.expr):
+                known = _name_value(plain) if isinstance(plain, SCALARS) else COMPUTED
+                places.known.setdefault(find_place(node), set()).add(known)
+        return value
 
     CodeGenerator.visit = noting
     try:

@@ -155,6 +155,10 @@ class Memory:
         self.stores += len(addresses)
         self.bytes_stored += given.size
 
+    def skip(self) -> None:
+        """Count a tile of which a mask leaves out everything."""
+        self.accesses += 1
+
     def _count(self, addresses: np.ndarray) -> None:
         """Count a tile."""
         self.accesses += 1

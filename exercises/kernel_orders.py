@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-DIVISIBILITY, CONTIGUITY = (
-    "tt.divisibility",
-    "tt.contiguity",
-)  # what `multiple_of` and `max_contiguous` promise
+# what `multiple_of`, `max_contiguous` and `max_constancy` promise
+DIVISIBILITY, CONTIGUITY, CONSTANCY = "tt.divisibility", "tt.contiguity", "tt.constancy"
 
 
 @contextlib.contextmanager
@@ -115,24 +113,29 @@ def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
 
     def set_checked(self: Any, name: str, values: Any) -> None:
         data = np.asarray(self.data)
-        steps = [int(one) for one in values] if name in (DIVISIBILITY, CONTIGUITY) else []
-        if steps and data.size and data.dtype.kind in "iu" and not hasattr(self.dtype, "element_ty"):
+        steps = [int(one) for one in values] if name in (DIVISIBILITY, CONTIGUITY, CONSTANCY) else []
+        if steps and data.size and data.dtype.kind in "iub":
+            # addresses are in bytes, and rise by an entry
+            rise = max(1, getattr(self.dtype, "element_ty", self.dtype).primitive_bitwidth // 8)
+            rise = rise if hasattr(self.dtype, "element_ty") else 1
             first = int(data.reshape(-1)[0])
             if name == DIVISIBILITY and any(first % step for step in steps):
-                raise ValueError(f"promises multiples of {steps[-1]}, and has {first}")
-            if name == CONTIGUITY and not all(_rises(data, axis, step) for axis, step in enumerate(steps)):
+                raise ValueError(f"promises multiples of {steps[-1]}, and has {first % steps[-1]} more")
+            if name == CONTIGUITY and not all(_rises(data, n, step, rise) for n, step in enumerate(steps)):
                 raise ValueError(f"promises {steps} numbers in a row that rise by 1, which these do not")
+            if name == CONSTANCY and not all(_rises(data, n, step, 0) for n, step in enumerate(steps)):
+                raise ValueError(f"promises {steps} equal numbers in a row, which these are not")
         set_attribute(self, name, values)
 
     return set_checked
 
 
-def _rises(data: np.ndarray, axis: int, length: int) -> bool:
-    """Return whether numbers rise by 1 along an axis, in every stretch of a length."""
+def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
+    """Return whether numbers rise by so much along an axis, in every stretch of a length."""
     if data.ndim == 0 or length < 2 or data.shape[axis] % length:
         return data.ndim == 0 or length < 2
     runs = np.moveaxis(data, axis, -1).reshape(-1, length)
-    return bool((np.diff(runs.astype(np.int64), axis=-1) == 1).all())
+    return bool((np.diff(runs.astype(np.int64), axis=-1) == by).all())
 
 
 def _refuse_truths(add: Callable[..., Any]) -> Callable[..., Any]:

@@ -61,7 +61,8 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
                 names[name] = _describe_value(name, value, function)
         text = textwrap.dedent(inspect.getsource(function))
         defaults = [_unwrap(one) for one in function.__defaults__ or ()]
-        described.append({"text": text, "names": names, "defaults": defaults})
+        constants = kernel_front.list_constants(function)
+        described.append({"text": text, "names": names, "defaults": defaults, "constants": constants})
     return described
 
 
@@ -128,7 +129,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     kernels = [triton.jit(function) for function in made]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
-            if str(name).startswith("_") or name == NEEDED or name in function.__globals__:
+            if str(name).startswith("__") or name == NEEDED or name in function.__globals__:
                 raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
@@ -151,8 +152,9 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     if tree.args.vararg or tree.args.kwarg or tree.args.kw_defaults or getattr(tree, "type_params", None):
         raise TypeError(f"has other arguments than Triton's functions: `{text.splitlines()[0][:80]}`")
     for one in arguments:
-        wanted = one.annotation is not None and ast.unparse(one.annotation).endswith("constexpr")
-        one.annotation = ast.Name("constexpr", ast.Load()) if wanted else None
+        one.annotation = (
+            ast.Name("constexpr", ast.Load()) if one.arg in described.get("constants", ()) else None
+        )
     given = list(described["defaults"])
     if len(given) != len(tree.args.defaults) or not all(isinstance(one, CONSTANTS) for one in given):
         raise TypeError("has a default that is no number")

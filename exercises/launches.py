@@ -42,7 +42,7 @@ OF_TRITON = {"triton.cdiv", "triton.next_power_of_2"}  # beside its language
 BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "print"}
 BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
 # classes of the language that a kernel may make or name
-CLASSES = {"range", "static_range", "constexpr", "tuple", "PropagateNan"}
+CLASSES = {"range", "static_range", "constexpr", "tuple", "PropagateNan", "PROPAGATE_NAN"}
 # what tiles and dtypes say of themselves
 OF_VALUES = {"shape", "dtype", "type", "value", "element_ty", "scalar", "numel", "primitive_bitwidth"}
 WITH_TEXTS = {
@@ -59,6 +59,8 @@ EXPRESSIONS = (
     "JoinedStr FormattedValue"
 )
 COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".split())
+# of a language whose methods do so, or its functions: what is not to be left to `and` and `or`
+ACCESSES = ("load", "store", "atomic", "gather", "scatter", "print", "assert")
 WRONG_WAY = (
     'Triton was imported as a compiler. Set os.environ["TRITON_INTERPRET"] = "1" before anything imports it'
 )
@@ -248,6 +250,8 @@ class _Patches:
             size = loaded.data.dtype.itemsize
             values = self._memory.load(self._program, addresses, size)
             loaded.data[wanted] = np.frombuffer(values, dtype=loaded.data.dtype)
+        else:
+            self._memory.skip()
         return loaded
 
     def _create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_: Any) -> None:
@@ -256,6 +260,8 @@ class _Patches:
             values = np.broadcast_to(value.data, ptrs.data.shape)[wanted]
             addresses = ptrs.data[wanted].astype(np.int64)
             self._memory.store(self._program, addresses, values.dtype.itemsize, values.tobytes())
+        else:
+            self._memory.skip()
 
     def _refuse_atomic(self, *_: Any) -> Any:
         raise TypeError(
@@ -266,7 +272,7 @@ class _Patches:
 
 def _measure_product(a: Any, b: Any, d: Any, precision: Any, *_: Any) -> int:
     """Return the multiplications of a product; refuse one whose factors a GPU would round."""
-    if a.data.dtype == np.float32 and not str(precision).endswith("IEEE"):
+    if a.data.dtype == np.float32 and not str(precision).endswith(("IEEE", "TF32x3")):
         raise TypeError(
             "multiplies tiles of float32 whose digits a GPU would cut to ten bits; write "
             '`tl.dot(a, b, input_precision="ieee")`'
@@ -378,6 +384,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
     for node in nodes:
         _check_syntax(node)
+        _check_joined(node, known)
         if isinstance(node, ast.JoinedStr) and id(node) not in said:
             raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
         if isinstance(node, ast.Attribute) and _find_value(node, known) is UNKNOWN:
@@ -396,7 +403,46 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
                 if isinstance(node, ast.Name) and isinstance(value, (int, float))
                 else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
             )
+    _check_texts(function, nodes, known, said)
     return found
+
+
+def _check_texts(
+    function: Callable[..., Any], nodes: Sequence[ast.AST], known: Mapping[str, Any], said: set[int]
+) -> None:
+    """Refuse texts but where a function of the language takes one: a compiler computes nothing with them."""
+    texts = {name for name, one in inspect.signature(function).parameters.items() if type(one.default) is str}
+    texts |= {name for name, one in known.items() if isinstance(getattr(one, "value", None), str)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    given = {id(part) for node in calls for part in (*node.args, *(one.value for one in node.keywords))}
+    foreign = {
+        id(part)
+        for node in calls
+        if hasattr(value := _find_value(node.func, known), "fn") and not is_of_language(value.fn.__module__)
+        for part in (*node.args, *(one.value for one in node.keywords))
+    }
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a docstring
+    alone |= {id(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
+    for node in nodes:
+        text = isinstance(node, ast.Constant) and type(node.value) is str
+        text = text or (isinstance(node, ast.Name) and node.id in texts)
+        if text and id(node) not in said | alone and (id(node) not in given or id(node) in foreign):
+            raise TypeError(
+                f"does something else with the text `{ast.unparse(node)[:40]}` than give it to a function of "
+                "Triton's language"
+            )
+
+
+def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:
+    """Refuse calls that do something behind `and` and `or`: a GPU makes them whatever stands before."""
+    if not isinstance(node, ast.BoolOp):
+        return
+    for call in [part for one in node.values[1:] for part in ast.walk(one) if isinstance(part, ast.Call)]:
+        value = _find_value(call.func, known)
+        own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
+        if own or any(word in ast.unparse(call.func).rpartition(".")[2] for word in ACCESSES):
+            name = ast.unparse(call.func)
+            raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
 
 
 def list_own_names(function: Callable[..., Any]) -> set[str]:
@@ -457,6 +503,8 @@ def _check_attribute(node: ast.Attribute, known: Mapping[str, Any]) -> None:
     if inspect.ismodule(owner):
         return  # it has no such part, as the kernel will find
     allowed = set(OF_VALUES)
+    if owner is UNKNOWN and inspect.isfunction(vars(tl.math).get(node.attr)):
+        raise TypeError(f"uses `.{node.attr}()`, which Triton's interpreter lacks; write `tl.{node.attr}(x)`")
     if owner is UNKNOWN:  # something that the kernel computes
         allowed.update(vars(tl.core.tensor), vars(tl.core.tensor_descriptor_base))
     if owner is tl.PropagateNan:

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "dcf468997c9a"
+VERSION = "0d5e260258d6"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -93,8 +93,8 @@ def q1(rng):
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     for n in range(12):
-        P = float(10 ** rng.uniform(7, 11 if n != 4 else 7.1))
-        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n != 4 else 15, 15.2))
+        P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
+        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
         near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
@@ -166,6 +166,14 @@ def q2(rng):
         if n == 4:  # so few that no digit is lost in a sum
             columns = int(rng.integers(2, 6))
             x = _normal(rng, rows, columns)
+        if n == 5:  # the maximum jumps by 20,000 from tile to tile, up in one row and down in the other
+            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            jump = torch.where(torch.arange(columns) < tile, -1e4, 1e4)
+            x = _normal(rng, rows, columns) + torch.stack([jump, -jump])
+        if n == 6:  # many small terms beside one that is large, the first or the last
+            rows, tile, columns = 2, 64, 20 * 64
+            x = _normal(rng, rows, columns, scale=0.1) - 12.5
+            x[0, 0] = x[1, -1] = 0.0
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}
@@ -243,6 +251,10 @@ def q3(rng):
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
+            g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+        if n == 2:  # wide
+            N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
+            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
         if n == 1:  # hard everywhere, and nothing is forgotten at once
             C, T = 32, 64 + int(rng.integers(1, 32))
             g = torch.full((N, T), -5.0)
@@ -328,7 +340,7 @@ def q4(rng):
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
-        K, V = (16, 16) if n == 1 else (K, V)
+        K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
@@ -556,6 +568,8 @@ def q7(rng):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        if n == 2:
+            K = V = 64
         if n in (6, 9):
             T = C + int(rng.integers(1, C))
         if n == 5:  # more chunks than are written out one by one

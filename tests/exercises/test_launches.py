@@ -705,10 +705,10 @@ WIDTH = tl.constexpr(16)
 
 
 @triton.jit
-def told_by_a_text(x, out, n_columns, TILE: tl.constexpr):
-    if "%s" % WIDTH == "16":  # noqa: UP031
+def told_by_a_condition(x, out, n_columns, TILE: tl.constexpr):
+    if [16] == (16,):
         pass
-    else:  # the interpreter writes constexpr[16]
+    else:  # for the compiler both are tuples
         tl.store(out, 3.0)
 
 
@@ -719,7 +719,7 @@ def told_in_an_expression(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def told_by_what_is_left_out(x, out, n_columns, TILE: tl.constexpr):
-    [16] == (16,) or tl.store(out, 3.0)
+    [16] == (16,) or tl.maximum(n_columns, 3) > 0
 
 
 @triton.jit
@@ -733,13 +733,13 @@ def told_in_a_format(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
-def add_by_a_text(a, b):
-    return a if "%s" % WIDTH == "16" else a + b  # noqa: UP031
+def add_by_a_list(a, b):
+    return a if [16] == (16,) else a + b
 
 
 @triton.jit
 def told_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
-    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_text))
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_list))
 
 
 @triton.jit
@@ -782,7 +782,7 @@ def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(
 @pytest.mark.parametrize(
     "kernel",
     [
-        told_by_a_text,
+        told_by_a_condition,
         told_in_an_expression,
         told_by_what_is_left_out,
         told_in_a_message,
@@ -899,6 +899,166 @@ def in_a_row(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def promised_places(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(tl.multiple_of(x + 1 + tl.arange(0, TILE), 64)), 0))
+
+
+@triton.jit
+def promised_loop(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns, TILE):
+        tl.store(out, tl.load(x + tl.multiple_of(start, 2 * TILE)))
+
+
+@triton.jit
+def promised_equal(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.load(x + i, mask=tl.max_constancy(i < 13, 8), other=0.0), 0))
+
+
+@triton.jit
+def rounded_down(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns, TILE):
+        at = (start - 1) // TILE
+        tl.store(out, tl.load(x + at + 1))
+
+
+@triton.jit
+def rounded_in_place(x, out, n_columns, TILE: tl.constexpr):
+    for at in range(-n_columns, 0, TILE):
+        at %= 3
+        tl.store(out, tl.load(x + at))
+
+
+@triton.jit
+def counting_down(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(n_columns - TILE, -1, tl.minimum(n_columns, 0) - TILE):
+        tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def one_or_more(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns or 1, TILE):
+        tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def stored_behind_and(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, 1.0)
+    n_columns < 0 and tl.store(out, 3.0)
+
+
+@triton.jit
+def store_three(out):
+    tl.store(out, 3.0)
+    return True
+
+
+@triton.jit
+def helped_behind_and(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, 1.0)
+    never = n_columns < 0 and store_three(out)  # noqa: F841
+
+
+@triton.jit
+def pick(a, b, first: tl.constexpr):
+    if first:
+        return a
+    else:
+        return b
+
+
+@triton.jit
+def told_by_a_value(x, out, n_columns, TILE: tl.constexpr):
+    total = pick(tl.sum(tl.load(x + tl.arange(0, TILE)), 0), 0.0, True)
+    total = pick(0.0, total, False)
+    tl.store(out, pick(total, 0.0, [16] == (16,)))
+
+
+@triton.jit
+def told_by_a_text(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns * ("%s" % WIDTH != "16"), TILE):  # noqa: UP031
+        tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def make_number(form: tl.constexpr = "%s"):
+    return form % WIDTH == "16"
+
+
+@triton.jit
+def told_by_a_default(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, make_number())
+
+
+@triton.jit
+def by_a_method(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, TILE)).exp(), 0))
+
+
+_HALF = tl.constexpr(0.5)
+
+
+@triton.jit
+def _load(place, precise: tl.constexpr = False):
+    return tl.load(place, eviction_policy="evict_first") * _HALF
+
+
+@triton.jit
+def with_private_names(x, out, n_columns, TILE: tl.constexpr):
+    _total = tl.zeros((), tl.float32)
+    for _ in range(0, n_columns, TILE):
+        _total += tl.sum(_load(x + _ + tl.arange(0, TILE)), 0)
+    tl.store(out, 2 * _total)
+
+
+constant = tl.constexpr
+
+
+@triton.jit
+def add_up(x, WIDE: constant):  # type: ignore[valid-type]
+    return tl.sum(tl.load(x + tl.arange(0, WIDE)), 0)
+
+
+@triton.jit
+def with_quoted_constants(x, out, n_columns, TILE: "tl.constexpr"):
+    tl.store(out, add_up(x, 4 * TILE))
+
+
+@triton.jit
+def dividing(x, out, n_columns, TILE: tl.constexpr):
+    """Divide what is not negative, or known before."""
+    total, left = tl.zeros((), tl.float32), 0
+    for start in range(-n_columns, 0, TILE):
+        left += -(start // TILE) % 5 + (-7 // 2 + 4)
+        left %= 3
+        total += tl.sum(tl.load(x + n_columns + start + tl.arange(0, TILE)), 0)
+    for back in range(n_columns - TILE, -1, -TILE):
+        total += 0.0 * tl.load(x + back // TILE)
+    tl.store(out, total + 0.0 * left)
+
+
+@triton.jit
+def with_conditions(x, out, n_columns, TILE: tl.constexpr):
+    two: tl.constexpr = 2
+    wide = TILE > 4 and two > 1
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        if two and not (start < 0 or start >= n_columns):
+            total += tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    if wide and tl.maximum(total, 0.0) >= 0:
+        tl.store(out, total)
+
+
+@triton.jit
+def to_a_fixed_end(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, 128, TILE):
+        i = start + tl.arange(0, TILE)
+        total += tl.sum(tl.load(x + i, mask=i < n_columns, other=0.0), 0)
+    tl.store(out, total)
+
+
+@triton.jit
 def added_truths(x, out, n_columns, TILE: tl.constexpr):
     i = tl.arange(0, TILE)
     tl.store(out, tl.sum(tl.where((i < 3) + (i < 5), tl.load(x + i), 0.0), 0))
@@ -925,10 +1085,48 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
 @pytest.mark.parametrize(
     ("kernel", "says"),
     [
-        (promised, "promises multiples of 16, and has 3"),
+        (promised, "promises multiples of 16, and has 3 more"),
+        (promised_places, "promises multiples of 64, and has 4 more"),
+        (promised_loop, "promises multiples of 32, and has 16"),
+        (promised_equal, "promises [8] equal numbers in a row"),
         (added_truths, "adds truth values"),
         (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
+        (
+            rounded_down,
+            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at = ",
+        ),
+        (
+            rounded_in_place,
+            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at %= ",
+        ),
+        (counting_down, "counts down by a step that its compiler does not know"),
+        (one_or_more, "joins by `and` or `or` what is no truth value"),
+        (stored_behind_and, "calls `tl.store` behind `and` or `or`, which a GPU does in any case"),
+        (helped_behind_and, "calls `store_three` behind `and` or `or`, which a GPU does in any case"),
+        (
+            told_by_a_value,
+            "has another value for Triton's compiler than for its interpreter, in `tl.store(out, pick(",
+        ),
+        (told_by_a_text, "does something else with the text `'16'` than give it to a function of"),
+        (
+            told_by_a_default,
+            "does something else with the text `'16'` than give it to a function of",
+        ),
+        (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
 )
 def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
     assert says in run_once(kernel)["text"]
+
+
+@pytest.mark.parametrize("kernel", [with_private_names, with_quoted_constants, dividing, with_conditions])
+def test_what_a_gpu_takes_alike_is_not_refused(kernel):
+    assert run_once(kernel)["value"].item() == 64.0
+
+
+def test_tiles_that_are_masked_out_count():
+    kept = KeptMemory(Launch((1,), (1,)), [torch.ones(64), torch.full((1,), float("nan")), 64, 16])
+    launches.launch_kept(to_a_fixed_end, kept)
+    value, counts = kept.finish()
+    assert value.item() == 64.0
+    assert (counts["accesses"], counts["loads"]) == (128 // 16 + 1, 64)

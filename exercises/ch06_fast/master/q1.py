@@ -35,7 +35,7 @@ def double_context(P, batch, per_token, rate, peak):
 
 # %% [markdown] solution q1
 # Memory takes $(2P + bc)/W$, arithmetic $2Pb/F$. Each sequence adds $2P/F$ to one and $c/W$ to the other, so arithmetic catches up only if $2P/F > c/W$:
-# if a sequence's cache is smaller than $2PW/F$ bytes. On an H200 ($W = 4.28$ TB/s, $F = 808$ TFLOP/s) that is 0.5 % of the model's bytes. A softmax
+# if a sequence's cache is smaller than $2PW/F$ bytes. On an H200 ($W = 4.28$ TB/s, $F = 813$ TFLOP/s) that is 0.5 % of the model's bytes. A softmax
 # model outgrows that after one to three hundred tokens, or some hundred to two thousand if heads share keys and values, and from then on no batch is large enough to keep the matrix unit busy. A model
 # with a state stays below it, or above it, for good. In 3. the FLOPs do not depend on the context, so that it is always memory which reaches twice
 # the time, but twice *the larger* of the two times at context 0.
@@ -49,8 +49,8 @@ def q1(rng):
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     for n in range(12):
-        P = float(10 ** rng.uniform(7, 11 if n != 4 else 7.1))
-        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n != 4 else 15, 15.2))
+        P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
+        rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
         near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]

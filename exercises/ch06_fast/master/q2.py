@@ -59,6 +59,14 @@ def q2(rng):
         if n == 4:  # so few that no digit is lost in a sum
             columns = int(rng.integers(2, 6))
             x = _normal(rng, rows, columns)
+        if n == 5:  # the maximum jumps by 20,000 from tile to tile, up in one row and down in the other
+            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            jump = torch.where(torch.arange(columns) < tile, -1e4, 1e4)
+            x = _normal(rng, rows, columns) + torch.stack([jump, -jump])
+        if n == 6:  # many small terms beside one that is large, the first or the last
+            rows, tile, columns = 2, 64, 20 * 64
+            x = _normal(rng, rows, columns, scale=0.1) - 12.5
+            x[0, 0] = x[1, -1] = 0.0
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}

@@ -81,6 +81,10 @@ def q3(rng):
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
+            g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+        if n == 2:  # wide
+            N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
+            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
         if n == 1:  # hard everywhere, and nothing is forgotten at once
             C, T = 32, 64 + int(rng.integers(1, 32))
             g = torch.full((N, T), -5.0)

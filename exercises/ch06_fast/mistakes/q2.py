@@ -275,3 +275,43 @@ def from_a_finite_start(x, out, n_columns, TILE: tl.constexpr):
         m = new
         start += TILE
     tl.store(out + tl.program_id(0), (m + tl.log2(total)) * 0.6931471805599453)
+
+
+@mistake(
+    "The old maximum is subtracted and the sum rescaled afterwards. Where the maximum jumps by more than 88 from one tile to the next, e^(s - old) is infinite. Subtract the new one."
+)
+@triton.jit
+def old_maximum_subtracted(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    first = tl.load(
+        x + row * n_columns + tl.arange(0, TILE), mask=tl.arange(0, TILE) < n_columns, other=-float("inf")
+    )
+    most = tl.max(first, 0)
+    most = tl.where(most == -float("inf"), -1e30, most)
+    total = tl.sum(tl.exp(first - most), 0)
+    for start in range(TILE, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        total = (total + tl.sum(tl.exp(s - most), 0)) * tl.exp(most - new)
+        most = new
+    tl.store(out + row, most + tl.log(total))
+
+
+@mistake(
+    "Terms far below the maximum are dropped. A thousand of them, each e^-12, are half a percent of the sum."
+)
+@triton.jit
+def small_terms_dropped(x, out, n_columns, TILE: tl.constexpr):
+    row = tl.program_id(0)
+    most = tl.full((), -float("inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        column = start + tl.arange(0, TILE)
+        s = tl.load(x + row * n_columns + column, mask=column < n_columns, other=-float("inf"))
+        new = tl.maximum(most, tl.max(s, 0))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        fade = tl.where(most < safe - 12.0, 0.0, tl.exp(most - safe))
+        total = total * fade + tl.sum(tl.where(s < safe - 12.0, 0.0, tl.exp(s - safe)), 0)
+        most = new
+    tl.store(out + row, most + tl.log(total))
