@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 if __package__:
-    from linattn_exercises import kernel_front, launches
+    from linattn_exercises import kernel_front, kernel_rules
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_front, launches = sys.modules["kernel_front"], sys.modules["launches"]
+    kernel_front, kernel_rules = sys.modules["kernel_front"], sys.modules["kernel_rules"]
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
@@ -39,11 +39,11 @@ def describe_kernel(kernel: Any) -> list[dict[str, Any]]:
         kernel: what is to be launched.
 
     Raises:
-        TypeError: if it is no kernel, or uses what no kernel may, see ``launches.check_kernel``.
+        TypeError: if it is no kernel, or uses what no kernel may, see ``kernel_rules.check_kernel``.
         RuntimeError: if Triton was imported as a compiler.
     """
-    with launches.ALONE:
-        launches.check_kernel(kernel)
+    with kernel_rules.ALONE:
+        kernel_rules.check_kernel(kernel)
         return _describe_kernel(kernel)
 
 
@@ -53,7 +53,7 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
     for function in functions:  # it grows meanwhile
         names = {}
         for name, value in _list_globals(function):
-            if hasattr(value, "fn") and not launches.is_of_language(value.fn.__module__):
+            if hasattr(value, "fn") and not kernel_rules.is_of_language(value.fn.__module__):
                 if value.fn not in functions:
                     functions.append(value.fn)
                 names[name] = {"function": functions.index(value.fn)}
@@ -71,14 +71,14 @@ def _list_globals(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     tree = _read_function(inspect.getsource(function))
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} - launches.list_own_names(function)
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - kernel_rules.list_own_names(function)
     yield from ((name, known[name]) for name in sorted(used & known.keys()))
 
 
 def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict[str, Any]:
     """Return what a global name stands for: a module, a part of Triton's language, or a constant."""
     if inspect.ismodule(value):
-        if value.__name__ == "triton" or launches.is_of_language(value.__name__):
+        if value.__name__ == "triton" or kernel_rules.is_of_language(value.__name__):
             return {"module": value.__name__}
         used = ast.walk(_read_function(inspect.getsource(function)))
         wanted = {node.attr for node in used if isinstance(node, ast.Attribute)}
@@ -112,7 +112,7 @@ def build_kernel(described: Any) -> Any:
         TypeError: if it uses what no kernel may.
     """
     try:
-        with launches.ALONE:
+        with kernel_rules.ALONE:
             return _build_kernel(described)
     except (ValueError, LookupError, AttributeError, SyntaxError, RecursionError) as error:
         raise TypeError(f"cannot be read: {error}") from None
@@ -134,7 +134,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
             )
-    launches.check_kernel(kernels[0])
+    kernel_rules.check_kernel(kernels[0])
     for name in vars(sys.modules["triton.runtime.interpreter"]).keys() - {NEEDED}:
         for function in made:
             function.__globals__.setdefault(name, None)
@@ -165,7 +165,7 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     if any(line.strip().startswith("def ") for line in lines[1:]):  # the interpreter begins at the last
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
-    lent = {name: getattr(builtins, name) for name in launches.BUILTINS}
+    lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
     names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": lent, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     names[kernel_front.RAN] = kernel_front.Places(name)
@@ -193,7 +193,7 @@ def _find_value(what: Mapping[str, Any]) -> Any:
             raise TypeError("has a constant that is no number")
         return tl.constexpr(what["constant"])
     name = what["module"]
-    if name != "triton" and not launches.is_of_language(name):
+    if name != "triton" and not kernel_rules.is_of_language(name):
         raise TypeError(f"uses `{name}`, which is no part of Triton's language")
     module = sys.modules[name]
     if "part" not in what:
@@ -217,6 +217,6 @@ def _read_function(text: str) -> ast.FunctionDef:
 
 def _list_language() -> Iterator[tuple[str, Any]]:
     """Yield the modules of Triton's language, by name, that of its names first."""
-    found = {name: one for name, one in sys.modules.items() if launches.is_of_language(name) and one}
+    found = {name: one for name, one in sys.modules.items() if kernel_rules.is_of_language(name) and one}
     yield from sorted(found.items())
     yield "triton", sys.modules["triton"]

@@ -1,21 +1,18 @@
 """Launch a Triton kernel in its interpreter, with its memory kept elsewhere, see kernel_memory.py.
 
-The interpreter is Python, so it takes much that Triton's compiler refuses; that is refused here as well.
+Before it, kernel_rules.py looks at its text; after it, kernel_front.py asks the compiler.
 
 Triton must be imported as an interpreter: ``TRITON_INTERPRET=1`` in the environment, before that. This file
 can be loaded by the sandbox of the grader.
 """
 
 import ast
-import builtins
 import functools
 import inspect
 import math
 import os
 import sys
-import textwrap
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,48 +20,16 @@ import numpy as np
 import torch
 
 if __package__:
-    from linattn_exercises import kernel_front, kernel_memory, kernel_orders
+    from linattn_exercises import kernel_front, kernel_memory, kernel_orders, kernel_rules
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_memory, kernel_front, kernel_orders = (
-        sys.modules[name] for name in ("kernel_memory", "kernel_front", "kernel_orders")
+    kernel_memory, kernel_front, kernel_orders, kernel_rules = (
+        sys.modules[name] for name in ("kernel_memory", "kernel_front", "kernel_orders", "kernel_rules")
     )
 
 kernel_front.remember()  # where Triton was imported before
 
-ALONE = (
-    threading.RLock()
-)  # held through a launch or a look: launches exchange Triton's language for all threads
 ANYTHING = (math.nan, 3e4, -2e4)  # what a GPU may leave where a mask leaves something out
-UNKNOWN = object()  # in place of a value
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
-# What the text of a kernel may name besides Triton's language, other kernels and numbers.
-OF_TRITON = {"triton.cdiv", "triton.next_power_of_2"}  # beside its language
-BUILTINS = {"range", "min", "max", "len", "int", "float", "bool", "print"}
-BUILTINS |= {"True", "False", "None", "NotImplementedError"}  # the last is what an empty answer raises
-# classes of the language that a kernel may make or name
-CLASSES = {"range", "static_range", "constexpr", "tuple", "PropagateNan", "PROPAGATE_NAN"}
-# what tiles and dtypes say of themselves
-OF_VALUES = {"shape", "dtype", "type", "value", "element_ty", "scalar", "numel", "primitive_bitwidth"}
-WITH_TEXTS = {
-    "static_assert",
-    "static_print",
-    "device_assert",
-    "device_print",
-    "print",
-}  # they may put texts together
-# What a compiled kernel may be made of, see Triton's code_generator.py; and `raise`, for an empty answer.
-STATEMENTS = "Assign AugAssign AnnAssign For While If Expr Return Assert Pass Raise"
-EXPRESSIONS = (
-    "BoolOp BinOp UnaryOp IfExp Compare Call Constant Name Attribute Subscript Slice List Tuple Starred "
-    "JoinedStr FormattedValue"
-)
-COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".split())
-# of a language whose methods do so, or its functions: what is not to be left to `and` and `or`
-ACCESSES = ("load", "store", "atomic", "gather", "scatter", "print", "assert")
-WRONG_WAY = (
-    'Triton was imported as a compiler. Set os.environ["TRITON_INTERPRET"] = "1" before anything imports it'
-)
-
 
 # --- a launch in this process -------------------------------------------------------------------------------
 
@@ -89,9 +54,9 @@ def run(
         IndexError, RuntimeError, ValueError: see ``Memory``.
         Exception: what the kernel raises.
     """
-    check_kernel(kernel)
+    kernel_rules.check_kernel(kernel)
     kernel_front.remember()  # before anything is changed
-    with ALONE, _Patches(memory, grid, order) as patches:
+    with kernel_rules.ALONE, _Patches(memory, grid, order) as patches:
         try:
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
                 kernel[tuple(grid)](*arguments)
@@ -333,214 +298,6 @@ def _is_triton(file: str) -> bool:
     return f"{os.sep}triton{os.sep}" in file
 
 
-# --- the text of a kernel -----------------------------------------------------------------------------------
-
-
-def check_kernel(kernel: Any) -> None:
-    """Refuse what Triton's compiler would refuse and its interpreter, which is Python, takes.
-
-    Args:
-        kernel: what is to be launched.
-
-    Raises:
-        TypeError: if it is no function under ``triton.jit``, or names what is no part of Triton's language.
-        RuntimeError: if Triton was imported as a compiler.
-    """
-    from triton.runtime.interpreter import InterpretedFunction
-    from triton.runtime.jit import JITFunction
-
-    if isinstance(kernel, JITFunction):
-        raise RuntimeError(WRONG_WAY)
-    if not isinstance(kernel, InterpretedFunction):
-        raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
-    seen: set[int] = set()
-    pending = [kernel.fn]
-    with ALONE:
-        while pending:
-            function = pending.pop()
-            if id(function) not in seen:
-                seen.add(id(function))
-                pending += _check_text(function, InterpretedFunction)
-
-
-def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:
-    """Check one function, and return those under ``triton.jit`` that it names."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    known = {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    own = list_own_names(function)
-    known = {name: value for name, value in known.items() if name not in own}
-    for default in function.__defaults__ or ():
-        if not (default is None or isinstance(default, str) or _is_of_language("", default)):
-            raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
-    nodes = [node for statement in tree.body for node in ast.walk(statement)]
-    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}  # before a dot
-    found = []
-    lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
-    said = {id(part) for node in nodes for text in _list_said(node) for part in ast.walk(text)}
-    if wrong := next((name for name in (*own, *_list_names(nodes)) if name.startswith("__")), None):
-        raise TypeError(f"uses the name `{wrong}`, which Python keeps for itself")
-    if wrong := next((name for name in _list_names(nodes) if name in lent), None):
-        raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
-    for node in nodes:
-        _check_syntax(node)
-        _check_joined(node, known)
-        if isinstance(node, ast.JoinedStr) and id(node) not in said:
-            raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
-        if isinstance(node, ast.Attribute) and _find_value(node, known) is UNKNOWN:
-            _check_attribute(node, known)
-        if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
-            continue
-        if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
-            found.append(value.fn)  # type: ignore[attr-defined]
-        elif inspect.ismodule(value) and id(node) in inner:
-            continue  # what is taken of it is looked at by itself
-        elif inspect.ismodule(value):
-            raise TypeError(f"uses `{ast.unparse(node)}` by itself, expected a function of it")
-        elif not (isinstance(value, kind) or _is_of_language(ast.unparse(node), value)):
-            raise TypeError(
-                f"uses the number `{node.id}` of the module; there write `{node.id} = tl.constexpr({value})`"
-                if isinstance(node, ast.Name) and isinstance(value, (int, float))
-                else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
-            )
-    _check_texts(function, nodes, known, said)
-    return found
-
-
-def _check_texts(
-    function: Callable[..., Any], nodes: Sequence[ast.AST], known: Mapping[str, Any], said: set[int]
-) -> None:
-    """Refuse texts but where a function of the language takes one: a compiler computes nothing with them."""
-    texts = {name for name, one in inspect.signature(function).parameters.items() if type(one.default) is str}
-    texts |= {name for name, one in known.items() if isinstance(getattr(one, "value", None), str)}
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    given = {id(part) for node in calls for part in (*node.args, *(one.value for one in node.keywords))}
-    foreign = {
-        id(part)
-        for node in calls
-        if hasattr(value := _find_value(node.func, known), "fn") and not is_of_language(value.fn.__module__)
-        for part in (*node.args, *(one.value for one in node.keywords))
-    }
-    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a docstring
-    alone |= {id(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
-    for node in nodes:
-        text = isinstance(node, ast.Constant) and type(node.value) is str
-        text = text or (isinstance(node, ast.Name) and node.id in texts)
-        if text and id(node) not in said | alone and (id(node) not in given or id(node) in foreign):
-            raise TypeError(
-                f"does something else with the text `{ast.unparse(node)[:40]}` than give it to a function of "
-                "Triton's language"
-            )
-
-
-def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:
-    """Refuse calls that do something behind `and` and `or`: a GPU makes them whatever stands before."""
-    if not isinstance(node, ast.BoolOp):
-        return
-    for call in [part for one in node.values[1:] for part in ast.walk(one) if isinstance(part, ast.Call)]:
-        value = _find_value(call.func, known)
-        own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
-        if own or any(word in ast.unparse(call.func).rpartition(".")[2] for word in ACCESSES):
-            name = ast.unparse(call.func)
-            raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
-
-
-def list_own_names(function: Callable[..., Any]) -> set[str]:
-    """Return the arguments of a function, and the names that it gives values to, as Python compiled it."""
-    return set(function.__code__.co_varnames)
-
-
-def _check_syntax(node: ast.AST) -> None:
-    """Refuse what Triton does not compile."""
-    text = ast.unparse(node).splitlines()[0][:80] if isinstance(node, (ast.stmt, ast.expr)) else ""
-    if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-        raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
-    if isinstance(node, (ast.stmt, ast.expr)) and not isinstance(node, COMPILED):
-        raise TypeError(f"has a statement that Triton does not compile: `{text}`")
-    if isinstance(node, ast.keyword) and (node.arg or "_").startswith("_"):
-        raise TypeError(f"gives an argument by the name {node.arg}, which is no part of Triton's language")
-    if isinstance(node, ast.AnnAssign) and node.value is None:
-        raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
-    if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-        raise TypeError(f"gives a value to `{text}`, which Triton does not compile")
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        raise TypeError(f'uses `@`; a product of tiles is `tl.dot(a, b, input_precision="ieee")`: `{text}`')
-    if isinstance(node, ast.Compare) and len(node.ops) > 1:
-        raise TypeError(
-            f"has two comparisons in one, which Triton does not compile: `{text}`; join them by `&`"
-        )
-    if (
-        isinstance(node, ast.Compare)
-        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
-        and ast.unparse(node.comparators[0]) != "None"
-    ):
-        raise TypeError(f"compares by `is`, which means something else to the compiler: `{text}`")
-    if isinstance(node, ast.For) and not ast.unparse(node.iter).split("(")[0].endswith("range"):
-        raise TypeError(
-            f"has a loop over something else than a range, which Triton does not compile: `{text}`"
-        )
-
-
-def _list_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Yield the names that these nodes use."""
-    yield from (node.id for node in nodes if isinstance(node, ast.Name))
-
-
-def _list_said(node: ast.AST) -> list[ast.expr]:
-    """Return the arguments of a call, or the part of an assertion, in which a text may be put together."""
-    if isinstance(node, ast.Assert) and node.msg is not None:
-        return [node.msg]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WITH_TEXTS:
-        return [*node.args, *(one.value for one in node.keywords)]
-    return []
-
-
-def _check_attribute(node: ast.Attribute, known: Mapping[str, Any]) -> None:
-    """Refuse an attribute of anything but a module, unless it is a method of tiles, or says what they are."""
-    import triton.language as tl
-
-    owner = _find_value(node.value, known)
-    if inspect.ismodule(owner):
-        return  # it has no such part, as the kernel will find
-    allowed = set(OF_VALUES)
-    if owner is UNKNOWN and inspect.isfunction(vars(tl.math).get(node.attr)):
-        raise TypeError(f"uses `.{node.attr}()`, which Triton's interpreter lacks; write `tl.{node.attr}(x)`")
-    if owner is UNKNOWN:  # something that the kernel computes
-        allowed.update(vars(tl.core.tensor), vars(tl.core.tensor_descriptor_base))
-    if owner is tl.PropagateNan:
-        allowed = {"ALL", "NONE"}
-    if node.attr not in allowed:
-        raise TypeError(f"uses `.{node.attr}`, which is no part of Triton's language")
-
-
-def _find_value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """Return what a global name stands for, or an attribute of a module; or ``UNKNOWN``."""
-    if isinstance(node, ast.Name):
-        return known.get(node.id, UNKNOWN)
-    if isinstance(node, ast.Attribute) and inspect.ismodule(module := _find_value(node.value, known)):
-        return getattr(module, node.attr, UNKNOWN)
-    return UNKNOWN
-
-
-def _is_of_language(name: str, value: Any) -> bool:
-    """Return whether a kernel may use a global name, or an attribute of a module."""
-    if name in BUILTINS and value is getattr(builtins, name, None):
-        return True
-    if isinstance(value, (int, float, bool)):
-        return "." in name or not name  # of a module, or a default; by itself it must be a tl.constexpr
-    module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
-    if inspect.isfunction(value) and is_of_language(module):  # others are the compiler's; one evaluates texts
-        return bool(getattr(value, "__triton_builtin__", False))
-    if inspect.isclass(value):
-        return value.__name__ in CLASSES and (is_of_language(module) or module.startswith("triton._C."))
-    return is_of_language(module) or f"{module}.{getattr(value, '__name__', '')}" in OF_TRITON
-
-
-def is_of_language(module: str | None) -> bool:
-    """Return whether a module is Triton itself, or one of its language; not that which tells GPUs apart."""
-    return f"{module}.".startswith("triton.language.") and module != "triton.language.target_info"
-
-
 # --- a launch of what was kept ------------------------------------------------------------------------------
 
 
@@ -561,7 +318,7 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     placed = [make_place(x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in arguments]
     tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
-    with ALONE:
+    with kernel_rules.ALONE:
         run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
         kernel_front.check_compiles(kernel, dict(zip(names, placed, strict=True)))
 
@@ -582,5 +339,5 @@ def use_interpreter() -> None:
         if hasattr(triton, "knobs")
         else not os.environ.get("TRITON_INTERPRET")
     ):
-        raise RuntimeError(WRONG_WAY)
+        raise RuntimeError(kernel_rules.WRONG_WAY)
     kernel_front.remember()

@@ -28,6 +28,7 @@ OUR_FILES = (
     "kernel_memory.py",
     "kernel_front.py",
     "kernel_orders.py",
+    "kernel_rules.py",
     "launches.py",
     "kernel_texts.py",
     "sandbox_worker.py",

@@ -16,11 +16,8 @@ from linattn_exercises.watch import LIBRARIES
 ISOLATIONS = ("bubblewrap", "process")
 PACKAGE = Path(serialization.__file__).parent
 SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py"]
-SCRIPTS += [
-    PACKAGE / name
-    for name in ("serialization.py", "kernel_memory.py", "kernel_front.py", "kernel_orders.py", "launches.py")
-]
-SCRIPTS += [PACKAGE / name for name in ("kernel_texts.py", "watch.py")]
+KERNELS = ("kernel_memory", "kernel_front", "kernel_orders", "kernel_rules", "launches", "kernel_texts")
+SCRIPTS += [PACKAGE / f"{name}.py" for name in ("serialization", *KERNELS, "watch")]  # as they are loaded
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
 PYTHON = os.path.abspath(sys.executable)  # bubblewrap starts programs from another folder
 SCRATCH_BYTES = 64_000_000  # that a sandbox has for files, in each of its folders

@@ -63,8 +63,11 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
         spec.loader.exec_module(module)
         return module
 
-    sys.path += [path for path in sys.argv[10:] if path not in sys.path]
-    serialization, _, _, _, launches, _, watch, reading, processes = map(_load, sys.argv[1:10])
+    sys.path += [path for path in sys.argv[11:] if path not in sys.path]
+    _loaded = dict(zip(map(os.path.basename, sys.argv[1:11]), map(_load, sys.argv[1:11]), strict=True))
+    serialization, launches, watch, reading, processes = (
+        _loaded[f"{_name}.py"] for _name in ("serialization", "launches", "watch", "reading", "processes")
+    )
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 FAILED = 75  # the exit status of a keeper that could not write its notes

@@ -13,12 +13,13 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
-from linattn_exercises import kernel_front, kernel_texts, launches
+from linattn_exercises import kernel_front, kernel_rules, kernel_texts, launches
 from linattn_exercises.calls import Call, run_call
 from linattn_exercises.ch06_fast import check
 from linattn_exercises.grading.sandbox import Limits, Sandbox
 from linattn_exercises.kernel_memory import KeptMemory, Launch, Memory, plan
-from linattn_exercises.launches import check_kernel, trace
+from linattn_exercises.kernel_rules import check_kernel
+from linattn_exercises.launches import trace
 from linattn_exercises.questions import PUBLIC_SEED
 from tests.exercises.gradebook import read, write
 from tests.exercises.notebooks import hand_in
@@ -510,7 +511,7 @@ def test_a_text_from_elsewhere_is_looked_at(changed, says):
 
 @pytest.mark.parametrize(("name", "error"), [("eval", NameError), ("inspect", AttributeError)])
 def test_what_a_look_at_a_text_misses_is_not_there(monkeypatch, name, error):
-    monkeypatch.setattr(launches, "check_kernel", lambda kernel: None)
+    monkeypatch.setattr(kernel_rules, "check_kernel", lambda kernel: None)
     kernel = kernel_texts.build_kernel([PLAIN | {"text": f"def f(x): {name}.stack"}])
     with pytest.raises(error):
         trace(kernel, (1,), torch.ones(1))
@@ -822,7 +823,7 @@ def nothing(*arguments, **options):
     return None
 
 for name, module in list(sys.modules.items()):
-    if name.rpartition(".")[2] in ("launches", "kernel_memory", "kernel_front", "watch"):
+    if name.rpartition(".")[2] in ("launches", "kernel_memory", "kernel_front", "kernel_rules", "watch"):
         for key, one in list(vars(module).items()):
             if callable(one) and key in ("run", "launch_kept", "check_kernel", "check_compiles", "Memory"):
                 setattr(module, key, nothing)
