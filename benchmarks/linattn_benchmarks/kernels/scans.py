@@ -1,7 +1,7 @@
 """Time Mamba's selective scan: our kernels, mamba-ssm's CUDA scan, and the reference by torch.compile.
 
-mamba-ssm's is the extension module ``selective_scan_cuda``; without it its column is empty. It has time last,
-and gets inputs that lie so.
+mamba-ssm's is the extension module ``selective_scan_cuda``, which ``build_mamba.py`` builds; without it its
+column is empty. It has time last, and gets inputs that lie so.
 """
 
 from collections.abc import Callable
