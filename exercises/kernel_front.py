@@ -121,12 +121,6 @@ class Places:
             self.backwards.add(place)
         return value
 
-    def promise(self, value: Any, step: Any) -> Any:
-        """Return the value, if it is no number of Python (a loop counts in those) that is no multiple."""
-        if isinstance(value, int) and isinstance(step, int) and step and value % step:
-            raise ValueError(f"promises multiples of {step}, and has {value}")
-        return value
-
     def check_truth(self, value: Any) -> Any:
         """Return what stands beside `and` or `or`, if it is a truth value."""
         plain = _unwrap(value)
@@ -144,6 +138,8 @@ class Places:
             if place in self.known and place not in unknown and not values <= self.known[place]
         }
         self._refuse(other, "has another value for Triton's compiler than for its interpreter")
+        wide = {place for place, values in self.found.items() if not all(map(_is_of_a_gpu, values))}
+        self._refuse(wide & unknown, "has a number of more than 32 bits")
         self._refuse(
             self.floored - (self.known.keys() - unknown),
             "divides a negative number, which a GPU rounds toward 0 and Python downwards",
@@ -163,6 +159,11 @@ class Places:
 def _unwrap(value: Any) -> Any:
     """Return the value of a ``tl.constexpr``."""
     return value.value if type(value).__name__ == "constexpr" else value
+
+
+def _is_of_a_gpu(value: Any) -> bool:
+    """Return whether a whole number has 32 bits at most."""
+    return not isinstance(value, int) or -(2**31) <= value < 2**31
 
 
 def _name_value(value: Any) -> Any:
@@ -208,7 +209,21 @@ class Marks(ast.NodeTransformer):
         for one in node.iter.keywords:  # type: ignore[attr-defined]
             if one.arg == "step":
                 one.value = _call("step", places[id(steps[-1])], one.value)
+        static = ast.unparse(call.func).endswith("static_range")  # type: ignore[attr-defined]
+        if isinstance(node.target, ast.Name) and not static:
+            self._count(node, node.target.id)
         return node
+
+    @staticmethod
+    def _count(node: ast.For, name: str) -> None:
+        """Let the variable of a loop be a number of the GPU in it, and be gone behind it."""
+        make = ast.Attribute(ast.Name("interpreter_semantic", ast.Load()), "to_tensor", ast.Load())
+        number = ast.Call(make, [ast.Name(name, ast.Load()), ast.Constant(False)], [])
+        node.body.insert(0, ast.Assign([ast.Name(name, ast.Store())], number))
+        node.orelse += [
+            ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)),
+            ast.Delete([ast.Name(name, ast.Del())]),
+        ]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Mark a call, of which the front end may leave out what it thinks is said in vain."""
@@ -216,8 +231,6 @@ class Marks(ast.NodeTransformer):
         own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "interpreter_semantic"
         if own:
             return node  # its own calls are no part of the text
-        if ast.unparse(node.func).rpartition(".")[2] == "multiple_of" and len(node.args) == 2:
-            node.args[0] = _call("promise", None, *node.args)
         return _mark(find_place(node), _call("note", find_place(node), node))
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
@@ -259,8 +272,8 @@ class Marks(ast.NodeTransformer):
         return _call("divide", place, node.left, node.right, ast.Constant(isinstance(node.op, ast.Mod)))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """Let `a //= b` and `a %= b` be `a = a // b` and `a = a % b`, as for the front end."""
-        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)) or not isinstance(node.target, ast.Name):
+        """Let `a += b` be `a = a + b`, as for the front end."""
+        if not isinstance(node.target, ast.Name):
             return self.generic_visit(node)
         whole = ast.copy_location(ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node)
         return ast.copy_location(ast.Assign([node.target], self.visit_BinOp(whole)), node)  # type: ignore

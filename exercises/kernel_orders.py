@@ -32,6 +32,12 @@ def use_other_orders(builder: Any) -> Iterator[None]:
     builder.create_reshape = _reorder_if_allowed(builder.create_reshape)
     builder.create_cat = _reverse(builder.create_cat)
     builder.create_add = _refuse_truths(builder.create_add)
+    # of a number and NaN the number is taken, as by a GPU; Triton's other two functions hand NaN on
+    builder.create_maxnumf = lambda left, right: builder.binary_op(left, right, np.fmax)
+    builder.create_minnumf = lambda left, right: builder.binary_op(left, right, np.fmin)
+    for name in ("create_fp_to_si", "create_fp_to_ui"):
+        setattr(builder, name, _saturate(getattr(builder, name)))
+    builder.create_gather = _stay_inside(builder.create_gather)
     try:
         yield
     finally:
@@ -136,6 +142,33 @@ def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
         return data.ndim == 0 or length < 2
     runs = np.moveaxis(data, axis, -1).reshape(-1, length)
     return bool((np.diff(runs.astype(np.int64), axis=-1) == by).all())
+
+
+def _saturate(cast: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a cast to whole numbers that gives the nearest one there is, and 0 for NaN."""
+
+    def cast_inside(tile: Any, kind: Any) -> Any:
+        made = cast(tile, kind)
+        limits = np.iinfo(made.data.dtype)
+        data = np.asarray(tile.data, np.float64)
+        made.data = np.where(
+            data >= limits.max, limits.max, np.where(data <= limits.min, limits.min, made.data)
+        )
+        made.data = np.where(np.isnan(data), 0, made.data).astype(limits.dtype)
+        return made
+
+    return cast_inside
+
+
+def _stay_inside(gather: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``gather``, which refuses indices from the end, as NumPy has them."""
+
+    def gather_inside(tile: Any, indices: Any, axis: int) -> Any:
+        if (np.asarray(indices.data) < 0).any():
+            raise IndexError(f"gathers entry {int(np.min(indices.data))} of a tile, which has none before 0")
+        return gather(tile, indices, axis)
+
+    return gather_inside
 
 
 def _refuse_truths(add: Callable[..., Any]) -> Callable[..., Any]:

@@ -106,34 +106,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
                 if isinstance(node, ast.Name) and isinstance(value, (int, float))
                 else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
             )
-    _check_texts(function, nodes, known, said)
     return found
-
-
-def _check_texts(
-    function: Callable[..., Any], nodes: Sequence[ast.AST], known: Mapping[str, Any], said: set[int]
-) -> None:
-    """Refuse texts but where a function of the language takes one: a compiler computes nothing with them."""
-    texts = {name for name, one in inspect.signature(function).parameters.items() if type(one.default) is str}
-    texts |= {name for name, one in known.items() if isinstance(getattr(one, "value", None), str)}
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    given = {id(part) for node in calls for part in (*node.args, *(one.value for one in node.keywords))}
-    foreign = {
-        id(part)
-        for node in calls
-        if hasattr(value := _find_value(node.func, known), "fn") and not is_of_language(value.fn.__module__)
-        for part in (*node.args, *(one.value for one in node.keywords))
-    }
-    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a docstring
-    alone |= {id(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
-    for node in nodes:
-        text = isinstance(node, ast.Constant) and type(node.value) is str
-        text = text or (isinstance(node, ast.Name) and node.id in texts)
-        if text and id(node) not in said | alone and (id(node) not in given or id(node) in foreign):
-            raise TypeError(
-                f"does something else with the text `{ast.unparse(node)[:40]}` than give it to a function of "
-                "Triton's language"
-            )
 
 
 def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:

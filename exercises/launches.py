@@ -61,7 +61,10 @@ def run(
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
                 kernel[tuple(grid)](*arguments)
         except Exception as error:
-            raise _unwrap(error) from None
+            raised = _unwrap(error)
+            if isinstance(raised, UnboundLocalError):
+                raised.args = (f"{raised}; the variable of a loop has no value behind it",)
+            raise raised from None
     return Work(patches.products, patches.exponentials)
 
 

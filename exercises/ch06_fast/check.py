@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "0d5e260258d6"
+VERSION = "fe8e9f3b4664"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -252,6 +252,9 @@ def q3(rng):
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+        if n == 5:  # the last token begins a chunk
+            T = 2 * C + 1
+            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
             g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
@@ -499,6 +502,7 @@ def q6(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         T = int(rng.integers(1, C)) if n == 0 else T
+        T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
         if n == 8:  # more chunks than are written out one by one
@@ -568,6 +572,7 @@ def q7(rng):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        T = C + 1 if n == 4 else T  # the last token begins a chunk
         if n == 2:
             K = V = 64
         if n in (6, 9):

@@ -918,16 +918,112 @@ def promised_equal(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def rounded_down(x, out, n_columns, TILE: tl.constexpr):
-    for start in range(0, n_columns, TILE):
-        at = (start - 1) // TILE
-        tl.store(out, tl.load(x + at + 1))
+    at, step = 0, 3  # two numbers at once stay Python's
+    for _ in range(0, n_columns, TILE):
+        at -= step
+        tl.store(out, tl.load(x + at // TILE + 8))
 
 
 @triton.jit
 def rounded_in_place(x, out, n_columns, TILE: tl.constexpr):
-    for at in range(-n_columns, 0, TILE):
-        at %= 3
+    at, step = 0, 3
+    for _ in range(0, n_columns, TILE):
+        at -= step
+        at %= TILE
         tl.store(out, tl.load(x + at))
+
+
+@triton.jit
+def too_wide(x, out, n_columns, TILE: tl.constexpr):
+    big, other = 70_000, 1
+    for _ in range(0, n_columns, TILE):
+        big += other
+    big *= big
+    tl.store(out, big)
+
+
+@triton.jit
+def behind_its_loop(x, out, n_columns, TILE: tl.constexpr):
+    start = 0
+    for start in range(0, n_columns, TILE):
+        tl.store(out, tl.load(x + start))
+    tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def behind_an_inner_loop(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns, TILE):
+        for start in tl.range(0, 2):
+            tl.store(out, tl.load(x + start))
+        tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def gathered_from_the_end(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.gather(tl.load(x + i), i - 1, 0), 0))
+
+
+@triton.jit
+def added_comparisons(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns, TILE):
+        if (start < TILE) + (start >= 0) > 0:
+            tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def dividing_the_count(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(-24, 0, TILE):  # -24 and -8
+        total += start // TILE
+    tl.store(out, total)
+
+
+@triton.jit
+def wrapping(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        total += start * 65536 * 65536 // 65536 // 65536
+    tl.store(out, total)
+
+
+@triton.jit
+def less_than_nothing(x, out, n_columns, TILE: tl.constexpr):
+    nothing = tl.full((), float("nan"), tl.float32)
+    tl.store(out, tl.maximum(tl.minimum(tl.load(x) * 5.0, nothing), nothing))
+
+
+@triton.jit
+def cast(x, out, n_columns, TILE: tl.constexpr):
+    nothing = tl.load(x) * float("nan")
+    tl.store(out, (tl.load(x) * 1e20).to(tl.int32) + nothing.to(tl.int32))
+
+
+PRECISE = tl.constexpr("ieee")
+
+
+@triton.jit
+def multiply(a, b, precision: tl.constexpr = "ieee"):
+    return tl.dot(a, b, input_precision=precision)
+
+
+@triton.jit
+def with_texts(x, out, n_columns, TILE: tl.constexpr):
+    policy: tl.constexpr = "evict_first" if TILE > 8 else "evict_last"
+    i = tl.arange(0, TILE)
+    a = tl.load(x + 0 * i[:, None] + i, eviction_policy=policy)
+    total = (
+        multiply(a, a) + multiply(a, a, "ieee") + multiply(a, a, precision=PRECISE) + multiply(a, a, PRECISE)
+    )
+    tl.store(out, tl.max(tl.max(total, 0), 0))
+
+
+@triton.jit
+def behind_a_static_range(x, out, n_columns, TILE: tl.constexpr):
+    for i in tl.static_range(3):
+        tl.store(out, i * 1.0)
+    for start in range(0, n_columns, TILE):
+        tl.store(out, start + TILE + 0.0 * i)
 
 
 @triton.jit
@@ -1088,18 +1184,23 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
     [
         (promised, "promises multiples of 16, and has 3 more"),
         (promised_places, "promises multiples of 64, and has 4 more"),
-        (promised_loop, "promises multiples of 32, and has 16"),
+        (promised_loop, "promises multiples of 32, and has 16 more"),
         (promised_equal, "promises [8] equal numbers in a row"),
         (added_truths, "adds truth values"),
         (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
         (
             rounded_down,
-            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at = ",
+            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `tl.st",
         ),
         (
             rounded_in_place,
-            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at %= ",
+            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at %=",
         ),
+        (too_wide, "has a number of more than 32 bits, in `big *= big`"),
+        (behind_its_loop, "with a value; the variable of a loop has no value behind it"),
+        (behind_an_inner_loop, "cannot access local variable 'start'"),
+        (gathered_from_the_end, "gathers entry -1 of a tile"),
+        (added_comparisons, "adds truth values"),
         (counting_down, "counts down by a step that its compiler does not know"),
         (one_or_more, "joins by `and` or `or` what is no truth value"),
         (stored_behind_and, "calls `tl.store` behind `and` or `or`, which a GPU does in any case"),
@@ -1108,11 +1209,8 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
             told_by_a_value,
             "has another value for Triton's compiler than for its interpreter, in `tl.store(out, pick(",
         ),
-        (told_by_a_text, "does something else with the text `'16'` than give it to a function of"),
-        (
-            told_by_a_default,
-            "does something else with the text `'16'` than give it to a function of",
-        ),
+        (told_by_a_text, "has another value for Triton's compiler than for its interpreter"),
+        (told_by_a_default, "has another value for Triton's compiler than for its interpreter"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
 )
@@ -1120,9 +1218,20 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
     assert says in run_once(kernel)["text"]
 
 
-@pytest.mark.parametrize("kernel", [with_private_names, with_quoted_constants, dividing, with_conditions])
+@pytest.mark.parametrize(
+    "kernel",
+    [with_private_names, with_quoted_constants, dividing, with_conditions, with_texts, behind_a_static_range],
+)
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
     assert run_once(kernel)["value"].item() == 64.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [(dividing_the_count, -1.0), (wrapping, 0.0), (less_than_nothing, 5.0), (cast, 2.0**31)],
+)
+def test_numbers_are_those_of_a_gpu(kernel, value):
+    assert run_once(kernel)["value"].item() == value
 
 
 def test_tiles_that_are_masked_out_count():

@@ -82,6 +82,9 @@ def q3(rng):
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+        if n == 5:  # the last token begins a chunk
+            T = 2 * C + 1
+            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
             g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))

@@ -52,6 +52,7 @@ def q6(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         T = int(rng.integers(1, C)) if n == 0 else T
+        T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
         if n == 8:  # more chunks than are written out one by one

@@ -73,6 +73,7 @@ def q7(rng):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
+        T = C + 1 if n == 4 else T  # the last token begins a chunk
         if n == 2:
             K = V = 64
         if n in (6, 9):
