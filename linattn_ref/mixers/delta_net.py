@@ -81,6 +81,15 @@ class Heads(NamedTuple):
         return [self.keys * self.K, self.keys * self.K, self.values * self.V]
 
 
+def mix_delta(mixer: Mixer, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Run the delta rule on z, by a step for one token while ``decoding``, else in chunks."""
+    v, log_decay = z["v"], z.get("log_decay")
+    qkv = z["q"].to(v.dtype), z["k"].to(v.dtype), v
+    if mixer.decoding and v.shape[1] == 1:
+        return mixer.ops.step_delta_rule(*qkv, z["beta"], log_decay, state=S)
+    return mixer.ops.chunk_delta_rule(*qkv, z["beta"], log_decay, initial_state=S)
+
+
 class DeltaNetMixer(Mixer):
     """Mix tokens by the delta rule (Yang et al. 2024, arXiv 2406.06484).
 
@@ -130,11 +139,10 @@ class DeltaNetMixer(Mixer):
         self.norm = HeadNorm(config.head_dim, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
-    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-        return project_corrections(self, x, past)
+    mix = mix_delta
 
-    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        return apply_delta_rule(self, z, S)
+    def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
+        return project_delta(self, x, past)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)))
@@ -218,17 +226,16 @@ class GatedDeltaNetMixer(Mixer):
         own, H = config.options, config.options.n_value_heads or config.n_heads
         return Heads(own.n_key_heads or H, H, *cls.widths(config))
 
+    mix = mix_delta
+
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
         step = softplus(upcast(self.step(x)) + upcast(self.step_bias))  # [B, T, H]
         log_decay = -upcast(self.log_A).exp() * step
         heads = self.heads(self.config)
-        z, past = project_corrections(self, x, past, heads, self.config.options.key_eps)
+        z, past = project_delta(self, x, past, heads, self.config.options.key_eps)
         if heads.values > heads.keys:
             z |= {name: z[name].repeat_interleave(heads.values // heads.keys, 2) for name in ("q", "k")}
         return {**z, "log_decay": log_decay, "gate": silu(self.gate(x))}, past
-
-    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        return apply_delta_rule(self, z, S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)) * z["gate"])
@@ -251,7 +258,7 @@ class GatedDeltaNetMixer(Mixer):
         return count_delta_flops(seq_len, cls.heads(config).values, *cls.widths(config))
 
 
-def project_corrections(
+def project_delta(
     mixer: Any,
     x: Float[Tensor, "B T D"],
     past: Tensor | None,
@@ -271,15 +278,6 @@ def project_corrections(
     qk, v = qkv.split((2 * heads.keys * heads.K, heads.values * heads.V), -1)
     q, k = l2_normalize(split_heads(qk, 2 * heads.keys), key_eps).chunk(2, -2)
     return {"q": q, "k": k, "v": split_heads(v, heads.values), "beta": beta}, past
-
-
-def apply_delta_rule(mixer: Mixer, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Run the delta rule on z, by a step for one token while ``decoding``, else in chunks."""
-    v, log_decay = z["v"], z.get("log_decay")
-    qkv = z["q"].to(v.dtype), z["k"].to(v.dtype), v
-    if mixer.decoding and v.shape[1] == 1:
-        return mixer.ops.step_delta_rule(*qkv, z["beta"], log_decay, state=S)
-    return mixer.ops.chunk_delta_rule(*qkv, z["beta"], log_decay, initial_state=S)
 
 
 def count_delta_flops(seq_len: int, n_heads: int, K: int, V: int, chunk_size: int = 64) -> int:

@@ -6,13 +6,7 @@ from torch.nn.functional import softplus
 
 from linattn_ref.config import ModelConfig
 from linattn_ref.mixers.base import Mixer, Projections, merge_heads, split_heads
-from linattn_ref.mixers.delta_net import (
-    CONV,
-    DeltaNetOptions,
-    apply_delta_rule,
-    count_delta_flops,
-    project_corrections,
-)
+from linattn_ref.mixers.delta_net import CONV, DeltaNetOptions, count_delta_flops, mix_delta, project_delta
 from linattn_ref.mixers.equation import StateEquation, dot, outer
 from linattn_ref.mixers.parts import HeadNorm, LowRank, ShortConvolution, make_step_bias, upcast
 from linattn_ref.ops.chunks import SUB_CHUNK
@@ -79,14 +73,13 @@ class KDAMixer(Mixer):
         self.norm = HeadNorm(V, config.norm_eps)
         self.out = nn.Linear(D, D, bias=False)
 
+    mix = mix_delta
+
     def project(self, x: Float[Tensor, "B T D"], past: Tensor | None) -> tuple[Projections, Tensor]:
-        z, past = project_corrections(self, x, past)
+        z, past = project_delta(self, x, past)
         step = split_heads(softplus(upcast(self.step(x)) + upcast(self.step_bias)), self.config.n_heads)
         log_decay = -upcast(self.log_A).exp()[:, None] * step  # [B, T, H, K]
         return {**z, "log_decay": log_decay, "gate": torch.sigmoid(self.gate(x))}, past
-
-    def mix(self, z: Projections, S: Tensor | None) -> tuple[Tensor, Tensor]:
-        return apply_delta_rule(self, z, S)
 
     def output(self, o: Float[Tensor, "B T H V"], z: Projections) -> Float[Tensor, "B T D"]:
         return self.out(merge_heads(self.norm(o)) * z["gate"])
