@@ -125,8 +125,9 @@ def best_fit_of_the_whole_response(y):
     l = torch.arange(len(y), dtype=y.dtype)
 
     def errors(lives, periods):
-        x = torch.complex(-math.log(2) / lives[:, None, None], 2 * math.pi / periods[:, None]) * l
-        basis = torch.view_as_real(x.exp())  # [lives, periods, T, 2]
+        fade = (-math.log(2) / lives[:, None] * l).exp()  # [lives, T]
+        turn = 2 * math.pi / periods[:, None] * l  # [periods, T]
+        basis = fade[:, None, :, None] * torch.stack([turn.cos(), turn.sin()], -1)  # [lives, periods, T, 2]
         c = torch.linalg.solve(basis.mT @ basis, basis.mT @ y[:, None])
         return ((basis @ c)[..., 0] - y).square().sum(-1)
 
@@ -140,6 +141,8 @@ def best_fit_of_the_whole_response(y):
         m, n = divmod(int(found.argmin()), len(period))
         moved = len(life) == 5 and (m, n) != (2, 2)
         width = width if moved else width / 2
+        if width[0] < 2e-3:
+            break
         life, period = life[m] * (2 * width[0] * near).exp(), period[n] * (2 * width[1] * near).exp()
         period = period.clamp(min=2.05)
     return life[2].item(), period[2].item()
