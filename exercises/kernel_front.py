@@ -80,7 +80,7 @@ def _go_on(x, n, TILE: "constexpr"):  # type: ignore  # Triton reads annotations
 
 
 class Places:
-    """Note which statements, and branches of expressions, of a function ran, and which the front end read.
+    """Note what of a function ran, and with which numbers, and what the front end has read and knows.
 
     Args:
         file: name of the function's text.

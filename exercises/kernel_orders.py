@@ -2,7 +2,8 @@
 
 The interpreter combines the entries of a tile one after the other, and moves none where it may. On a GPU a
 reduction pairs entries as it likes, a scan combines halves, and some operations may change the order of
-entries. And where a kernel promises that offsets are multiples of something, a GPU believes it.
+entries. And where a kernel promises that offsets are multiples of something, a GPU believes it. Casts, maxima
+and gathers meet numbers that NumPy takes otherwise than a GPU.
 
 Like serialization.py this file imports nothing of ours.
 """
@@ -122,8 +123,8 @@ def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
         steps = [int(one) for one in values] if name in (DIVISIBILITY, CONTIGUITY, CONSTANCY) else []
         if steps and data.size and data.dtype.kind in "iub":
             # addresses are in bytes, and rise by an entry
-            rise = max(1, getattr(self.dtype, "element_ty", self.dtype).primitive_bitwidth // 8)
-            rise = rise if hasattr(self.dtype, "element_ty") else 1
+            entry = getattr(self.dtype, "element_ty", None)
+            rise = 1 if entry is None else max(1, entry.primitive_bitwidth // 8)
             first = int(data.reshape(-1)[0])
             if name == DIVISIBILITY and any(first % step for step in steps):
                 raise ValueError(f"promises multiples of {steps[-1]}, and has {first % steps[-1]} more")
