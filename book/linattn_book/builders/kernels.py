@@ -1,7 +1,7 @@
 """Write the page of kernels: ``python -m linattn_book.builders.kernels``; ``--check`` compares it.
 
-Its numbers are the rows of ``results.load("kernels")``, ``"scans"``, ``"kernels_ladder"`` and
-``"whole_models"``.
+Its numbers are the rows of ``results.load("kernels")``, ``"kernels_h100"`` (the same benchmark on another
+GPU), ``"scans"``, ``"kernels_ladder"`` and ``"whole_models"``.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from .pictures import Axis, Pair, draw_pairs
 Row = dict[str, Any]
 MODULES = {  # what decides the rows
     "kernels": ("linattn_benchmarks.kernels.rows",),
+    "kernels_h100": ("linattn_benchmarks.kernels.rows",),
     "scans": ("linattn_benchmarks.kernels.scans",),
     "kernels_ladder": ("linattn_kernels",),
     "whole_models": ("linattn_benchmarks.whole_models",),
@@ -37,7 +38,7 @@ to. They need an NVIDIA GPU of compute capability 8.0 or later, `pip install "li
 bfloat16 or float16, and $K$ (for softmax and the delta rule $V$, too) in 16, 32, 64, 128. For anything else
 they raise an error that says what to call instead.
 
-They have been tested and timed on the GPU named below, and have trained models of the study on an H100. With
+They have been tested and timed on the GPUs named below, and have trained the models of the study. With
 $K = V$ of 64 and 128 they compile for capabilities 8.0, 8.9, 10.0 and 12.0, too, and have the shared memory
 there that they need. The chunk functions also take packed sequences, `cu_seqlens`; for capability 10.x Triton
 compiles that for softmax attention alone, and the others raise an error. Nothing in them depends on the order
@@ -111,6 +112,12 @@ Three more GPUs of the same host were measured at the same time, so these are on
 attention {older} shapes are of an earlier run, above as well: the kernels were the same, and launches slower,
 so they have no time here, and a line of such shapes alone has a dash."""
 
+OTHER_GPU = """\
+### On another GPU
+
+Tiles and warps were chosen on that GPU. On another one, which has the same cores and a slower memory, with
+the same choices and FLA's made anew ({measured} of the {all} lines were measured):"""
+
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
 
@@ -135,8 +142,8 @@ MODELS = """\
 FLA's model of the same sizes. Training takes 8 sequences of 2,048 tokens, under autocast in bfloat16, with
 fused AdamW; we make logits for 2,048 tokens at a time, and again in the backward pass, FLA's model as its
 defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. (FLA's
-Gated DeltaNet cannot be trained with this Triton on this GPU, and its compiled HGRN2 ended in a segmentation
-fault.)
+Gated DeltaNet cannot be trained with this Triton on this GPU, and its HGRN2 and GLA, compiled, ended in
+segmentation faults.)
 
 - *plain*: as the classes come. Every factor of a gate is kept for the backward, so ours take more memory.
 - *lean*: `keep_less` of the benchmark casts what a norm gives once, and computes three things again in the
@@ -145,15 +152,13 @@ fault.)
   those of HGRN2 differ in their bounds.
 - *compiled*: `torch.compile` of the whole model.
 
-The speed of an uncompiled step depends on the machine's processor as well, and on what else that does. The
-rows of training here, softmax apart, had tests, tuning and compilers beside them, and came out lower for it,
-ours and FLA's: in runs on a quiet host GLA had 116 thousand tokens a second lean and 156 compiled (the ledger
-has more). The modes of a model follow one another in one process: the second has its kernels compiled
-already."""
+Every model had a GPU of one host to itself, and nothing else ran there. An uncompiled step waits for Python:
+its speed is that of the machine's processor as well, so compare within this table alone. The modes of a model
+follow one another in one process: the second has its kernels compiled already."""
 
 DECODING = """\
 Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
-graph that is replayed. Thousand tokens a second:"""
+graph that is replayed. The run ended before softmax attention and FLA's GLA came to it. Tokens a second:"""
 
 LADDER = """\
 ## How exact
@@ -171,6 +176,7 @@ of its bound:"""
 def render_page(root: Path) -> str:
     """Return the whole page."""
     rows, ladder = results.load("kernels"), results.load("kernels_ladder")
+    other_gpu = results.load("kernels_h100")
     introduction, how_fast = INTRODUCTION.rstrip(), render_speed(rows)
     heading, _, explained = how_fast.partition("\n\n")
     parts = [introduction, heading, render_picture(rows), explained]
@@ -183,6 +189,9 @@ def render_page(root: Path) -> str:
         HOST.format(older=sum(row["host_ms"] is None for row in rows)),
         render_table(*render_host(rows)),
         describe_measurement("kernels", root),
+        OTHER_GPU.format(measured=len(other_gpu), all=len(rows)),
+        render_table(*render_means(other_gpu)),
+        describe_measurement("kernels_h100", root),
         SCANS,
         render_table(*render_scans(results.load("scans"))),
         describe_measurement("scans", root),
@@ -353,7 +362,7 @@ def render_decoding(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     lines: dict[str, list[str]] = {}
     for row in (row for row in rows if row["task"] == "decode"):
         line = lines.setdefault(name_model(row), ["–"] * len(modes))
-        line[modes.index((row["batch"], row["mode"]))] = format_scaled(row["tokens_per_second"], 1e3, 2)
+        line[modes.index((row["batch"], row["mode"]))] = f"{row['tokens_per_second']:,.0f}"
     return ["model", *(f"{batch} {mode}" for batch, mode in modes)], [[k, *v] for k, v in lines.items()]
 
 
