@@ -38,6 +38,8 @@ def use_other_orders(builder: Any) -> Iterator[None]:
     builder.create_minnumf = lambda left, right: builder.binary_op(left, right, np.fmin)
     for name in ("create_fp_to_si", "create_fp_to_ui"):
         setattr(builder, name, _saturate(getattr(builder, name)))
+    for name in ("create_sdiv", "create_udiv", "create_srem", "create_urem"):
+        setattr(builder, name, _divide_by_zero(getattr(builder, name)))
     builder.create_gather = _stay_inside(builder.create_gather)
     try:
         yield
@@ -125,9 +127,10 @@ def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
             # addresses are in bytes, and rise by an entry
             entry = getattr(self.dtype, "element_ty", None)
             rise = 1 if entry is None else max(1, entry.primitive_bitwidth // 8)
-            first = int(data.reshape(-1)[0])
-            if name == DIVISIBILITY and any(first % step for step in steps):
-                raise ValueError(f"promises multiples of {steps[-1]}, and has {first % steps[-1]} more")
+            if name == DIVISIBILITY:
+                for axis, step in enumerate(steps):
+                    if (rest := _list_starts(data, axis, rise) % step).any():
+                        raise ValueError(f"promises multiples of {step}, and has {rest.max()} more")
             if name == CONTIGUITY and not all(_rises(data, n, step, rise) for n, step in enumerate(steps)):
                 raise ValueError(f"promises {steps} numbers in a row that rise by 1, which these do not")
             if name == CONSTANCY and not all(_rises(data, n, step, 0) for n, step in enumerate(steps)):
@@ -135,6 +138,14 @@ def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
         set_attribute(self, name, values)
 
     return set_checked
+
+
+def _list_starts(data: np.ndarray, axis: int, rise: int) -> np.ndarray:
+    """Return the first number of each stretch that rises along an axis: a promise is of these."""
+    lines = np.moveaxis(np.atleast_1d(data), axis, -1).astype(np.int64)
+    first = np.ones(lines.shape, dtype=bool)
+    first[..., 1:] = np.diff(lines, axis=-1) != rise
+    return lines[first]
 
 
 def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
@@ -159,6 +170,17 @@ def _saturate(cast: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return cast_inside
+
+
+def _divide_by_zero(divide: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a division of whole numbers that gives something else than 0 where the divisor is 0."""
+
+    def divide_otherwise(left: Any, right: Any) -> Any:
+        made = divide(left, right)
+        made.data = np.where(right.data == 0, np.array(-1).astype(made.data.dtype), made.data)
+        return made
+
+    return divide_otherwise
 
 
 def _stay_inside(gather: Callable[..., Any]) -> Callable[..., Any]:

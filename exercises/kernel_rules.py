@@ -10,6 +10,7 @@ import inspect
 import sys
 import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,7 @@ def check_kernel(kernel: Any) -> None:
         raise RuntimeError(WRONG_WAY)
     if not isinstance(kernel, InterpretedFunction):
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
+    _check_returns(kernel.fn)
     seen: set[int] = set()
     pending = [kernel.fn]
     with ALONE:
@@ -107,6 +109,13 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
                 else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
             )
     return found
+
+
+def _check_returns(function: Callable[..., Any]) -> None:
+    """Refuse a kernel that returns what it has computed; the functions that it calls may."""
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Return) and not isinstance(node.value, (ast.Constant, types.NoneType)):
+            raise TypeError(f"returns a value, for which a GPU has no place: `{ast.unparse(node)}`; store it")
 
 
 def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:

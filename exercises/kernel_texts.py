@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 if __package__:
-    from linattn_exercises import kernel_front, kernel_rules
+    from linattn_exercises import kernel_front, kernel_marks, kernel_rules
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_front, kernel_rules = sys.modules["kernel_front"], sys.modules["kernel_rules"]
+    kernel_front, kernel_marks, kernel_rules = (
+        sys.modules[f"kernel_{name}"] for name in ("front", "marks", "rules")
+    )
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
@@ -49,20 +51,20 @@ def describe_kernel(kernel: Any) -> list[dict[str, Any]]:
 
 def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
     """Return what ``describe_kernel`` does."""
-    functions, described = [kernel.fn], []
-    for function in functions:  # it grows meanwhile
+    kernels, described = [kernel], []
+    for one in kernels:  # it grows meanwhile
         names = {}
-        for name, value in _list_globals(function):
+        for name, value in _list_globals(one.fn):
             if hasattr(value, "fn") and not kernel_rules.is_of_language(value.fn.__module__):
-                if value.fn not in functions:
-                    functions.append(value.fn)
-                names[name] = {"function": functions.index(value.fn)}
+                if value not in kernels:
+                    kernels.append(value)
+                names[name] = {"function": kernels.index(value)}
             else:
-                names[name] = _describe_value(name, value, function)
-        text = textwrap.dedent(inspect.getsource(function))
-        defaults = [_unwrap(one) for one in function.__defaults__ or ()]
-        constants = kernel_front.list_constants(function)
-        described.append({"text": text, "names": names, "defaults": defaults, "constants": constants})
+                names[name] = _describe_value(name, value, one.fn)
+        text = textwrap.dedent(inspect.getsource(one.fn))
+        defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
+        options = kernel_front.describe_options(one)
+        described.append({"text": text, "names": names, "defaults": defaults, **options})
     return described
 
 
@@ -126,7 +128,9 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     if not 0 < len(texts) <= MAX_FUNCTIONS or sum(map(len, texts)) > MAX_CHARACTERS:
         raise TypeError(f"is too long: {len(texts)} functions, {sum(map(len, texts)):,} characters")
     made = [_build_function(text, one) for text, one in zip(texts, described, strict=True)]
-    kernels = [triton.jit(function) for function in made]
+    kernels = [
+        triton.jit(function, **_read_options(one)) for function, one in zip(made, described, strict=True)
+    ]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
             if str(name).startswith("__") or name == NEEDED or name in function.__globals__:
@@ -152,9 +156,8 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     if tree.args.vararg or tree.args.kwarg or tree.args.kw_defaults or getattr(tree, "type_params", None):
         raise TypeError(f"has other arguments than Triton's functions: `{text.splitlines()[0][:80]}`")
     for one in arguments:
-        one.annotation = (
-            ast.Name("constexpr", ast.Load()) if one.arg in described.get("constants", ()) else None
-        )
+        kind = described["kinds"].get(one.arg)
+        one.annotation = None if kind is None else _name_kind(str(kind))
     given = list(described["defaults"])
     if len(given) != len(tree.args.defaults) or not all(isinstance(one, CONSTANTS) for one in given):
         raise TypeError("has a default that is no number")
@@ -168,11 +171,24 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
     names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": lent, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
-    names[kernel_front.RAN] = kernel_front.Places(name)
+    names[kernel_marks.RAN] = kernel_marks.Places(name)
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names[tree.name]
     return function
+
+
+def _name_kind(kind: str) -> ast.expr:
+    """Return the annotation that says of an argument what it is for the compiler."""
+    return ast.Name("constexpr", ast.Load()) if "constexpr" in kind else ast.Constant(kind)
+
+
+def _read_options(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of ``triton.jit`` that a function was defined with."""
+    general = described["do_not_specialize"]
+    if general is not None and not all(isinstance(one, (str, int)) for one in general):
+        raise TypeError("has options that are no names")
+    return {"noinline": bool(described["noinline"]), "do_not_specialize": general}
 
 
 def _is_text(statement: ast.stmt) -> bool:

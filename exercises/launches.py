@@ -1,6 +1,7 @@
 """Launch a Triton kernel in its interpreter, with its memory kept elsewhere, see kernel_memory.py.
 
-Before it, kernel_rules.py looks at its text; after it, kernel_front.py asks the compiler.
+Before it, kernel_rules.py looks at its text, and kernel_front.py lets the compiler read it; after it the two
+are compared.
 
 Triton must be imported as an interpreter: ``TRITON_INTERPRET=1`` in the environment, before that. This file
 can be loaded by the sandbox of the grader.
@@ -20,10 +21,10 @@ import numpy as np
 import torch
 
 if __package__:
-    from linattn_exercises import kernel_front, kernel_memory, kernel_orders, kernel_rules
+    from linattn_exercises import kernel_front, kernel_marks, kernel_memory, kernel_orders, kernel_rules
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_memory, kernel_front, kernel_orders, kernel_rules = (
-        sys.modules[name] for name in ("kernel_memory", "kernel_front", "kernel_orders", "kernel_rules")
+    kernel_front, kernel_marks, kernel_memory, kernel_orders, kernel_rules = (
+        sys.modules[f"kernel_{name}"] for name in ("front", "marks", "memory", "orders", "rules")
     )
 
 kernel_front.remember()  # where Triton was imported before
@@ -206,7 +207,7 @@ class _Patches:
     def _create_masked_load(
         self, ptrs: Any, mask: Any, other: Any, cache_modifier: Any, eviction_policy: Any, is_volatile: Any
     ) -> Any:
-        wanted = np.broadcast_to(np.asarray(mask.data), ptrs.data.shape).astype(bool)
+        wanted = _read_mask(mask, ptrs)
         nothing = type(ptrs)(np.zeros_like(wanted), self._builder.get_int1_ty())
         loaded = self._load(ptrs, nothing, other, cache_modifier, eviction_policy, is_volatile)
         loaded.data = loaded.data.copy()
@@ -223,7 +224,7 @@ class _Patches:
         return loaded
 
     def _create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_: Any) -> None:
-        wanted = np.broadcast_to(np.asarray(mask.data), ptrs.data.shape).astype(bool)
+        wanted = _read_mask(mask, ptrs)
         if wanted.any():
             values = np.broadcast_to(value.data, ptrs.data.shape)[wanted]
             addresses = ptrs.data[wanted].astype(np.int64)
@@ -236,6 +237,14 @@ class _Patches:
             "atomic operations add in an order that differs from run to run, and so do the last digits; "
             "do without"
         )
+
+
+def _read_mask(mask: Any, addresses: Any) -> np.ndarray:
+    """Return which entries a mask lets through."""
+    data = np.asarray(mask.data)
+    if data.dtype != bool:
+        raise TypeError(f"has a mask of {mask.dtype}, expected truth values such as `i < n`")
+    return np.broadcast_to(data, addresses.data.shape)
 
 
 def _measure_product(a: Any, b: Any, d: Any, precision: Any, *_: Any) -> int:
@@ -279,8 +288,8 @@ def _keep_axes(take: Callable[..., Any]) -> Callable[..., Any]:
 def _mark_places(rewriter: Any, transform: Callable[..., ast.Module], text: str) -> ast.Module:
     """Return the tree of a function as the interpreter rewrites it, with marks where it has ``Places``."""
     tree = transform(rewriter, text)
-    if kernel_front.RAN in rewriter.fn.__globals__:
-        tree = ast.fix_missing_locations(kernel_front.Marks().visit(tree))
+    if kernel_marks.RAN in rewriter.fn.__globals__:
+        tree = ast.fix_missing_locations(kernel_marks.Marks().visit(tree))
     return tree
 
 
@@ -322,8 +331,12 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
     with kernel_rules.ALONE:
+        kernel_rules.check_kernel(kernel)
+        refused = kernel_front.read(kernel, dict(zip(names, placed, strict=True)))
         run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
-        kernel_front.check_compiles(kernel, dict(zip(names, placed, strict=True)))
+        if refused is not None:
+            raise refused
+        kernel_front.compare(kernel)
 
 
 def use_interpreter() -> None:

@@ -26,6 +26,7 @@ OUR_FILES = (
     "serialization.py",
     "watch.py",
     "kernel_memory.py",
+    "kernel_marks.py",
     "kernel_front.py",
     "kernel_orders.py",
     "kernel_rules.py",

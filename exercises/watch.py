@@ -86,6 +86,7 @@ OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 OF_ANSWER = re.compile(r"<answer \d+>|<ipython-input-|.*[/\\]ipykernel_\d+[/\\]")  # files of its cells
 INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 MAX_MESSAGE = 64_000_000  # bytes
+MAX_ENTRIES = 2_000_000  # of a tensor that is made of Python's numbers; at 8 bytes it fits into a message
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 UNFILLED = ("empty", "empty_like", "new_empty")
@@ -121,12 +122,12 @@ clamp_min clone constant_pad_nd contiguous copy copysign cos cosh count_nonzero 
 cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot elu embedding empty empty_like
 eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide fmax fmin fmod
 frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy index_fill
-index_put index_select isclose isfinite isin isinf isnan le leaky_relu lerp lgamma lift lift_fresh
-linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and logical_not
-logical_or logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max maximum mean
-median min minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full new_ones
-new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn randn_like
-randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
+index_put index_select isclose isfinite isin isinf isnan isneginf isposinf le leaky_relu lerp lgamma lift
+lift_fresh linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and
+logical_not logical_or logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max
+maximum mean median min minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full
+new_ones new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn
+randn_like randperm reciprocal relu remainder repeat repeat_interleave reshape roll rot90 round rsqrt rsub
 scalar_tensor scatter scatter_add scatter_reduce select select_scatter sgn sigmoid sign signbit silu sin
 sinh slice slice_scatter sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum swapaxes
 t take tan tanh tile topk trace transpose tril tril_indices triu triu_indices trunc unbind unfold
@@ -166,9 +167,8 @@ def _receive_bytes(channel: socket.socket, length: int) -> bytes:
 
 def _dump_tensor(x: torch.Tensor) -> list[Any]:
     """Return dtype, shape and values of a tensor as plain data."""
-    if x.numel() > serialization.MAX_ENTRIES:
-        most = serialization.MAX_ENTRIES
-        raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {most:,}")
+    if x.numel() > MAX_ENTRIES:
+        raise ValueError(f"made a tensor of {x.numel():,} entries, expected at most {MAX_ENTRIES:,}")
     if not x.numel():
         return [str(x.dtype).removeprefix("torch."), list(x.shape), ""]
     values = x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -185,9 +185,14 @@ def _load_tensor(data: Any) -> torch.Tensor:
 
 def _find_dtype(name: Any) -> torch.dtype:
     """Return a dtype by its name, such as "float64"."""
+    return _find_constant(name, torch.dtype)
+
+
+def _find_constant(name: Any, kind: type) -> Any:
+    """Return a constant of torch of some kind by its name."""
     found = getattr(torch, name, None) if isinstance(name, str) else None
-    if not isinstance(found, torch.dtype):
-        raise ValueError(f"dtype: got {str(name)[:80]!r}, expected one of torch's")
+    if not isinstance(found, kind):
+        raise ValueError(f"{kind.__name__}: got {str(name)[:80]!r}, expected one of torch's")
     return found
 
 
@@ -461,6 +466,8 @@ class Keeper:
             return [self._restore(one, wanted) for one in content]
         if kind == "dtype":
             return _find_dtype(content)
+        if kind == "memory_format":
+            return _find_constant(content, torch.memory_format)
         if "Tensor" not in str(wanted.type):
             raise TypeError(f"{wanted.name}: got a tensor, expected a number")
         if kind == "handle":
@@ -705,7 +712,9 @@ class Link(TorchDispatchMode):
             return {"list": [self._pack(one) for one in x]}
         if isinstance(x, torch.dtype):
             return {"dtype": str(x).removeprefix("torch.")}
-        if isinstance(x, (torch.device, torch.layout, torch.memory_format)):
+        if isinstance(x, torch.memory_format):
+            return {"memory_format": str(x).removeprefix("torch.")}
+        if isinstance(x, (torch.device, torch.layout)):
             return None  # all is dense, and on the processor
         if x is None or isinstance(x, (bool, int, float, str)):
             return x

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9c62fad96d87"
+VERSION = "31d465463b4f"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -189,7 +189,7 @@ def q3(rng):
         (131, 5, 48, 1000.0),
         (11, 3, 3, 0.5),
         (5, 2, 5, 0.5),
-        (300, 8, 8, 1.0),
+        (300, 8, 12, 1.0),
         *short,
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))

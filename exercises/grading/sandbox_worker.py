@@ -1,8 +1,8 @@
 """Run answers in a process of its own.
 
-``python -I sandbox_worker.py SERIALIZATION WATCH READING PROCESSES SITE...``: the first four arguments are
-paths of modules of ours that the worker needs, the others are folders of installed packages. The worker
-imports nothing else of ours, so it can stand alone in a sandbox.
+``python -I sandbox_worker.py MODULE.py... SITE...``: the first arguments are paths of modules of ours that
+the worker needs, in the order in which they are loaded, the others are folders of installed packages. The
+worker imports nothing else of ours, so it can stand alone in a sandbox.
 
 It loads torch once, and forks a child for each job. It never reads what an answer gets or gives, since a
 child inherits its memory. Over the socket that is its standard input come a line and open files, and a line
@@ -63,8 +63,9 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
         spec.loader.exec_module(module)
         return module
 
-    sys.path += [path for path in sys.argv[11:] if path not in sys.path]
-    _loaded = dict(zip(map(os.path.basename, sys.argv[1:11]), map(_load, sys.argv[1:11]), strict=True))
+    _scripts = [path for path in sys.argv[1:] if path.endswith(".py")]
+    sys.path += [path for path in sys.argv[1:] if path not in (*_scripts, *sys.path)]
+    _loaded = dict(zip(map(os.path.basename, _scripts), map(_load, _scripts), strict=True))
     serialization, launches, watch, reading, processes = (
         _loaded[f"{_name}.py"] for _name in ("serialization", "launches", "watch", "reading", "processes")
     )

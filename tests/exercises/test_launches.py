@@ -452,7 +452,14 @@ def test_a_kernel_made_anew_does_the_same():
     assert y[:3].tolist() == pytest.approx([2**0.125, 0.125, 0.125])
 
 
-PLAIN = {"text": "def f(x): tl.store(x, 1.0)", "names": {"tl": {"module": "triton.language"}}, "defaults": []}
+PLAIN: dict = {
+    "text": "def f(x): tl.store(x, 1.0)",
+    "names": {"tl": {"module": "triton.language"}},
+    "defaults": [],
+    "kinds": {},
+    "noinline": None,
+    "do_not_specialize": None,
+}
 BODY = "    tl.store(y + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
 
 
@@ -499,6 +506,7 @@ def test_nothing_of_a_text_runs_when_it_is_made_anew(head, tmp_path):
             "uses `b.open`",
         ),
         ({"defaults": [1]}, "has a default that is no number"),
+        ({"do_not_specialize": [{}]}, "has options that are no names"),
         ({"names": {"tl": {"function": 7}}}, "cannot be read"),
         ({"text": "def f(x:"}, "cannot be read"),
         ({"text": "def f(x): pass" + " " * kernel_texts.MAX_CHARACTERS}, "is too long"),
@@ -825,7 +833,7 @@ def nothing(*arguments, **options):
 for name, module in list(sys.modules.items()):
     if name.rpartition(".")[2] in ("launches", "kernel_memory", "kernel_front", "kernel_rules", "watch"):
         for key, one in list(vars(module).items()):
-            if callable(one) and key in ("run", "launch_kept", "check_kernel", "check_compiles", "Memory"):
+            if callable(one) and key in ("run", "launch_kept", "check_kernel", "read", "compare", "Memory"):
                 setattr(module, key, nothing)
 tl.log2 = tl.log
 """
@@ -918,10 +926,10 @@ def promised_equal(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def rounded_down(x, out, n_columns, TILE: tl.constexpr):
-    at, step = 0, 3  # two numbers at once stay Python's
+    at, step = 0, 3  # two numbers at once, which the interpreter leaves Python's
     for _ in range(0, n_columns, TILE):
         at -= step
-        tl.store(out, tl.load(x + at // TILE + 8))
+        tl.store(out, at // TILE + 8)
 
 
 @triton.jit
@@ -930,7 +938,7 @@ def rounded_in_place(x, out, n_columns, TILE: tl.constexpr):
     for _ in range(0, n_columns, TILE):
         at -= step
         at %= TILE
-        tl.store(out, tl.load(x + at))
+        tl.store(out, at)
 
 
 @triton.jit
@@ -997,6 +1005,121 @@ def less_than_nothing(x, out, n_columns, TILE: tl.constexpr):
 def cast(x, out, n_columns, TILE: tl.constexpr):
     nothing = tl.load(x) * float("nan")
     tl.store(out, (tl.load(x) * 1e20).to(tl.int32) + nothing.to(tl.int32))
+
+
+@triton.jit
+def returning(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.sum(tl.load(x + tl.arange(0, TILE)), 0)
+    tl.store(out, total)
+    return total
+
+
+@triton.jit
+def declared_a_number(x: tl.float32, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x))
+
+
+@triton.jit
+def declared_short(x, out, n_columns: "i8", TILE: tl.constexpr):
+    tl.store(out, tl.load(x + n_columns - 1))
+
+
+@triton.jit
+def declared_constant(x, out: tl.const, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x))
+
+
+@triton.jit
+def declared_rightly(
+    x: tl.pointer_type(tl.float32),  # type: ignore
+    out: "*fp32",  # type: ignore
+    n_columns: tl.int32,
+    TILE: tl.constexpr,
+):
+    tl.store(out, tl.load(x) * n_columns)
+
+
+@triton.jit(noinline=True)
+def sum_apart(tile):
+    return tl.sum(tile, 0)
+
+
+@triton.jit
+def calling(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, sum_apart(tl.load(x + tl.arange(0, TILE))))
+
+
+@triton.jit
+def masked_by_numbers(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.load(x + i, mask=(i < n_columns).to(tl.int32), other=0.0), 0))
+
+
+@triton.jit
+def promised_first(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.multiple_of(tl.arange(0, 4)[:, None] * (TILE + 1) + tl.arange(0, TILE), [1, TILE])
+    tl.store(out, tl.sum(tl.sum(tl.load(x + i % 16), 1), 0))
+
+
+@triton.jit
+def counting_without_sign(x, out, n_columns, TILE: tl.constexpr):
+    below = tl.zeros((), tl.float32)
+    for start in range(0, n_columns.to(tl.uint32), TILE):
+        if start - TILE < 0:
+            below += 1.0
+    tl.store(out, below)
+
+
+@triton.jit
+def counting_in_bytes(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for j in range(tl.full((), 0, tl.int8), n_columns.to(tl.int8), tl.full((), 16, tl.int8)):
+        total += j * TILE * 16
+    tl.store(out, total)
+
+
+@triton.jit
+def two_truths(x, out, n_columns, TILE: tl.constexpr):
+    small, large = TILE < 8, TILE >= 8
+    tl.store(out, tl.where(~small, 1.0, 0.0) + tl.where(~large, 1.0, 0.0))
+
+
+@triton.jit
+def is_positive(n):
+    if n > 0:  # noqa: SIM103
+        return True
+    return False
+
+
+@triton.jit
+def told_the_truth(x, out, n_columns, TILE: tl.constexpr):
+    result = 1.0
+    if ~is_positive(n_columns):
+        result = 2.0
+    if ~(True if n_columns > 0 else False):  # noqa: SIM210
+        result += 4.0
+    tl.store(out, result)
+
+
+@triton.jit
+def beyond_a_float(x, out, n_columns, TILE: tl.constexpr):
+    big, huge = 1e30, 1e20
+    large: tl.float32 = big
+    large *= huge
+    tl.store(out, large / big / huge)
+
+
+EIGHT = tl.constexpr(8.0)
+
+
+@triton.jit
+def with_a_constant_first(x, out, n_columns, TILE: tl.constexpr):
+    four: tl.constexpr = tl.constexpr(4.0)
+    scale, two = EIGHT, 2.0
+    total = EIGHT * tl.sum(tl.load(x + tl.arange(0, TILE)), 0) / scale * four / two / 2.0
+    for i in tl.static_range(0, triton.cdiv(TILE, 16)):
+        total += 48.0 * (i + 1)
+    tl.store(out, total * TILE.value / TILE)
 
 
 PRECISE = tl.constexpr("ieee")
@@ -1188,15 +1311,13 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (promised_equal, "promises [8] equal numbers in a row"),
         (added_truths, "adds truth values"),
         (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
-        (
-            rounded_down,
-            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `tl.st",
-        ),
-        (
-            rounded_in_place,
-            "divides a negative number, which a GPU rounds toward 0 and Python downwards, in `at %=",
-        ),
-        (too_wide, "has a number of more than 32 bits, in `big *= big`"),
+        (returning, "returns a value, for which a GPU has no place: `return total`"),
+        (declared_a_number, "`x` is declared as fp32, which Triton takes it for, and it is *fp32"),
+        (declared_short, "`n_columns` is declared as i8"),
+        (declared_constant, "Cannot store to a constant pointer, in `tl.store(out, tl.load(x))`"),
+        (calling, "Function sum_apart is marked noinline, but was called with non-scalar"),
+        (masked_by_numbers, "has a mask of int32, expected truth values"),
+        (promised_first, "promises multiples of 16, and has"),
         (behind_its_loop, "with a value; the variable of a loop has no value behind it"),
         (behind_an_inner_loop, "cannot access local variable 'start'"),
         (gathered_from_the_end, "gathers entry -1 of a tile"),
@@ -1220,15 +1341,50 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
 
 @pytest.mark.parametrize(
     "kernel",
-    [with_private_names, with_quoted_constants, dividing, with_conditions, with_texts, behind_a_static_range],
+    [
+        with_private_names,
+        with_quoted_constants,
+        dividing,
+        with_conditions,
+        with_texts,
+        behind_a_static_range,
+        with_a_constant_first,
+        declared_rightly,
+    ],
 )
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
     assert run_once(kernel)["value"].item() == 64.0
 
 
+@triton.jit
+def converted(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x) * n_columns.to(tl.float32))
+
+
+@pytest.mark.parametrize(("n", "refused"), [(1, True), (2, False)])
+def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
+    arguments = plan((1,), (1,)), torch.ones(64), torch.zeros(1), n, 16
+    outcome = run_call({"kernel": converted}, Call("kernel", arguments), watched=True)
+    assert ("'int' object has no attribute 'to'" in outcome.get("text", "")) == refused
+    assert refused or outcome["value"].item() == 2.0
+
+
 @pytest.mark.parametrize(
     ("kernel", "value"),
-    [(dividing_the_count, -1.0), (wrapping, 0.0), (less_than_nothing, 5.0), (cast, 2.0**31)],
+    [
+        (dividing_the_count, -1.0),
+        (wrapping, 0.0),
+        (less_than_nothing, 5.0),
+        (cast, 2.0**31),
+        (rounded_down, 8.0),
+        (counting_without_sign, 0.0),
+        (counting_in_bytes, 0.0),
+        (two_truths, 1.0),
+        (told_the_truth, 1.0),
+        (beyond_a_float, float("inf")),
+        (rounded_in_place, -12.0),
+        (too_wide, float(np.float32(70_004**2 - 2**32))),
+    ],
 )
 def test_numbers_are_those_of_a_gpu(kernel, value):
     assert run_once(kernel)["value"].item() == value

@@ -57,3 +57,32 @@ def test_what_torch_would_do_to_values_in_place_is_refused(name):
     outcome = run_as_cell(f"def answer(x):\n    return x.{name}(lambda *a: a[0])")
     assert outcome["error"] == "TypeError"
     assert "tensors stay in torch" in outcome["text"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x.T.reshape(-1)",
+        "x.T.contiguous().view(-1)",
+        "x.view(2, 3, 4).transpose(0, 1).flatten()",
+        "torch.isneginf(-x / 0.0)",
+        "torch.tensor([[float(i - j) for j in range(900)] for i in range(900)])[:2, :3]",
+    ],
+)
+def test_ordinary_torch_gives_what_it_does_without_a_keeper(body):
+    namespace: dict = {"torch": torch}
+    exec(compile(f"def answer(x):\n    return {body}", "<answer 0>", "exec"), namespace)
+    x = torch.arange(24.0).view(6, 4)
+    outcome = watch_call(namespace, "answer", [serialization.encode(x)])
+    assert torch.equal(serialization.decode(outcome["value"]), namespace["answer"](x))
+
+
+def test_a_dtype_is_no_memory_format():
+    keeper = Keeper([[serialization.encode(REPEATS)]])
+    (given,) = keeper.reply({"begin": 0})["arguments"]
+    handle = {"handle": given["tensor"][0]}
+    for sent in ({"memory_format": "float32"}, {"dtype": "float32"}, 1):
+        assert "error" in ask(keeper, "clone", "default", handle, memory_format=sent)
+    assert "result" in ask(
+        keeper, "clone", "default", handle, memory_format={"memory_format": "preserve_format"}
+    )

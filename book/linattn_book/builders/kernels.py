@@ -156,6 +156,11 @@ Every model had a GPU of one host to itself, and nothing else ran there. An unco
 its speed is that of the machine's processor as well, so compare within this table alone. The modes of a model
 follow one another in one process: the second has its kernels compiled already."""
 
+SHORTLY = (
+    "Our {name} trains {lean:.2f} times as fast as FLA's in the lean mode, in {memory:.2f} of its memory, "
+    "and {compiled:.2f} times as fast compiled."
+)
+
 DECODING = """\
 Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
 graph that is replayed. The run ended before softmax attention and FLA's GLA came to it. Tokens a second:"""
@@ -197,6 +202,7 @@ def render_page(root: Path) -> str:
         describe_measurement("scans", root),
         REPRODUCE.rstrip(),
         MODELS,
+        summarize_training(results.load("whole_models")),
         render_table(*render_training(results.load("whole_models"))),
         DECODING,
         render_table(*render_decoding(results.load("whole_models"))),
@@ -354,6 +360,21 @@ def render_training(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         lines.append([*line, f"{row['first_seconds']:.1f}"])
     header = ["model, mode", "million parameters", "thousand tokens / s", "GB", "seconds to the first step"]
     return header, lines
+
+
+def summarize_training(rows: Sequence[Row]) -> str:
+    """Return how our models compare with FLA's as they come, where these can be trained."""
+    trained = {(row["model"], row["mode"]): row for row in rows if row["task"] == "train"}
+    sentences = []
+    for mixer, name in MODEL_NAMES.items():
+        if (theirs := trained.get((f"fla {mixer}", "plain"))) is None:
+            continue
+        lean, compiled = trained[f"ours {mixer}", "lean"], trained[f"ours {mixer}", "compiled"]
+        speeds = (row["tokens_per_second"] / theirs["tokens_per_second"] for row in (lean, compiled))
+        memory = lean["peak_bytes"] / theirs["peak_bytes"]
+        said = dict(zip(("lean", "compiled"), speeds, strict=True), name=name, memory=memory)
+        sentences.append("- " + SHORTLY.format(**said))
+    return "\n".join(sentences)
 
 
 def render_decoding(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

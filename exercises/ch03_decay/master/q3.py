@@ -82,7 +82,7 @@ def q3(rng):
         (131, 5, 48, 1000.0),
         (11, 3, 3, 0.5),
         (5, 2, 5, 0.5),
-        (300, 8, 8, 1.0),
+        (300, 8, 12, 1.0),
         *short,
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))

@@ -167,8 +167,8 @@ def q3(rng):
         return M
 
     def apart():  # four tokens write, and far behind each of four others reads all of that
-        M = torch.from_numpy(rng.uniform(1, 2, size=70)).diag()
-        M[28:65:12, :28:9] = torch.from_numpy(rng.normal(size=(4, 4)))
+        M = torch.from_numpy(rng.uniform(1, 2, size=100)).diag()
+        M[67:98:10, :31:10] = torch.from_numpy(rng.normal(size=(4, 4)))
         return M
 
     def draw(low, high):
@@ -195,7 +195,7 @@ def q3(rng):
         (lambda: torch.from_numpy(rng.uniform(1, 2, size=9)).diag(), 0, "9 tokens that do nothing to each other"),
         (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
         (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
-        (apart, 4, "70 tokens, four of which are read, each by four others far from it"),
+        (apart, 4, "100 tokens, four of which are read, each by four others far from it"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
