@@ -47,13 +47,10 @@ def read(kernel: Any, arguments: Mapping[str, Any]) -> TypeError | None:
         if not _works():
             return None
         try:
-            with (
-                kernel_marks.note_reading(),
-                redirect_stdout(io.StringIO()),
-            ):  # it prints all of a wrong kernel
+            with kernel_marks.note_reading(), redirect_stdout(io.StringIO()):  # where it prints wrong kernels
                 _Front().read(_compile_function(kernel), arguments)
         except Exception as error:
-            return TypeError(f"is not compiled by Triton: {_describe(error)}")
+            return TypeError(f"is not compiled by Triton: {_describe(error)}{_name_ones(kernel, arguments)}")
     return None
 
 
@@ -139,6 +136,21 @@ class _Front:
         source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
 
 
+def _name_ones(kernel: Any, arguments: Mapping[str, Any]) -> str:
+    """Return which arguments are constants because they are 1, which is easily overlooked; or nothing."""
+    ones = [
+        f"`{one.name}`"
+        for one in _compile_function(kernel).params
+        if not one.is_constexpr and _becomes_constant(one, arguments[one.name])
+    ]
+    return f" (here {', '.join(ones)} is 1, of which Triton makes a constant)" if ones else ""
+
+
+def _becomes_constant(one: Any, value: Any) -> bool:
+    """Return whether Triton makes a constant of an argument because it is 1."""
+    return type(value) is int and value == 1 and not one.annotation_type and not one.do_not_specialize
+
+
 def _find_kind(one: Any, value: Any) -> str:
     """Return what the compiler takes an argument for: by its annotation, or by its value.
 
@@ -154,8 +166,8 @@ def _find_kind(one: Any, value: Any) -> str:
         raise TypeError(
             f"`{one.name}` is declared as {declared}, which Triton takes it for, and it is {given}"
         )
-    if whole and value == 1 and not declared and not one.do_not_specialize:
-        return "constexpr"  # of a count that is 1 Triton makes a constant
+    if _becomes_constant(one, value):
+        return "constexpr"
     return given.replace("*", "*k") if one.is_const else declared or given
 
 

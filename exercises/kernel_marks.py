@@ -254,6 +254,10 @@ class Marks(ast.NodeTransformer):
         self.generic_visit(node)
         return _call("take_value", None, node.value) if node.attr == "value" else node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Note what is taken out of a tuple."""
+        return self._note(node)
+
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """Note what a comparison gives."""
         return self._note(node)

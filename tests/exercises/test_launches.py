@@ -1092,12 +1092,21 @@ def is_positive(n):
 
 
 @triton.jit
+def describe_sign(n):
+    if n > 0:
+        return True, 1
+    return False, 2
+
+
+@triton.jit
 def told_the_truth(x, out, n_columns, TILE: tl.constexpr):
     result = 1.0
     if ~is_positive(n_columns):
         result = 2.0
     if ~(True if n_columns > 0 else False):  # noqa: SIM210
         result += 4.0
+    if ~describe_sign(n_columns)[0]:
+        result += 8.0
     tl.store(out, result)
 
 
@@ -1365,7 +1374,9 @@ def converted(x, out, n_columns, TILE: tl.constexpr):
 def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
     arguments = plan((1,), (1,)), torch.ones(64), torch.zeros(1), n, 16
     outcome = run_call({"kernel": converted}, Call("kernel", arguments), watched=True)
-    assert ("'int' object has no attribute 'to'" in outcome.get("text", "")) == refused
+    said = outcome.get("text", "")
+    assert ("'int' object has no attribute 'to'" in said) == refused
+    assert ("(here `n_columns` is 1, of which Triton makes a constant)" in said) == refused
     assert refused or outcome["value"].item() == 2.0
 
 
