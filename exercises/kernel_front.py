@@ -50,7 +50,7 @@ def read(kernel: Any, arguments: Mapping[str, Any]) -> TypeError | None:
             with kernel_marks.note_reading(), redirect_stdout(io.StringIO()):  # where it prints wrong kernels
                 _Front().read(_compile_function(kernel), arguments)
         except Exception as error:
-            return TypeError(f"is not compiled by Triton: {_describe(error)}{_name_ones(kernel, arguments)}")
+            return TypeError(f"is not compiled by Triton: {_describe(error)}")
     return None
 
 
@@ -64,6 +64,12 @@ def compare(kernel: Any) -> None:
     if own is not None and own.read:
         for names in _list_globals(kernel.fn):
             names[kernel_marks.RAN].compare()
+
+
+def list_ones(kernel: Any, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments of which Triton makes constants because they are 1."""
+    params = [one for one in _compile_function(kernel).params if not one.is_constexpr]
+    return [one.name for one in params if _becomes_constant(one, arguments[one.name])]
 
 
 @cache
@@ -134,16 +140,6 @@ class _Front:
                 constants[(number,)] = value
         source = self._source(compiled, kinds, constants)
         source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
-
-
-def _name_ones(kernel: Any, arguments: Mapping[str, Any]) -> str:
-    """Return which arguments are constants because they are 1, which is easily overlooked; or nothing."""
-    ones = [
-        f"`{one.name}`"
-        for one in _compile_function(kernel).params
-        if not one.is_constexpr and _becomes_constant(one, arguments[one.name])
-    ]
-    return f" (here {', '.join(ones)} is 1, of which Triton makes a constant)" if ones else ""
 
 
 def _becomes_constant(one: Any, value: Any) -> bool:

@@ -44,10 +44,16 @@ class Places:
     def note(self, place: tuple[Any, ...], value: Any) -> Any:
         """Note the value of an expression, if it is a number, and return it as the compiler has it."""
         plain = _unwrap(value)
-        if not isinstance(plain, SCALARS):
+        if not _is_constant(plain):
             return plain  # a constant times a tile is a tile
         self.found.setdefault(place, set()).add(_name_value(plain))
         return _make_number(plain) if self.known.get(place) == {COMPUTED} else value
+
+    def look_up(self, place: tuple[Any, ...], value: Any) -> Any:
+        """Return what a name stands for, of which the compiler knows the value; note it, whatever it is."""
+        plain = _unwrap(value)
+        self.found.setdefault(place, set()).add(_name_value(plain) if _is_constant(plain) else COMPUTED)
+        return value
 
     def assign(self, value: Any) -> Any:
         """Return what a variable is for the compiler: numbers, in tuples as well, are numbers of the GPU."""
@@ -141,6 +147,11 @@ def _make_number(value: Any) -> Any:
     return interpreter_semantic.to_tensor(value, False)
 
 
+def _is_constant(value: Any) -> bool:
+    """Return whether a value is one that the compiler can know: a number, a text, nothing, or a dtype."""
+    return isinstance(value, SCALARS) or type(value).__name__ == "dtype"
+
+
 def _is_of_a_gpu(value: Any) -> bool:
     """Return whether a whole number has 32 bits at most."""
     return not isinstance(value, int) or -(2**31) <= value < 2**31
@@ -171,7 +182,8 @@ class Marks(ast.NodeTransformer):
                 setattr(node, name, [x for one in part for x in (ast.Expr(_mark(find_place(one))), one)])
         return node
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places) -> None:
+        self._known = places.known
         self._conditions: set[int] = set()  # of which only the truth matters
 
     def visit(self, node: ast.AST) -> ast.AST:
@@ -254,6 +266,13 @@ class Marks(ast.NodeTransformer):
         self.generic_visit(node)
         return _call("take_value", None, node.value) if node.attr == "value" else node
 
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Note what a name stands for, where the compiler knows it: it forgets what an `if` makes of it."""
+        place = find_place(node)
+        if isinstance(node.ctx, ast.Load) and COMPUTED not in self._known.get(place, {COMPUTED}):
+            return _call("look_up", place, node)
+        return node
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """Note what is taken out of a tuple."""
         return self._note(node)
@@ -284,7 +303,8 @@ class Marks(ast.NodeTransformer):
         """Let `a += b` be `a = a + b`, as for the front end."""
         if not isinstance(node.target, ast.Name):
             return self.generic_visit(node)
-        whole = ast.copy_location(ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node)
+        before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        whole = ast.copy_location(ast.BinOp(before, node.op, node.value), node)
         value = _call("assign", None, self.visit_BinOp(whole))  # type: ignore[arg-type]
         return ast.copy_location(ast.Assign([node.target], value), node)
 
@@ -326,7 +346,7 @@ def note_reading() -> Iterator[None]:
             places, plain = generator.gscope[RAN], _unwrap(value)
             places.read.add(find_place(node))
             if isinstance(node, ast.expr):
-                known = _name_value(plain) if isinstance(plain, SCALARS) else COMPUTED
+                known = _name_value(plain) if _is_constant(plain) else COMPUTED
                 places.known.setdefault(find_place(node), set()).add(known)
         return value
 

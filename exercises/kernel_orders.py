@@ -32,6 +32,7 @@ def use_other_orders(builder: Any) -> Iterator[None]:
     found.TensorHandle.set_attr = _make_promise(before[2])
     builder.create_reshape = _reorder_if_allowed(builder.create_reshape)
     builder.create_cat = _reverse(builder.create_cat)
+    builder.create_splat = _keep_truths(builder.create_splat)
     builder.create_add = _refuse_truths(builder.create_add)
     # of a number and NaN the number is taken, as by a GPU; Triton's other two functions hand NaN on
     builder.create_maxnumf = lambda left, right: builder.binary_op(left, right, np.fmax)
@@ -192,6 +193,18 @@ def _stay_inside(gather: Callable[..., Any]) -> Callable[..., Any]:
         return gather(tile, indices, axis)
 
     return gather_inside
+
+
+def _keep_truths(splat: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what spreads a number over a tile, which leaves a truth value one."""
+
+    def splat_alike(kind: Any, number: Any) -> Any:
+        made = splat(kind, number)
+        if number.data.dtype == bool:  # a comparison's, which the interpreter calls int32
+            made.data = made.data.astype(bool)
+        return made
+
+    return splat_alike
 
 
 def _refuse_truths(add: Callable[..., Any]) -> Callable[..., Any]:

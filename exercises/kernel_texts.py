@@ -51,11 +51,14 @@ def describe_kernel(kernel: Any) -> list[dict[str, Any]]:
 
 def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
     """Return what ``describe_kernel`` does."""
+    from triton.runtime.interpreter import InterpretedFunction
+
     kernels, described = [kernel], []
     for one in kernels:  # it grows meanwhile
         names = {}
         for name, value in _list_globals(one.fn):
-            if hasattr(value, "fn") and not kernel_rules.is_of_language(value.fn.__module__):
+            own = isinstance(value, InterpretedFunction)
+            if own and not kernel_rules.is_of_language(value.fn.__module__):
                 if value not in kernels:
                     kernels.append(value)
                 names[name] = {"function": kernels.index(value)}
@@ -64,7 +67,8 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
         text = textwrap.dedent(inspect.getsource(one.fn))
         defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
         options = kernel_front.describe_options(one)
-        described.append({"text": text, "names": names, "defaults": defaults, **options})
+        home = f"{one.fn.__module__}.{one.fn.__qualname__}"  # by which the compiler tells functions apart
+        described.append({"text": text, "names": names, "defaults": defaults, "home": home, **options})
     return described
 
 
@@ -127,7 +131,11 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     texts = [str(one["text"]) for one in described]
     if not 0 < len(texts) <= MAX_FUNCTIONS or sum(map(len, texts)) > MAX_CHARACTERS:
         raise TypeError(f"is too long: {len(texts)} functions, {sum(map(len, texts)):,} characters")
-    made = [_build_function(text, one) for text, one in zip(texts, described, strict=True)]
+    homes = [str(one["home"]) for one in described]
+    made = [
+        _build_function(text, one, f"__kernel_{homes.index(home)}__")
+        for text, one, home in zip(texts, described, homes, strict=True)
+    ]
     kernels = [
         triton.jit(function, **_read_options(one)) for function, one in zip(made, described, strict=True)
     ]
@@ -145,7 +153,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     return kernels[0]
 
 
-def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionType:
+def _build_function(text: str, described: Mapping[str, Any], home: str) -> types.FunctionType:
     """Define a function of a text without running any of it: no decorator, default or annotation."""
     import triton.language as tl
 
@@ -169,7 +177,7 @@ def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionTy
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
-    names: dict[str, Any] = {"__name__": "__kernel__", "__builtins__": lent, "constexpr": tl.constexpr}
+    names: dict[str, Any] = {"__name__": home, "__builtins__": lent, "constexpr": tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     names[kernel_marks.RAN] = kernel_marks.Places(name)
     module = ast.fix_missing_locations(ast.Module([tree], []))

@@ -36,7 +36,12 @@ GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 
 
 def run(
-    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], memory: kernel_memory.Memory, order: int = 0
+    kernel: Any,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    memory: kernel_memory.Memory,
+    order: int = 0,
+    constants: Sequence[str] = (),
 ) -> "Work":
     """Launch a kernel in Triton's interpreter on tensors whose values a memory has.
 
@@ -46,6 +51,7 @@ def run(
         arguments: of the kernel; tensors only say which addresses they have.
         memory: what has the values.
         order: the seed of the order in which programs run; 0 is that of the interpreter.
+        constants: names of arguments that are constants without being declared so.
 
     Returns:
         What the programs have computed.
@@ -59,6 +65,7 @@ def run(
     kernel_front.remember()  # before anything is changed
     with kernel_rules.ALONE, _Patches(memory, grid, order) as patches:
         try:
+            kernel.rewrite().__annotations__.update(dict.fromkeys(constants, "constexpr"))
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
                 kernel[tuple(grid)](*arguments)
         except Exception as error:
@@ -289,7 +296,9 @@ def _mark_places(rewriter: Any, transform: Callable[..., ast.Module], text: str)
     """Return the tree of a function as the interpreter rewrites it, with marks where it has ``Places``."""
     tree = transform(rewriter, text)
     if kernel_marks.RAN in rewriter.fn.__globals__:
-        tree = ast.fix_missing_locations(kernel_marks.Marks().visit(tree))
+        tree = ast.fix_missing_locations(
+            kernel_marks.Marks(rewriter.fn.__globals__[kernel_marks.RAN]).visit(tree)
+        )
     return tree
 
 
@@ -332,10 +341,18 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
     with kernel_rules.ALONE:
         kernel_rules.check_kernel(kernel)
-        refused = kernel_front.read(kernel, dict(zip(names, placed, strict=True)))
-        run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
-        if refused is not None:
-            raise refused
+        given = dict(zip(names, placed, strict=True))
+        refused = kernel_front.read(kernel, given)
+        constants = kernel_front.list_ones(kernel, given)
+        try:
+            run(kernel, kept.launch.grid, placed, memory, kept.launch.order, constants)
+            if refused is not None:
+                raise refused
+        except (AttributeError, TypeError) as error:
+            if constants:  # which is easily overlooked
+                ones = " and ".join(f"`{name}`" for name in constants)
+                error.args = (f"{error} (here {ones} is 1, of which Triton makes a constant)",)
+            raise
         kernel_front.compare(kernel)
 
 

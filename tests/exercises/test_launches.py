@@ -11,6 +11,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton import cdiv
 from triton.runtime import interpreter
 
 from linattn_exercises import kernel_front, kernel_rules, kernel_texts, launches
@@ -456,6 +457,7 @@ PLAIN: dict = {
     "text": "def f(x): tl.store(x, 1.0)",
     "names": {"tl": {"module": "triton.language"}},
     "defaults": [],
+    "home": "f",
     "kinds": {},
     "noinline": None,
     "do_not_specialize": None,
@@ -1131,6 +1133,75 @@ def with_a_constant_first(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, total * TILE.value / TILE)
 
 
+@triton.jit
+def masked_at_times(x, out, n_columns, TILE: tl.constexpr):
+    i, total = tl.arange(0, TILE), tl.zeros((), tl.float32)
+    mask = None
+    for start in range(0, n_columns, TILE):
+        if start + TILE > n_columns - 1:
+            mask = start + i < n_columns - 1
+        total += tl.sum(tl.load(x + start + i, mask=mask), 0)
+    tl.store(out, total)
+
+
+@triton.jit
+def rounded_at_times(x, out, n_columns, TILE: tl.constexpr):
+    kind = tl.float16
+    if n_columns > 0:
+        kind = tl.float32
+    tl.store(out, (tl.load(x) / 3.0).to(kind))
+
+
+@triton.jit
+def counting_again(x, out, n_columns, TILE: tl.constexpr):
+    for i in tl.static_range(2):
+        tl.store(out, i * 1.0)
+    if n_columns > 0:
+        for i in tl.static_range(3):
+            tl.store(out, i * 2.0)
+    tl.store(out, tl.load(x) * i)
+
+
+@triton.jit
+def with_truths_of_numbers(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        live, i = start < n_columns, start + tl.arange(0, TILE)
+        total += tl.sum(tl.load(x + i, mask=live & (i < n_columns), other=0.0), 0)
+    tl.store(out, total, mask=n_columns > 0)
+
+
+@triton.jit
+def either(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    some = ((i >= 0) & (n_columns > 0)) + (i >= 0)
+    tl.store(out, tl.sum(tl.where(some, tl.load(x + i), 0.0), 0))
+
+
+def make_first():
+    @triton.jit
+    def pick(x):
+        return x * 8.0
+
+    return pick
+
+
+def make_second():
+    @triton.jit
+    def pick(x):
+        return x * 4.0 * cdiv(32, 16)
+
+    return pick
+
+
+FIRST, SECOND = make_first(), make_second()
+
+
+@triton.jit
+def with_two_of_a_name(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, SECOND(FIRST(tl.load(x))))
+
+
 PRECISE = tl.constexpr("ieee")
 
 
@@ -1327,6 +1398,10 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (calling, "Function sum_apart is marked noinline, but was called with non-scalar"),
         (masked_by_numbers, "has a mask of int32, expected truth values"),
         (promised_first, "promises multiples of 16, and has"),
+        (masked_at_times, "has another value for Triton's compiler than for its interpreter"),
+        (rounded_at_times, "has another value for Triton's compiler than for its interpreter"),
+        (counting_again, "has another value for Triton's compiler than for its interpreter"),
+        (either, "adds truth values"),
         (behind_its_loop, "with a value; the variable of a loop has no value behind it"),
         (behind_an_inner_loop, "cannot access local variable 'start'"),
         (gathered_from_the_end, "gathers entry -1 of a tile"),
@@ -1359,6 +1434,8 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
         behind_a_static_range,
         with_a_constant_first,
         declared_rightly,
+        with_truths_of_numbers,
+        with_two_of_a_name,
     ],
 )
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
@@ -1368,6 +1445,19 @@ def test_what_a_gpu_takes_alike_is_not_refused(kernel):
 @triton.jit
 def converted(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.load(x) * n_columns.to(tl.float32))
+
+
+@triton.jit
+def unless_one(x, out, n_columns, TILE: tl.constexpr):
+    result = 1.0
+    if ~(n_columns == 1):  # -2 for the compiler, if it is a constant
+        result = 2.0
+    tl.store(out, result)
+
+
+def test_the_interpreter_has_that_constant_too():
+    arguments = plan((1,), (1,)), torch.ones(64), torch.zeros(1), 1, 16
+    assert run_call({"kernel": unless_one}, Call("kernel", arguments), watched=True)["value"].item() == 2.0
 
 
 @pytest.mark.parametrize(("n", "refused"), [(1, True), (2, False)])

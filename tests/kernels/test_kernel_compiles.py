@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.timeout(700)  # two at a time on two cores they take 200 s each; the process has 600
 @pytest.mark.parametrize(
     ("gpu", "dtype"),
     [

@@ -36,7 +36,7 @@ def q2(rng):
     calls = []
     for n in range(14):
         tile = int(rng.choice([16, 32, 64]))
-        rows, columns = int(rng.integers(1, 5)), int(rng.integers(1, 5 * tile))
+        rows, columns = int(rng.integers(1, 5)), int(rng.integers(2, 5 * tile))
         if rng.random() < 0.3:
             columns = tile * int(rng.integers(1, 4))
         x = _normal(rng, rows, columns, scale=float(rng.choice([1.0, 30.0])))
