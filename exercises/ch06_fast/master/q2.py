@@ -1,8 +1,8 @@
 # %% [markdown] q2 implement, 4 points, 25 minutes, level 2
 # ## One pass over a long row
 #
-# Write a kernel that returns $\ell_r = \ln \sum_c e^{x_{rc}}$ for each row of a matrix. Program $r$ has row $r$, which is longer than a
-# tile, by any number of columns, and is read only once. Entries may be as large as $10^4$ of either sign, and $-\infty$ (a
+# Write a kernel that returns $\ell_r = \ln \sum_c e^{x_{rc}}$ for each row of a matrix. Program $r$ has row $r$, which has
+# any number of columns, often more than a tile, and is read only once. Entries may be as large as $10^4$ of either sign, and $-\infty$ (a
 # masked score); a row of nothing but $-\infty$ has $\ell = -\infty$.
 
 # %% answer q2
