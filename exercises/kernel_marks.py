@@ -43,7 +43,7 @@ class Places:
 
     def note(self, place: tuple[Any, ...], value: Any) -> Any:
         """Note the value of an expression, if it is a number, and return it as the compiler has it."""
-        plain = _unwrap(value)
+        plain = unwrap_constant(value)
         if not _is_constant(plain):
             return plain  # a constant times a tile is a tile
         self.found.setdefault(place, set()).add(_name_value(plain))
@@ -51,13 +51,13 @@ class Places:
 
     def look_up(self, place: tuple[Any, ...], value: Any) -> Any:
         """Return what a name stands for, of which the compiler knows the value; note it, whatever it is."""
-        plain = _unwrap(value)
+        plain = unwrap_constant(value)
         self.found.setdefault(place, set()).add(_name_value(plain) if _is_constant(plain) else COMPUTED)
         return value
 
     def assign(self, value: Any) -> Any:
         """Return what a variable is for the compiler: numbers, in tuples as well, are numbers of the GPU."""
-        plain = _unwrap(value)
+        plain = unwrap_constant(value)
         if isinstance(plain, tuple):
             return tuple(map(self.assign, plain))
         if type(plain).__name__ == "tuple":  # Triton's own
@@ -88,21 +88,21 @@ class Places:
 
     def divide(self, place: tuple[Any, ...], left: Any, right: Any, rest: bool) -> Any:
         """Return ``left // right``, or ``left % right``, and note whether a GPU would round otherwise."""
-        a, b = _unwrap(left), _unwrap(right)
+        a, b = unwrap_constant(left), unwrap_constant(right)
         if isinstance(a, int) and isinstance(b, int) and b != 0 and (a < 0) != (b < 0) and a % b:
             self.floored.add(place)
         return self.note(place, (operator.mod if rest else operator.floordiv)(left, right))
 
     def step(self, place: tuple[Any, ...], value: Any) -> Any:
         """Return the step of a range, and note whether it is negative."""
-        plain = _unwrap(value)
+        plain = unwrap_constant(value)
         if (plain if isinstance(plain, int) else getattr(plain, "handle", plain).data) < 0:
             self.backwards.add(place)
         return value
 
     def check_truth(self, value: Any) -> Any:
         """Return what stands beside `and` or `or`, if it is a truth value."""
-        plain = _unwrap(value)
+        plain = unwrap_constant(value)
         if not isinstance(plain, bool) and str(getattr(plain, "dtype", "")) not in ("int1", "bool"):
             raise TypeError("joins by `and` or `or` what is no truth value, of which a GPU makes one")
         return value
@@ -135,7 +135,7 @@ class Places:
             raise TypeError(f"{why}, in `{line}`")
 
 
-def _unwrap(value: Any) -> Any:
+def unwrap_constant(value: Any) -> Any:
     """Return the value of a ``tl.constexpr``."""
     return value.value if type(value).__name__ == "constexpr" else value
 
@@ -343,7 +343,7 @@ def note_reading() -> Iterator[None]:
     def noting(generator: Any, node: Any) -> Any:
         value = visit(generator, node)
         if hasattr(node, "lineno") and RAN in generator.gscope:
-            places, plain = generator.gscope[RAN], _unwrap(value)
+            places, plain = generator.gscope[RAN], unwrap_constant(value)
             places.read.add(find_place(node))
             if isinstance(node, ast.expr):
                 known = _name_value(plain) if _is_constant(plain) else COMPUTED

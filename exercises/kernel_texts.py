@@ -65,7 +65,7 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
             else:
                 names[name] = _describe_value(name, value, one.fn)
         text = textwrap.dedent(inspect.getsource(one.fn))
-        defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
+        defaults = [kernel_marks.unwrap_constant(default) for default in one.fn.__defaults__ or ()]
         options = kernel_front.describe_options(one)
         home = f"{one.fn.__module__}.{one.fn.__qualname__}"  # by which the compiler tells functions apart
         described.append({"text": text, "names": names, "defaults": defaults, "home": home, **options})
@@ -90,7 +90,7 @@ def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict
         wanted = {node.attr for node in used if isinstance(node, ast.Attribute)}
         numbers = {key: getattr(value, key, None) for key in wanted}
         return {"numbers": {key: x for key, x in numbers.items() if type(x) in (int, float)}}
-    constant = _unwrap(value)
+    constant = kernel_marks.unwrap_constant(value)
     if isinstance(constant, CONSTANTS):
         return {"constant": constant}
     for place, module in _list_language():
@@ -98,11 +98,6 @@ def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict
             if one is constant or one is value:
                 return {"module": place, "part": key}
     raise TypeError(f"uses `{name}`, which is no part of Triton's language")
-
-
-def _unwrap(value: Any) -> Any:
-    """Return the value of a ``tl.constexpr``."""
-    return getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
 
 
 # --- the other side -----------------------------------------------------------------------------------------
