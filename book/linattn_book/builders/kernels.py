@@ -103,20 +103,24 @@ MEANS = """\
 
 Geometric means; "least" is the shape where FLA comes closest to us, or is ahead (below 1)."""
 
-HOST = """\
-### Before the GPU begins
-
-A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
-that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes.
-Three more GPUs of the same host were measured at the same time, so these are on the high side. Of linear
-attention {older} shapes are of an earlier run, above as well: the kernels were the same, and launches slower,
-so they have no time here, and a line of such shapes alone has a dash."""
+OLDER = """\
+The {older} lines of linear attention whose rows have no host time, and five lines beside them, are of an
+earlier run: the kernels were the same, and launches slower, which are not in these times."""
 
 OTHER_GPU = """\
 ### On another GPU
 
 Tiles and warps were chosen on that GPU. On another one, which has the same cores and a slower memory, with
-the same choices and FLA's made anew ({measured} of the {all} lines were measured):"""
+the same choices and FLA's made anew:"""
+
+HOST = """\
+### Before the GPU begins
+
+A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
+that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes,
+by the rows of this second GPU. Three more GPUs of the same host were measured at the same time, so these are
+on the high side and differ from line to line more than the calls do; `kernels/NOTES.md` has a comparison in
+turns with nothing else on the host."""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
@@ -163,7 +167,9 @@ SHORTLY = (
 
 DECODING = """\
 Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
-graph that is replayed. The run ended before softmax attention and FLA's GLA came to it. Tokens a second:"""
+graph that is replayed. What is launched waits for Python even more, so the models with linear attention
+decoded one after another with nothing else on the host; softmax attention did beside the training of others.
+Tokens a second:"""
 
 LADDER = """\
 ## How exact
@@ -191,11 +197,12 @@ def render_page(root: Path) -> str:
     parts += [
         MEANS,
         render_table(*render_means(rows)),
-        HOST.format(older=sum(row["host_ms"] is None for row in rows)),
-        render_table(*render_host(rows)),
+        OLDER.format(older=sum(row["host_ms"] is None for row in rows)),
         describe_measurement("kernels", root),
-        OTHER_GPU.format(measured=len(other_gpu), all=len(rows)),
+        OTHER_GPU,
         render_table(*render_means(other_gpu)),
+        HOST,
+        render_table(*render_host(other_gpu)),
         describe_measurement("kernels_h100", root),
         SCANS,
         render_table(*render_scans(results.load("scans"))),
