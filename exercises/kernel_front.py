@@ -25,6 +25,9 @@ else:  # in the sandbox, whose worker has loaded it by its path
 TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
+# a type in intermediate code, as in `tensor<16xbf16>`, and not a name that looks like one
+UNCOMPUTED = re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+)\b""")
+COMBINED = re.compile(r'"tt\.(?:reduce|scan)".*?tt\.(?:reduce|scan)\.return', re.DOTALL)
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as; the interpreter has 32 bits
 OPTIONS = ("noinline", "do_not_specialize")  # of ``triton.jit``
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
@@ -139,7 +142,41 @@ class _Front:
             if kinds[one.name] == "constexpr":
                 constants[(number,)] = value
         source = self._source(compiled, kinds, constants)
-        source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
+        made = source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
+        _refuse_foreign(str(made))
+        _refuse_branches(str(self._backend.make_ttir(made, {}, self._options, TARGET[1])))
+
+
+def _refuse_foreign(code: str) -> None:
+    """Refuse what compiles, and which the interpreter cannot say anything of.
+
+    Args:
+        code: the intermediate code.
+
+    Raises:
+        TypeError: for numbers of a type whose bits the interpreter takes for whole numbers, and for an option
+            for which there is code for few loops and GPUs.
+    """
+    if found := UNCOMPUTED.search(code):
+        raise TypeError(
+            f"has numbers in {found[0]}, in which the interpreter does not compute; use float32 or float16"
+        )
+    if "tt.warp_specialize" in code:
+        raise TypeError("has a loop with `warp_specialize`, which compiles on few GPUs; leave it out")
+
+
+def _refuse_branches(code: str) -> None:
+    """Refuse a function of a reduction or a scan in which branches are left; no GPU has code for it.
+
+    Args:
+        code: the intermediate code, in which calls and what is known are resolved.
+
+    Raises:
+        TypeError: if there is one.
+    """
+    for part in COMBINED.findall(code):
+        if "scf.if" in part or "cf.cond_br" in part:
+            raise TypeError("branches in what `tl.reduce` or a scan combines by; there is `tl.where`")
 
 
 def _becomes_constant(one: Any, value: Any) -> bool:
@@ -266,6 +303,8 @@ def _describe(error: Exception) -> str:
     ]
     reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
     reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
+    if "_semantic" in reason:  # as in `triton.cdiv(n, 16)`, if n is known at run time alone
+        reason = "a function outside of `triton.language` takes a number of the GPU; is there one in `tl`?"
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = source.splitlines() if isinstance(source, str) else []
     number = getattr(node, "lineno", 0)

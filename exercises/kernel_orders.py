@@ -2,8 +2,8 @@
 
 The interpreter combines the entries of a tile one after the other, and moves none where it may. On a GPU a
 reduction pairs entries as it likes, a scan combines halves, and some operations may change the order of
-entries. And where a kernel promises that offsets are multiples of something, a GPU believes it. Casts, maxima
-and gathers meet numbers that NumPy takes otherwise than a GPU.
+entries. And where a kernel promises that offsets are multiples of something, a GPU believes it. Casts,
+shifts, maxima, gathers and counts meet numbers that NumPy takes otherwise than a GPU.
 
 Like serialization.py this file imports nothing of ours.
 """
@@ -16,6 +16,10 @@ import numpy as np
 
 # what `multiple_of`, `max_contiguous` and `max_constancy` promise
 DIVISIBILITY, CONTIGUITY, CONSTANCY = "tt.divisibility", "tt.contiguity", "tt.constancy"
+
+
+class SeveralTruths(TypeError):
+    """Say that a tile is taken as one truth value."""
 
 
 @contextlib.contextmanager
@@ -38,10 +42,13 @@ def use_other_orders(builder: Any) -> Iterator[None]:
     builder.create_maxnumf = lambda left, right: builder.binary_op(left, right, np.fmax)
     builder.create_minnumf = lambda left, right: builder.binary_op(left, right, np.fmin)
     for name in ("create_fp_to_si", "create_fp_to_ui"):
-        setattr(builder, name, _saturate(getattr(builder, name)))
+        setattr(builder, name, _cast_inside(getattr(builder, name)))
+    for name in ("create_shl", "create_lshr", "create_ashr"):
+        setattr(builder, name, _shift_inside(getattr(builder, name)))
     for name in ("create_sdiv", "create_udiv", "create_srem", "create_urem"):
         setattr(builder, name, _divide_by_zero(getattr(builder, name)))
     builder.create_gather = _stay_inside(builder.create_gather)
+    builder.create_histogram = _count_inside(builder.create_histogram)
     try:
         yield
     finally:
@@ -55,6 +62,21 @@ def _combine(
     ops: Any, left: list[np.ndarray], right: list[np.ndarray], types: Sequence[Any]
 ) -> list[np.ndarray]:
     """Return what the function of a reduction or scan makes of two tiles, entry by entry."""
+    try:
+        return _combine_whole(ops, left, right, types)
+    except SeveralTruths:  # for the compiler the function is one of numbers, which `if` and `max` may take
+        shape = left[0].shape
+        pairs = [
+            [[a.reshape(-1)[n : n + 1] for a in side] for side in (left, right)] for n in range(left[0].size)
+        ]
+        entries = [_combine_whole(ops, one, other, types) for one, other in pairs]
+        return [np.concatenate(made).reshape(shape) for made in zip(*entries, strict=True)]
+
+
+def _combine_whole(
+    ops: Any, left: list[np.ndarray], right: list[np.ndarray], types: Sequence[Any]
+) -> list[np.ndarray]:
+    """Return what ``_combine`` does, of a function that takes tiles."""
     pairs = [
         (ops.to_tensor(a, kind), ops.to_tensor(b, kind))
         for a, b, kind in zip(left, right, types, strict=True)
@@ -157,20 +179,41 @@ def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
     return bool((np.diff(runs.astype(np.int64), axis=-1) == by).all())
 
 
-def _saturate(cast: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a cast to whole numbers that gives the nearest one there is, and 0 for NaN."""
+def _cast_inside(cast: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a cast to whole numbers that refuses those which are none of the type, and NaN."""
 
     def cast_inside(tile: Any, kind: Any) -> Any:
         made = cast(tile, kind)
-        limits = np.iinfo(made.data.dtype)
-        data = np.asarray(tile.data, np.float64)
-        made.data = np.where(
-            data >= limits.max, limits.max, np.where(data <= limits.min, limits.min, made.data)
-        )
-        made.data = np.where(np.isnan(data), 0, made.data).astype(limits.dtype)
+        limits, data = np.iinfo(made.data.dtype), np.trunc(np.asarray(tile.data, np.float64))
+        if not (inside := (data >= limits.min) & (data <= limits.max)).all():
+            raise ValueError(f"casts {data[~inside].flat[0]:g} to {kind.scalar}, which has no such number")
         return made
 
     return cast_inside
+
+
+def _shift_inside(shift: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a shift that refuses one by as many bits as a number has, or by fewer than none."""
+
+    def shift_inside(tile: Any, by: Any) -> Any:
+        bits, by_all = 8 * tile.data.dtype.itemsize, np.asarray(by.data)
+        if ((by_all < 0) | (by_all >= bits)).any():
+            raise ValueError(f"shifts numbers of {bits} bits by {by_all.max()}, and a GPU may give anything")
+        return shift(tile, by)
+
+    return shift_inside
+
+
+def _count_inside(count: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``histogram``, which refuses numbers outside of its bins."""
+
+    def count_inside(tile: Any, bins: Any, mask: Any) -> Any:
+        counted = tile.data if mask is None else tile.data[mask.data]
+        if ((counted < 0) | (counted >= bins)).any():
+            raise ValueError(f"counts numbers outside of its {bins} bins, and a GPU may do anything")
+        return count(tile, bins, mask)
+
+    return count_inside
 
 
 def _divide_by_zero(divide: Callable[..., Any]) -> Callable[..., Any]:

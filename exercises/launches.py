@@ -268,7 +268,7 @@ def _tell_truth(x: Any) -> bool:
     """Return whether a number of Triton is true; a tile is neither true nor false."""
     values = x.handle.data
     if values.size > 1 and not _is_triton(sys._getframe(1).f_code.co_filename):
-        raise TypeError(
+        raise kernel_orders.SeveralTruths(
             f"takes {values.size} truth values as one, in `if`, `and`, `or`, `not`, `min` or `max`; for "
             "tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`"
         )

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "43ec3731d384"
+VERSION = "c01658509860"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -261,7 +261,8 @@ def q3(rng):
         if n == 1:  # hard everywhere, and nothing is forgotten at once
             C, T = 32, 64 + int(rng.integers(1, 32))
             g = torch.full((N, T), -5.0)
-        if n == 0:
+        if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
+            C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
         if n % 3 == 0:
@@ -343,6 +344,8 @@ def q4(rng):
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
+        if n == 4:  # segments of several of the largest tiles
+            C, L = 64, 64 + int(rng.integers(1, 64))
         if n == 3:  # a count of which Triton makes a constant
             segments = 1
         K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
@@ -507,6 +510,8 @@ def q6(rng):
         T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
+        if n == 3:  # the largest chunks
+            C, T = 64, 64 + int(rng.integers(1, 64))
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))

@@ -1005,8 +1005,68 @@ def less_than_nothing(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def cast(x, out, n_columns, TILE: tl.constexpr):
-    nothing = tl.load(x) * float("nan")
-    tl.store(out, (tl.load(x) * 1e20).to(tl.int32) + nothing.to(tl.int32))
+    tl.store(out, (tl.load(x) * 300.0).to(tl.int8))
+
+
+@triton.jit
+def cast_nothing(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, (tl.load(x) * float("nan")).to(tl.int64))
+
+
+@triton.jit
+def shifted(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, (n_columns >> 40) + 1.0)
+
+
+@triton.jit
+def counted_outside(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.histogram(tl.arange(0, TILE) + 1, TILE), 0))
+
+
+@triton.jit
+def in_bfloat16(x, out, n_columns, TILE: tl.constexpr):
+    below = (-1.0 - tl.arange(0, TILE)).to(tl.bfloat16) < tl.zeros((TILE,), tl.bfloat16)
+    tl.store(out, tl.sum(tl.where(below, 1.0, 0.0), 0))
+
+
+@triton.jit
+def specialized(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in tl.range(0, n_columns, TILE, warp_specialize=True):
+        total += tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    tl.store(out, total)
+
+
+@triton.jit
+def add_larger(m, a, n, b):
+    if m > n:
+        low, total = n, a + b * tl.exp(n - m)
+    else:
+        low, total = m, b + a * tl.exp(m - n)
+    return tl.maximum(m, n) + 0.0 * low, total
+
+
+@triton.jit
+def branching(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.load(x + tl.arange(0, TILE))
+    tl.store(out, tl.reduce((y, y), 0, add_larger)[1])
+
+
+@triton.jit
+def counted_outside_of_the_language(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, triton.cdiv(n_columns, TILE) + 0.0)
+
+
+@triton.jit
+def choose_larger(m, a, n, b):
+    return max(m, n), a if m > n else b
+
+
+@triton.jit
+def reduced_as_numbers(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    most, place = tl.reduce((i * tl.load(x + i), i + 49.0), 0, choose_larger)
+    tl.store(out, place + 0.0 * most)
 
 
 @triton.jit
@@ -1416,6 +1476,14 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         ),
         (told_by_a_text, "has another value for Triton's compiler than for its interpreter"),
         (told_by_a_default, "has another value for Triton's compiler than for its interpreter"),
+        (cast, "casts 300 to int8, which has no such number"),
+        (cast_nothing, "casts nan to int64, which has no such number"),
+        (shifted, "shifts numbers of 32 bits by 40"),
+        (counted_outside, "counts numbers outside of its 16 bins"),
+        (in_bfloat16, "has numbers in bf16, in which the interpreter does not compute"),
+        (specialized, "has a loop with `warp_specialize`"),
+        (counted_outside_of_the_language, "is there one in `tl`?, in `tl.store(out, triton.cdiv"),
+        (branching, "branches in what `tl.reduce` or a scan combines by"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
 )
@@ -1436,6 +1504,7 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
         declared_rightly,
         with_truths_of_numbers,
         with_two_of_a_name,
+        reduced_as_numbers,
     ],
 )
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
@@ -1476,7 +1545,6 @@ def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
         (dividing_the_count, -1.0),
         (wrapping, 0.0),
         (less_than_nothing, 5.0),
-        (cast, 2.0**31),
         (rounded_down, 8.0),
         (counting_without_sign, 0.0),
         (counting_in_bytes, 0.0),

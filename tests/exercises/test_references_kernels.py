@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from linattn_exercises import launches
 from linattn_exercises.calls import Call, run_call
 from linattn_exercises.ch06_fast import check
-from linattn_exercises.kernel_memory import plan
+from linattn_exercises.kernel_memory import drop_plan, plan
 from tests.support.closeness import assert_close
 
 BOUND = 2e-6
@@ -25,6 +26,17 @@ def launch(question, name: str, grid: tuple[int, ...], returned: tuple[int, ...]
     outcome = run_call(question.reference, call, watched=True)
     assert "value" in outcome, outcome
     return outcome["value"]
+
+
+@pytest.mark.parametrize("name", ["q2", "q3", "q4", "q6", "q7"])
+def test_sizes_are_drawn_up_to_the_largest(name):
+    question = getattr(check, name)
+    drawn: dict[tuple[str, str], set[int]] = {}
+    for call in question.prepare("any seed").calls:
+        names = launches.list_arguments(question.reference[call.name])
+        for size, value in zip(names, drop_plan(call.arguments), strict=True):
+            drawn.setdefault((call.name, size), set()).add(value if size in ("TILE", "C", "K", "V") else 64)
+    assert all(max(values) == 64 for values in drawn.values()), drawn
 
 
 def draw(generator: torch.Generator, *shape: int) -> Tensor:

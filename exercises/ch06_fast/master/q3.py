@@ -91,7 +91,8 @@ def q3(rng):
         if n == 1:  # hard everywhere, and nothing is forgotten at once
             C, T = 32, 64 + int(rng.integers(1, 32))
             g = torch.full((N, T), -5.0)
-        if n == 0:
+        if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
+            C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
         if n % 3 == 0:

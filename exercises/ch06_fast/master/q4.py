@@ -82,6 +82,8 @@ def q4(rng):
         segments = int(rng.integers(1, 5))
         if n < 2:  # more segments, or longer ones, than are written out one by one
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
+        if n == 4:  # segments of several of the largest tiles
+            C, L = 64, 64 + int(rng.integers(1, 64))
         if n == 3:  # a count of which Triton makes a constant
             segments = 1
         K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
