@@ -8,7 +8,6 @@ serialization.py this file imports nothing of ours.
 
 import ast
 import linecache
-import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -32,7 +31,6 @@ class Places:
         self.read: set[tuple[Any, ...]] = set()
         self.found: dict[tuple[Any, ...], set[Any]] = {}  # numbers of Python that places had
         self.known: dict[tuple[Any, ...], set[Any]] = {}  # what the compiler knows of them, or ``COMPUTED``
-        self.floored: set[tuple[Any, ...]] = set()  # where a negative number was divided
         self.backwards: set[tuple[Any, ...]] = set()  # steps of ranges below 0
         self.kinds: dict[tuple[Any, ...], Any] = {}  # the dtypes of bounds of ranges
 
@@ -86,13 +84,6 @@ class Places:
         """Return ``x.value``, which the compiler's constants have and the interpreter's numbers have not."""
         return x if isinstance(x, SCALARS) else x.value
 
-    def divide(self, place: tuple[Any, ...], left: Any, right: Any, rest: bool) -> Any:
-        """Return ``left // right``, or ``left % right``, and note whether a GPU would round otherwise."""
-        a, b = unwrap_constant(left), unwrap_constant(right)
-        if isinstance(a, int) and isinstance(b, int) and b != 0 and (a < 0) != (b < 0) and a % b:
-            self.floored.add(place)
-        return self.note(place, (operator.mod if rest else operator.floordiv)(left, right))
-
     def step(self, place: tuple[Any, ...], value: Any) -> Any:
         """Return the step of a range, and note whether it is negative."""
         plain = unwrap_constant(value)
@@ -117,12 +108,6 @@ class Places:
             if place in self.known and place not in unknown and not values <= self.known[place]
         }
         self._refuse(other, "has another value for Triton's compiler than for its interpreter")
-        wide = {place for place, values in self.found.items() if not all(map(_is_of_a_gpu, values))}
-        self._refuse(wide & unknown, "has a number of more than 32 bits")
-        self._refuse(
-            self.floored - (self.known.keys() - unknown),
-            "divides a negative number, which a GPU rounds toward 0 and Python downwards",
-        )
         self._refuse(
             self.backwards - (self.known.keys() - unknown),
             "counts down by a step that its compiler does not know, so a GPU never enters the loop",
@@ -150,11 +135,6 @@ def _make_number(value: Any) -> Any:
 def _is_constant(value: Any) -> bool:
     """Return whether a value is one that the compiler can know: a number, a text, nothing, or a dtype."""
     return isinstance(value, SCALARS) or type(value).__name__ == "dtype"
-
-
-def _is_of_a_gpu(value: Any) -> bool:
-    """Return whether a whole number has 32 bits at most."""
-    return not isinstance(value, int) or -(2**31) <= value < 2**31
 
 
 def _name_value(value: Any) -> Any:
@@ -292,12 +272,8 @@ class Marks(ast.NodeTransformer):
         return _call("note", place, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Note what arithmetic gives, and how it divides."""
-        place = find_place(node)
-        super().generic_visit(node)
-        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
-            return _call("note", place, node)
-        return _call("divide", place, node.left, node.right, ast.Constant(isinstance(node.op, ast.Mod)))
+        """Note what arithmetic gives."""
+        return self._note(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """Let `a += b` be `a = a + b`, as for the front end."""

@@ -156,9 +156,9 @@ segmentation faults.)
   those of HGRN2 differ in their bounds.
 - *compiled*: `torch.compile` of the whole model.
 
-Every model had a GPU of one host to itself, and nothing else ran there. An uncompiled step waits for Python:
-its speed is that of the machine's processor as well, so compare within this table alone. The modes of a model
-follow one another in one process: the second has its kernels compiled already."""
+Every model had a GPU to itself, while others of this table had three more of the same host. An uncompiled
+step waits for Python: its speed is that of the machine's processor as well, so compare within this table
+alone. The modes of a model follow one another in one process: the second has its kernels compiled already."""
 
 SHORTLY = (
     "Our {name} trains {lean:.2f} times as fast in the lean mode as FLA's uncompiled, in {memory:.2f} of its "
