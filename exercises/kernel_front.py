@@ -27,6 +27,13 @@ TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", to
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
 # a type in intermediate code, as in `tensor<16xbf16>`, and not a name that looks like one
 UNCOMPUTED = re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+)\b""")
+# what the later passes of the compiler have no code for on this GPU, and what it is called in a kernel
+UNBUILT = {
+    re.compile(r"tt\.warp_specialize"): "a loop with `warp_specialize`",
+    re.compile(r"tt\.descriptor_(gather|scatter)"): "`gather` or `scatter` of a descriptor",
+    re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
+    re.compile(r"tt\.histogram .*: tensor<\d+xi(1|8|16)>"): "`tl.histogram` of numbers of fewer than 32 bits",
+}
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)".*?tt\.(?:reduce|scan)\.return', re.DOTALL)
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as; the interpreter has 32 bits
 OPTIONS = ("noinline", "do_not_specialize")  # of ``triton.jit``
@@ -154,15 +161,16 @@ def _refuse_foreign(code: str) -> None:
         code: the intermediate code.
 
     Raises:
-        TypeError: for numbers of a type whose bits the interpreter takes for whole numbers, and for an option
-            for which there is code for few loops and GPUs.
+        TypeError: for numbers of a type whose bits the interpreter takes for whole numbers, and for what few
+            GPUs have code for.
     """
     if found := UNCOMPUTED.search(code):
         raise TypeError(
             f"has numbers in {found[0]}, in which the interpreter does not compute; use float32 or float16"
         )
-    if "tt.warp_specialize" in code:
-        raise TypeError("has a loop with `warp_specialize`, which compiles on few GPUs; leave it out")
+    for pattern, name in UNBUILT.items():
+        if pattern.search(code):
+            raise TypeError(f"has {name}, which compiles on few GPUs if on any")
 
 
 def _refuse_branches(code: str) -> None:
@@ -303,8 +311,8 @@ def _describe(error: Exception) -> str:
     ]
     reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
     reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
-    if "_semantic" in reason:  # as in `triton.cdiv(n, 16)`, if n is known at run time alone
-        reason = "a function outside of `triton.language` takes a number of the GPU; is there one in `tl`?"
+    if "_semantic" in reason:  # as in `triton.cdiv(n, 16)`, if n is known at run time alone, or `exp(x)`
+        reason = "a function has a name that is not exchanged; write it as one of `tl`, such as `tl.cdiv`"
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = source.splitlines() if isinstance(source, str) else []
     number = getattr(node, "lineno", 0)

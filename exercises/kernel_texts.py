@@ -28,6 +28,7 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
 NEEDED = "interpreter_semantic"  # of the interpreter's names, which it gives to all kernels
+LENT = "constexpr"  # what annotations are made with
 CONSTANTS = (bool, int, float, str, types.NoneType)
 _NUMBERS = itertools.count(1)  # of kernels that were made anew
 
@@ -91,13 +92,18 @@ def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict
         numbers = {key: getattr(value, key, None) for key in wanted}
         return {"numbers": {key: x for key, x in numbers.items() if type(x) in (int, float)}}
     constant = kernel_marks.unwrap_constant(value)
-    if isinstance(constant, CONSTANTS):
+    if _is_constant(constant):
         return {"constant": constant}
     for place, module in _list_language():
         for key, one in vars(module).items():
             if one is constant or one is value:
                 return {"module": place, "part": key}
     raise TypeError(f"uses `{name}`, which is no part of Triton's language")
+
+
+def _is_constant(value: Any) -> bool:
+    """Return whether a value is a constant, or a tuple of constants."""
+    return isinstance(value, CONSTANTS) or (type(value) is tuple and all(map(_is_constant, value)))
 
 
 # --- the other side -----------------------------------------------------------------------------------------
@@ -136,7 +142,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     ]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
-            if str(name).startswith("__") or name == NEEDED or name in function.__globals__:
+            if str(name).startswith("__") or name == NEEDED or name in function.__globals__.keys() - {LENT}:
                 raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
@@ -172,12 +178,12 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
-    names: dict[str, Any] = {"__name__": home, "__builtins__": lent, "constexpr": tl.constexpr}
+    names: dict[str, Any] = {"__name__": home, "__builtins__": lent, LENT: tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     names[kernel_marks.RAN] = kernel_marks.Places(name)
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
-    function: types.FunctionType = names[tree.name]
+    function: types.FunctionType = names.pop(tree.name)  # if it calls itself, then what is made of it
     return function
 
 
@@ -208,7 +214,7 @@ def _find_value(what: Mapping[str, Any]) -> Any:
         vars(numbers).update({key: x for key, x in what["numbers"].items() if type(x) in (int, float)})
         return numbers
     if "constant" in what:
-        if not isinstance(what["constant"], CONSTANTS):
+        if not _is_constant(what["constant"]):
             raise TypeError("has a constant that is no number")
         return tl.constexpr(what["constant"])
     name = what["module"]

@@ -164,6 +164,8 @@ class _Patches:
     def __enter__(self) -> "_Patches":
         self._patch_tensor = self._interpreter._patch_lang_tensor
         self._interpreter._patch_lang_tensor = self._patch_truth
+        self._patch_language, self._patched = self._interpreter._patch_lang, set[frozenset[int]]()
+        self._interpreter._patch_lang = self._patch_once
         self._load, self._place = self._builder.create_masked_load, self._builder.set_grid_idx
         for name in ("create_atomic_rmw", "create_atomic_cas"):
             setattr(self._builder, name, self._refuse_atomic)
@@ -184,10 +186,22 @@ class _Patches:
         self._orders.__exit__(None, None, None)
         self._rewriter._transform_ast = self._transform
         self._interpreter._patch_lang_tensor = self._patch_tensor
+        self._interpreter._patch_lang = self._patch_language
         for name in [
             name for name in vars(self._builder) if callable(getattr(type(self._builder), name, None))
         ]:
             delattr(self._builder, name)
+
+    def _patch_once(self, function: Callable[..., Any]) -> Any:
+        """Let Triton change its language for a function, once: it would do so at every call of `tl.sum`."""
+        import triton.language as tl
+
+        own = frozenset(id(x) for x in function.__globals__.values() if x is tl or x is tl.core)
+        if own in self._patched:
+            scope = getattr(self._interpreter, "_LangPatchScope", None)  # of newer versions
+            return scope() if scope else None
+        self._patched.add(own)
+        return self._patch_language(function)
 
     def _patch_truth(self, tensor: Any, *scope: Any) -> None:
         """Let Triton change its tensors for the launch, but not take a tile as true."""

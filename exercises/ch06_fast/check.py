@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "c01658509860"
+VERSION = "3a2de248bc4a"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -95,11 +95,18 @@ def q1(rng):
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
+        if n in (5, 6):  # a machine that moves nearly as much as it computes
+            peak = rate * float(rng.uniform(*((0.3, 0.8) if n == 5 else (1.5, 3.0))))
+        if n == 7:  # a context of less than a token
+            P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.5, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
         near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
+        cache = 0.0 if n in (5, 6) else cache
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
+        if n == 2:  # too large for memory alone, and memory takes longer all the same
+            batch = int(4 * peak / rate) + 1
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
         text = f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}"
         calls.append(
@@ -107,6 +114,7 @@ def q1(rng):
         )
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
+        batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
         calls.append(
             Call(
                 "double_context",
@@ -172,8 +180,15 @@ def q2(rng):
             x = _normal(rng, rows, columns) + torch.stack([jump, -jump])
         if n == 6:  # many small terms beside one that is large, the first or the last
             rows, tile, columns = 2, 64, 20 * 64
-            x = _normal(rng, rows, columns, scale=0.1) - 12.5
+            x = _normal(rng, rows, columns, scale=0.1) - 16.6
             x[0, 0] = x[1, -1] = 0.0
+        if n == 7:  # the maximum stands there several times, in several tiles
+            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            x = torch.from_numpy(rng.integers(-2, 3, (rows, columns)).astype("float32"))
+            x[1] = 3.0
+        if n == 8:  # a count of which Triton makes a constant
+            columns = 1
+            x = _normal(rng, rows, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}
@@ -265,9 +280,16 @@ def q3(rng):
             C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
+        if n == 4:  # some forget nothing, among others that do
+            g = -torch.from_numpy(rng.uniform(0.1, 1, (N, T)).astype("float32"))
+            g[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
+        if n == 7:  # nearly all of it
+            g = -torch.from_numpy(rng.uniform(6, 8, (N, T)).astype("float32"))
+        if n == 6:  # a count of which Triton makes a constant
+            T, g = 1, g[:, :1].clone()
         if n % 3 == 0:
             g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
-        elif rng.random() < 0.2 and n != 1:
+        elif rng.random() < 0.2 and n not in (1, 4, 7):
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
@@ -346,10 +368,14 @@ def q4(rng):
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
         if n == 4:  # segments of several of the largest tiles
             C, L = 64, 64 + int(rng.integers(1, 64))
-        if n == 3:  # a count of which Triton makes a constant
+        if n == 3:  # counts of which Triton makes constants
             segments = 1
+        if n == 5:
+            L, segments = 1, int(rng.integers(2, 5))
         K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
+        if n == 3:
+            T = 1
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
         text = f"{N} heads, T = {T}, {segments} segments of {L}, C = {C}, K = {K}, V = {V}"
@@ -458,6 +484,11 @@ def q5(rng):
         # of a sequence shorter than a chunk; of a last chunk that is shorter
         lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
         other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
+        # operations of a token more, or of another product, and bytes of whole chunks
+        wrong = [lambda C: (4 * (C + 1) * D + 4 * D**2, T), lambda C: (4 * C * D + 6 * D**2, T), lambda C: (4 * C * D + 4 * D**2, -(-T // C) * C)]
+        elsewhere = [min(seen, key=lambda C: max(H * T * of(C)[0] / F, 8 * H * of(C)[1] * D / W, -(-H // places) * -(-T // C) * tau)) for of in wrong]
+        if 34 <= n < 37 and elsewhere[n - 34] == best:
+            continue
         if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
             continue
         seen[best] += 1
@@ -510,6 +541,8 @@ def q6(rng):
         T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
+        if n == 4:  # a count of which Triton makes a constant
+            T = 1
         if n == 3:  # the largest chunks
             C, T = 64, 64 + int(rng.integers(1, 64))
         if n == 8:  # more chunks than are written out one by one
@@ -575,7 +608,7 @@ POWERS = (
 @define_question(INFO["q7"], own_code=True, delta_rule=delta_rule)
 def q7(rng):
     calls = []
-    for n in range(10):
+    for n in range(11):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
@@ -584,17 +617,22 @@ def q7(rng):
             K = V = 64
         if n in (6, 9):
             T = C + int(rng.integers(1, C))
+        if n == 1:  # a count of which Triton makes a constant
+            T = 1
+        if n in (7, 10):  # keys alike, not the same, and every one replaces the others: in the largest chunks, and in the smallest
+            N, C, K, V = 4, 64 if n == 7 else 16, 16, 16
+            T = C if n == 7 else 2 * C
         if n == 5:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         alike = n > 6
-        k = k + 20.0 * k[:, :1] if alike else k
+        k = k + (40.0 if n == 7 else 20.0) * k[:, :1] if alike else k
         k = k / k.norm(dim=-1, keepdim=True)
-        if n > 7:
+        if n in (8, 9):
             k[:] = k[:, :1].clone()
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
-        if n == 9:
+        if n in (7, 9, 10):
             beta[:] = 1.0
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0

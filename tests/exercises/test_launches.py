@@ -5,6 +5,7 @@ import json
 import re
 import runpy
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from triton import cdiv
+from triton.language import constexpr
 from triton.runtime import interpreter
 
 from linattn_exercises import kernel_front, kernel_rules, kernel_texts, launches
@@ -1058,6 +1060,40 @@ def counted_outside_of_the_language(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def gathered_by_a_descriptor(x, out, n_columns, TILE: tl.constexpr):
+    rows = tl.make_tensor_descriptor(x, [8, 8], [8, 1], [1, 8])
+    tl.store(out, tl.sum(rows.gather(tl.arange(0, 8), 0)))
+
+
+@triton.jit
+def divided_in_float16(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.fdiv(tl.load(x).to(tl.float16), tl.load(x + 1).to(tl.float16)))
+
+
+@triton.jit
+def counted_in_bytes(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.histogram(tl.arange(0, TILE).to(tl.int8), TILE), 0))
+
+
+@triton.jit
+def fold(x, SIZE: tl.constexpr):
+    whole = x
+    if SIZE > 1:
+        whole = fold(tl.sum(tl.reshape(x, (SIZE // 2, 2)), 1), SIZE // 2)
+    return whole
+
+
+ONE_OF_ALL = tl.constexpr((1,))
+
+
+@triton.jit
+def calling_itself(x, out, n_columns, TILE: tl.constexpr):
+    WIDE: constexpr = 4 * TILE
+    total = fold(tl.load(x + tl.arange(0, WIDE)), WIDE)
+    tl.store(out + tl.arange(0, 1), tl.reshape(total, ONE_OF_ALL))
+
+
+@triton.jit
 def choose_larger(m, a, n, b):
     return max(m, n), a if m > n else b
 
@@ -1482,7 +1518,10 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (counted_outside, "counts numbers outside of its 16 bins"),
         (in_bfloat16, "has numbers in bf16, in which the interpreter does not compute"),
         (specialized, "has a loop with `warp_specialize`"),
-        (counted_outside_of_the_language, "is there one in `tl`?, in `tl.store(out, triton.cdiv"),
+        (counted_outside_of_the_language, "such as `tl.cdiv`, in `tl.store(out, triton.cdiv"),
+        (gathered_by_a_descriptor, "has `gather` or `scatter` of a descriptor"),
+        (divided_in_float16, "has `tl.fdiv` of float16"),
+        (counted_in_bytes, "has `tl.histogram` of numbers of fewer than 32 bits"),
         (branching, "branches in what `tl.reduce` or a scan combines by"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
@@ -1505,6 +1544,7 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
         with_truths_of_numbers,
         with_two_of_a_name,
         reduced_as_numbers,
+        calling_itself,
     ],
 )
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
@@ -1565,3 +1605,10 @@ def test_tiles_that_are_masked_out_count():
     value, counts = kept.finish()
     assert value.item() == 64.0
     assert (counts["accesses"], counts["loads"]) == (128 // 16 + 1, 64)
+
+
+def test_triton_changes_its_language_once_and_not_at_every_sum(monkeypatch):
+    change = Mock(side_effect=interpreter._patch_lang)
+    monkeypatch.setattr(interpreter, "_patch_lang", change)
+    assert run_once(to_a_fixed_end)["value"].item() == 64.0  # with 128 calls of `tl.sum`
+    assert change.call_count == 2  # for the kernel, and for the language itself

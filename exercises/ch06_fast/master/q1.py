@@ -51,11 +51,18 @@ def q1(rng):
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
+        if n in (5, 6):  # a machine that moves nearly as much as it computes
+            peak = rate * float(rng.uniform(*((0.3, 0.8) if n == 5 else (1.5, 3.0))))
+        if n == 7:  # a context of less than a token
+            P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.5, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
         near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
+        cache = 0.0 if n in (5, 6) else cache
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
+        if n == 2:  # too large for memory alone, and memory takes longer all the same
+            batch = int(4 * peak / rate) + 1
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
         text = f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}"
         calls.append(
@@ -63,6 +70,7 @@ def q1(rng):
         )
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
+        batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
         calls.append(
             Call(
                 "double_context",

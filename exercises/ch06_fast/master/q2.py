@@ -65,8 +65,15 @@ def q2(rng):
             x = _normal(rng, rows, columns) + torch.stack([jump, -jump])
         if n == 6:  # many small terms beside one that is large, the first or the last
             rows, tile, columns = 2, 64, 20 * 64
-            x = _normal(rng, rows, columns, scale=0.1) - 12.5
+            x = _normal(rng, rows, columns, scale=0.1) - 16.6
             x[0, 0] = x[1, -1] = 0.0
+        if n == 7:  # the maximum stands there several times, in several tiles
+            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            x = torch.from_numpy(rng.integers(-2, 3, (rows, columns)).astype("float32"))
+            x[1] = 3.0
+        if n == 8:  # a count of which Triton makes a constant
+            columns = 1
+            x = _normal(rng, rows, columns)
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}

@@ -95,9 +95,16 @@ def q3(rng):
             C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
+        if n == 4:  # some forget nothing, among others that do
+            g = -torch.from_numpy(rng.uniform(0.1, 1, (N, T)).astype("float32"))
+            g[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
+        if n == 7:  # nearly all of it
+            g = -torch.from_numpy(rng.uniform(6, 8, (N, T)).astype("float32"))
+        if n == 6:  # a count of which Triton makes a constant
+            T, g = 1, g[:, :1].clone()
         if n % 3 == 0:
             g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
-        elif rng.random() < 0.2 and n != 1:
+        elif rng.random() < 0.2 and n not in (1, 4, 7):
             g = torch.zeros(N, T)
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it

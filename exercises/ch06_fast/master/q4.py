@@ -84,10 +84,14 @@ def q4(rng):
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
         if n == 4:  # segments of several of the largest tiles
             C, L = 64, 64 + int(rng.integers(1, 64))
-        if n == 3:  # a count of which Triton makes a constant
+        if n == 3:  # counts of which Triton makes constants
             segments = 1
+        if n == 5:
+            L, segments = 1, int(rng.integers(2, 5))
         K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
+        if n == 3:
+            T = 1
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
         text = f"{N} heads, T = {T}, {segments} segments of {L}, C = {C}, K = {K}, V = {V}"

@@ -100,6 +100,11 @@ def q5(rng):
         # of a sequence shorter than a chunk; of a last chunk that is shorter
         lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
         other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
+        # operations of a token more, or of another product, and bytes of whole chunks
+        wrong = [lambda C: (4 * (C + 1) * D + 4 * D**2, T), lambda C: (4 * C * D + 6 * D**2, T), lambda C: (4 * C * D + 4 * D**2, -(-T // C) * C)]
+        elsewhere = [min(seen, key=lambda C: max(H * T * of(C)[0] / F, 8 * H * of(C)[1] * D / W, -(-H // places) * -(-T // C) * tau)) for of in wrong]
+        if 34 <= n < 37 and elsewhere[n - 34] == best:
+            continue
         if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
             continue
         seen[best] += 1

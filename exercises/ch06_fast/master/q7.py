@@ -69,7 +69,7 @@ POWERS = (
 @define_question(INFO["q7"], own_code=True, delta_rule=delta_rule)
 def q7(rng):
     calls = []
-    for n in range(10):
+    for n in range(11):
         N, K, V = int(rng.integers(1, 3)), *(int(rng.choice([16, 32])) for _ in range(2))
         C = (64 if n != 8 else 32) if n > 5 else int(rng.choice([16, 32]))
         T = int(rng.integers(1, 3 * C)) if n < 6 and rng.random() < 0.7 else C * int(rng.integers(1, 3))
@@ -78,17 +78,22 @@ def q7(rng):
             K = V = 64
         if n in (6, 9):
             T = C + int(rng.integers(1, C))
+        if n == 1:  # a count of which Triton makes a constant
+            T = 1
+        if n in (7, 10):  # keys alike, not the same, and every one replaces the others: in the largest chunks, and in the smallest
+            N, C, K, V = 4, 64 if n == 7 else 16, 16, 16
+            T = C if n == 7 else 2 * C
         if n == 5:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         alike = n > 6
-        k = k + 20.0 * k[:, :1] if alike else k
+        k = k + (40.0 if n == 7 else 20.0) * k[:, :1] if alike else k
         k = k / k.norm(dim=-1, keepdim=True)
-        if n > 7:
+        if n in (8, 9):
             k[:] = k[:, :1].clone()
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
-        if n == 9:
+        if n in (7, 9, 10):
             beta[:] = 1.0
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0

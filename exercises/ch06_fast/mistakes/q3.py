@@ -339,6 +339,39 @@ def table_without_decay(
     tl.store(last + kv, S)
 
 
+@mistake(
+    "The sign of G_i - G_j says what comes later only where something is forgotten: with g = 0 in between it is 0 both ways. Compare places."
+)
+@triton.jit
+def masked_by_the_exponent(
+    q, k, v, log_decay, state, out, last, T, C: tl.constexpr, K: tl.constexpr, V: tl.constexpr
+):
+    n = tl.program_id(0)
+    i, c, d = tl.arange(0, C), tl.arange(0, K), tl.arange(0, V)
+    kv = n * K * V + c[:, None] * V + d
+    S = tl.load(state + kv)
+    for start in range(0, T, C):
+        t = start + i
+        inside = (t < T)[:, None]
+        row = (n * T + t)[:, None]
+        Q = tl.load(q + row * K + c, mask=inside, other=0.0)
+        M = tl.load(k + row * K + c, mask=inside, other=0.0)
+        X = tl.load(v + row * V + d, mask=inside, other=0.0)
+        g = tl.load(log_decay + n * T + t, mask=t < T, other=0.0)
+        G = tl.cumsum(g, 0)
+        gap = G[:, None] - G
+        A = tl.dot(Q, tl.trans(M), input_precision="ieee") * tl.exp(tl.minimum(gap, 0.0))
+        A = tl.where(gap <= 0, A, 0.0)
+        o = tl.exp(G)[:, None] * tl.dot(Q, S, input_precision="ieee")
+        o += tl.dot(A, X, input_precision="ieee")
+        tl.store(out + row * V + d, o, mask=inside)
+        whole = tl.sum(g, 0)
+        M = M * tl.exp(whole - G)[:, None]
+        S = tl.exp(whole) * S
+        S += tl.dot(tl.trans(M), X, input_precision="ieee")
+    tl.store(last + kv, S)
+
+
 @mistake("Your mask hides the token itself. It writes before it reads.")
 @triton.jit
 def itself_hidden(q, k, v, log_decay, state, out, last, T, C: tl.constexpr, K: tl.constexpr, V: tl.constexpr):
