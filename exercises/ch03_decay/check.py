@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "31d465463b4f"
+VERSION = "e02d9a77865f"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -76,7 +76,9 @@ def q1(rng):
         ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
         short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
     between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
-    for L, T in (*lengths, *fixed, *long, *short, *between):
+    # so many that no number holds a power of -L
+    large = (int(rng.integers(330, 400)), 1439), (int(rng.integers(550, 620)), 1300), (int(rng.integers(720, 740)), 1490)
+    for L, T in (*lengths, *fixed, *long, *short, *between, *large):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls
@@ -238,9 +240,7 @@ def logits_for(half_lives):
     """L numbers of mean 0; half_lives[0] is 0, the others rise."""
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    share = [1.0]                       # of one layer
-    if steps:
-        share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
+    share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]

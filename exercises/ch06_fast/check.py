@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "3a2de248bc4a"
+VERSION = "1f9b12fa6b52"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -149,7 +149,7 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
 @define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
 def q2(rng):
     calls = []
-    for n in range(14):
+    for n in range(16):
         tile = int(rng.choice([16, 32, 64]))
         rows, columns = int(rng.integers(1, 5)), int(rng.integers(2, 5 * tile))
         if rng.random() < 0.3:
@@ -189,11 +189,16 @@ def q2(rng):
         if n == 8:  # a count of which Triton makes a constant
             columns = 1
             x = _normal(rng, rows, columns)
+        if n in (9, 10, 11):  # rows of nothing, beside others: in several tiles, in a part of one, in one
+            columns = (3 * tile + 5, tile - 3, tile)[n - 9]
+            rows, x = 3, _normal(rng, 3, columns)
+            x[1] = -math.inf
+            x[0, tile : 2 * tile] = -math.inf  # and a tile of nothing between others
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 4), "widest": 4096}
         calls.append(
-            Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, Close(1e-5), bounds=bounds)
+            Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, Close(3e-5 if n == 6 else 1e-5), bounds=bounds)
         )
     return calls
 
@@ -280,6 +285,10 @@ def q3(rng):
             C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
+        if n in (5, 8):  # keys wider than values, and narrower
+            K, V = (32, 16) if n == 5 else (16, 32)
+        if n in (4, 7):  # whole chunks
+            T = 2 * C if n == 4 else C
         if n == 4:  # some forget nothing, among others that do
             g = -torch.from_numpy(rng.uniform(0.1, 1, (N, T)).astype("float32"))
             g[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
@@ -372,10 +381,12 @@ def q4(rng):
             segments = 1
         if n == 5:
             L, segments = 1, int(rng.integers(2, 5))
-        K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
+        if n == 6:  # whole chunks, in whole segments
+            N, L, segments = 2, 2 * C, 2
+        K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
-        if n == 3:
-            T = 1
+        if n in (3, 6):
+            T = 1 if n == 3 else L * segments
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
         text = f"{N} heads, T = {T}, {segments} segments of {L}, C = {C}, K = {K}, V = {V}"
@@ -541,6 +552,8 @@ def q6(rng):
         T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
+        if n in (5, 6):  # whole chunks
+            T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1
         if n == 3:  # the largest chunks
@@ -615,6 +628,8 @@ def q7(rng):
         T = C + 1 if n == 4 else T  # the last token begins a chunk
         if n == 2:
             K = V = 64
+        if n in (3, 6):  # keys wider than values, and narrower
+            K, V = (32, 16) if n == 3 else (16, 32)
         if n in (6, 9):
             T = C + int(rng.integers(1, C))
         if n == 1:  # a count of which Triton makes a constant

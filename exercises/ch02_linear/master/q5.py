@@ -50,6 +50,9 @@ def q5(rng):
         K, V, state, cache = (int(n) for n in rng.integers(1, (7, 7, 9, 5)))
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
         sizes.append((K, int(rng.choice([1, V])), order, state, int(rng.choice([state, cache]))))
+    # of equal size for a token; a width that is a product of quotients comes out a hair below
+    sizes += [(9, 2, 5, 1, 1), (7, 1, 6, 1, 3), (5, 1, 6, 2, 1), (17, 2, 6, 1, 1), (55, 1, 3, 1, 1), (9, 4, 6, 2, 2)]
+    sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

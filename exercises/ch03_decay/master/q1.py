@@ -64,7 +64,9 @@ def q1(rng):
         ends = (few, few + 1, 2 * few - 2, 2 * few - 1, 2 * few, 2 * few + 1, int(rng.integers(2 * few, 20 * few)), 1500)
         short += [(few, T) for T in sorted({max(T, few, 2) for T in ends})]  # of one pair alone no decay is the best
     between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
-    for L, T in (*lengths, *fixed, *long, *short, *between):
+    # so many that no number holds a power of -L
+    large = (int(rng.integers(330, 400)), 1439), (int(rng.integers(550, 620)), 1300), (int(rng.integers(720, 740)), 1490)
+    for L, T in (*lengths, *fixed, *long, *short, *between, *large):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

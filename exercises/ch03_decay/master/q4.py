@@ -13,8 +13,8 @@
 #
 # 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No other bound
 #    is nearer to 0 or 1 than one part in a million.)
-# 2. The other way round: you want the layers to start with given shortest half-lives, 0 for layer 0 and
-#    rising. Which $\lambda$ does that? Many do; return the one with mean 0.
+# 2. The other way round: you want the layers, two or more, to start with given shortest half-lives, 0 for
+#    layer 0 and rising. Which $\lambda$ does that? Many do; return the one with mean 0.
 
 # %% answer q4
 import itertools
@@ -36,9 +36,7 @@ def logits_for(half_lives):
     # BEGIN SOLUTION
     bounds = [0.0] + [2 ** (-1 / life) for life in half_lives[1:]]
     steps = [b - a for a, b in itertools.pairwise(bounds)]
-    share = [1.0]                       # of one layer
-    if steps:
-        share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
+    share = [-math.expm1(-math.log(2) / half_lives[-1]), *steps]
     logs = [math.log(x) for x in share]
     mean = sum(logs) / len(logs)
     return [x - mean for x in logs]

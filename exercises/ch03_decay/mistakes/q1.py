@@ -138,12 +138,13 @@ def by_golden_section(L, T):
     if math.inf == T:
         return math.sqrt(1 - 1 / L)
 
-    def cost(log_g):  # sum over ages of g^(j - a), which has one valley
-        return sum(math.exp((j - L + 1) * log_g) for j in range(T))
+    def cost(log_g):  # logarithm of the sum over ages of g^(j - a), which has one valley
+        most = (1 - L) * log_g
+        return most + math.log(sum(math.exp(j * log_g) for j in range(T)))
 
     low, high = -8.0, 0.0
     ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(200):
+    for _ in range(80):
         a, b = high - ratio * (high - low), low + ratio * (high - low)
         low, high = (low, b) if cost(a) < cost(b) else (a, high)
     return math.exp(high / 2) if L > 1 else 0.0

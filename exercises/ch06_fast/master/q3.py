@@ -95,6 +95,10 @@ def q3(rng):
             C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
             g = torch.full((N, T), -0.3)
+        if n in (5, 8):  # keys wider than values, and narrower
+            K, V = (32, 16) if n == 5 else (16, 32)
+        if n in (4, 7):  # whole chunks
+            T = 2 * C if n == 4 else C
         if n == 4:  # some forget nothing, among others that do
             g = -torch.from_numpy(rng.uniform(0.1, 1, (N, T)).astype("float32"))
             g[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0

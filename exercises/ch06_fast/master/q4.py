@@ -88,10 +88,12 @@ def q4(rng):
             segments = 1
         if n == 5:
             L, segments = 1, int(rng.integers(2, 5))
-        K, V = (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
+        if n == 6:  # whole chunks, in whole segments
+            N, L, segments = 2, 2 * C, 2
+        K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
-        if n == 3:
-            T = 1
+        if n in (3, 6):
+            T = 1 if n == 3 else L * segments
         k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
         text = f"{N} heads, T = {T}, {segments} segments of {L}, C = {C}, K = {K}, V = {V}"

@@ -55,6 +55,8 @@ def q6(rng):
         T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
         if n == 1:
             C, K, V = 16, 64, 64
+        if n in (5, 6):  # whole chunks
+            T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1
         if n == 3:  # the largest chunks

@@ -76,6 +76,8 @@ def q7(rng):
         T = C + 1 if n == 4 else T  # the last token begins a chunk
         if n == 2:
             K = V = 64
+        if n in (3, 6):  # keys wider than values, and narrower
+            K, V = (32, 16) if n == 3 else (16, 32)
         if n in (6, 9):
             T = C + int(rng.integers(1, C))
         if n == 1:  # a count of which Triton makes a constant
