@@ -4,7 +4,7 @@
 # Below is a kernel of linear attention as in the chapter, without decay and with a start state. Give it a decay for each token: before token $t$ is
 # written, the state is multiplied by $e^{g_t}$, where $g_t \le 0$ stands in `log_decay`. As before, each input is read once, the last
 # chunk may be shorter, and `last` receives the state after the last token. Some tokens forget everything: $g_t = -40$ is among the
-# inputs, for one token as for many in a row.
+# inputs, for one token as for many in a row, and nothing below it.
 
 # %% given q3
 @triton.jit
@@ -87,10 +87,10 @@ def q3(rng):
             g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
-            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
+            g = -torch.from_numpy(rng.uniform(0, 0.02, (N, T)).astype("float32"))  # so little that all reaches all
         if n == 1:  # hard everywhere, and nothing is forgotten at once
-            C, T = 32, 64 + int(rng.integers(1, 32))
-            g = torch.full((N, T), -5.0)
+            C, K, V, T = 64, 16, 16, 64 + int(rng.integers(1, 64))
+            g = torch.full((N, T), -25.0)
         if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
             C, K, V = 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
@@ -98,6 +98,7 @@ def q3(rng):
         if n in (5, 8):  # keys wider than values, and narrower
             K, V = (32, 16) if n == 5 else (16, 32)
         if n in (4, 7):  # whole chunks
+            C = C if n == 4 else 64
             T = 2 * C if n == 4 else C
         if n == 4:  # some forget nothing, among others that do
             g = -torch.from_numpy(rng.uniform(0.1, 1, (N, T)).astype("float32"))

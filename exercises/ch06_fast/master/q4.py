@@ -90,6 +90,7 @@ def q4(rng):
             L, segments = 1, int(rng.integers(2, 5))
         if n == 6:  # whole chunks, in whole segments
             N, L, segments = 2, 2 * C, 2
+        segments = min(segments, 2) if n == 2 else segments  # wide, and slow row by row
         K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         if n in (3, 6):

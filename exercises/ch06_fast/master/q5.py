@@ -79,9 +79,10 @@ def q5(rng):
         T = int(rng.integers(1, 12 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 12))
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     seen = {16: 0, 32: 0, 64: 0, 128: 0, 256: 0}
-    while len(calls) < 15 + 24:
+    while len(calls) < 15 + 27:
         H = int(rng.choice([rng.integers(1, 64), rng.integers(64, 2000)]))
         T = int(10 ** rng.uniform(1, 4.5)) if rng.random() < 0.5 else 256 * int(rng.integers(1, 100))
+        T = T // 256 * 256 + 1 if len(calls) == 39 and T > 256 else T  # the last chunk is of one token
         D = int(rng.choice([32, 64, 128, 256]))
         F, W = float(10 ** rng.uniform(13, 15.2)), float(10 ** rng.uniform(11.4, 12.8))
         places, tau = int(rng.integers(20, 600)), float(10 ** rng.uniform(-6.5, -5))
@@ -100,12 +101,21 @@ def q5(rng):
         # of a sequence shorter than a chunk; of a last chunk that is shorter
         lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
         other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
-        # operations of a token more, or of another product, and bytes of whole chunks
-        wrong = [lambda C: (4 * (C + 1) * D + 4 * D**2, T), lambda C: (4 * C * D + 6 * D**2, T), lambda C: (4 * C * D + 4 * D**2, -(-T // C) * C)]
-        elsewhere = [min(seen, key=lambda C: max(H * T * of(C)[0] / F, 8 * H * of(C)[1] * D / W, -(-H // places) * -(-T // C) * tau)) for of in wrong]
-        if 34 <= n < 37 and elsewhere[n - 34] == best:
-            continue
-        if near or seen[best] >= 6 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
+        # operations of a token more or less, of another product or of a sum, bytes of whole chunks, and a chunk too few: FLOPs, tokens, chunks
+        square = 4 * D**2
+        wrong = [
+            lambda C: (4 * (C + 1) * D + square, T, -(-T // C)),
+            lambda C: (4 * C * D + 6 * D**2, T, -(-T // C)),
+            lambda C: (4 * C * D + square, -(-T // C) * C, -(-T // C)),
+            lambda C: (4 * (C - 1) * D + square, T, -(-T // C)),
+            lambda C: (4 * C * D + square + D, T, -(-T // C)),
+            lambda C: (4 * C * D + square, T, -(-(T - 1) // C)),
+        ]
+        if 34 <= n < 40:
+            of = wrong[n - 34]
+            if best == min(seen, key=lambda C: max(H * T * of(C)[0] / F, 8 * H * of(C)[1] * D / W, -(-H // places) * of(C)[2] * tau)):
+                continue
+        if near or seen[best] >= 8 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
             continue
         seen[best] += 1
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"
