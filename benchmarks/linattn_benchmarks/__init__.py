@@ -24,6 +24,7 @@ selection          selection            copying, induction and parity, at length
 fits               fit_coverage         whether fits of scaling laws find what is there
 kernels            kernels              our kernels beside those of FLA and torch
 kernels            kernel_lengths       our kernels against the length and the chunk size
+kernels            kernel_host          what the host takes for a call, beside FLA's
 kernels            scans                Mamba's scan beside mamba-ssm's
 agreement_ops      fla_agreement        FLA's kernels against our ops
 agreement_layers   fla_layers           FLA's layers against our mixers

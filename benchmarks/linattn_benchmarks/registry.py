@@ -23,6 +23,7 @@ BENCHMARKS = {  # imported when they are asked for: some need Triton or the stud
     "fit_coverage": "linattn_benchmarks.fits:FIT_COVERAGE",
     "kernels": "linattn_benchmarks.kernels.rows:KERNELS",
     "kernel_lengths": "linattn_benchmarks.kernels.lengths:KERNEL_LENGTHS",
+    "kernel_host": "linattn_benchmarks.kernels.host:KERNEL_HOST",
     "scans": "linattn_benchmarks.kernels.scans:SCANS",
     "fla_agreement": "linattn_benchmarks.agreement_ops:FLA_AGREEMENT",
     "fla_layers": "linattn_benchmarks.agreement_layers:FLA_LAYERS_BENCHMARK",

@@ -21,7 +21,6 @@ derived here.
 """
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -41,6 +40,7 @@ from linattn_kernels.intra_chunk import (
     log_decay_from_middle,
 )
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.launches import kernel
 from linattn_kernels.packed import find_sequence
 from linattn_kernels.states import (
     choose_scan_segments,
@@ -76,7 +76,7 @@ HARD_BACKWARD_QKG = LaunchConfigs(half_precision=LaunchConfig(32, 4, 1), float32
 # --- forward ----------------------------------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def forward_kernel(
     scores,  # descriptor of [B, T, H, C]
     q, k,  # descriptors of [B, T, H, K], decayed: q_from_start and k_to_end
@@ -158,7 +158,7 @@ def forward(
 # --- backward ---------------------------------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def backward_v_kernel(
     scores,  # [B, T, H, C]
     k,  # [B, T, H, K], decayed: k_to_end
@@ -194,7 +194,7 @@ def backward_v_kernel(
     store_tile(dscores, tl.where(j <= i, B, tl.trans(B)), m * C, T, H * C, 0, C, C)
 
 
-@triton.jit
+@kernel
 def backward_qkg_kernel(
     q, k, g,  # [B, T, H, K]
     v, do,  # [B, T, H, V]

@@ -17,6 +17,7 @@ from torch import Tensor
 from linattn_kernels.dtypes import decay_sum_dtype
 from linattn_kernels.hardware import supports_pdl
 from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
+from linattn_kernels.launches import kernel
 from linattn_kernels.tiles import (
     PER_HEAD,
     allow_next_kernel,
@@ -75,7 +76,7 @@ def load_decay_weights(weights, bh, m, M, G, G_end, DECAY: tl.constexpr, C: tl.c
     return from_start, to_end
 
 
-@triton.jit
+@kernel
 def decay_sums_kernel(
     g,  # [B, T, H]
     sums,  # [B, H, M, C], written

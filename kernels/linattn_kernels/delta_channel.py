@@ -18,7 +18,6 @@ derived here.
 """
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from linattn_kernels.delta_walks import (
 from linattn_kernels.dtypes import dot_precision
 from linattn_kernels.intra_chunk import IntraChunk, compute_intra_chunk
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_tokens_per_tile
+from linattn_kernels.launches import kernel
 from linattn_kernels.tiles import get_head_pointer, load_tile, store_tile
 
 PAIRS = LaunchConfigs(half_precision=LaunchConfig(128, 4, 1), float32=LaunchConfig(16, 4, 1))
@@ -71,7 +71,7 @@ def forward(
     return walk_forward(intra.q_from_start, v, systems, intra.scores, initial_state, 1.0, C, sequences)
 
 
-@triton.jit
+@kernel
 def pairs_kernel(
     do, errors, dx,  # [B, T, H, V]
     key_scores,  # [B, T, H, C], P

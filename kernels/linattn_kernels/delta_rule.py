@@ -22,7 +22,6 @@ for decays; the gradients are derived here.
 """
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -40,6 +39,7 @@ from linattn_kernels.delta_walks import (
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, operand_dtype
 from linattn_kernels.hardware import supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.launches import kernel
 from linattn_kernels.packed import find_sequence
 from linattn_kernels.states import make_final_state
 from linattn_kernels.tiles import (
@@ -68,7 +68,7 @@ FORWARD = LaunchConfigs(
 GRADIENTS = LaunchConfigs(half_precision=LaunchConfig(64, 4, 1), float32=LaunchConfig(16, 4, 1))
 
 
-@triton.jit
+@kernel
 def forward_kernel(
     q, k, k_to_end,  # descriptors of [B, T, H, K]; with decays per channel q has that from the chunk's start
     scores,  # descriptor of [B, T, H, C], q_i . k_j with decays per channel; nothing with others
@@ -197,7 +197,7 @@ def walk_forward(
 # --- backward ---------------------------------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def gradients_kernel(
     q, k,  # [B, T, H, K]
     do, errors, dx,  # [B, T, H, V]

@@ -4,11 +4,11 @@ As in ``linear_step.py`` the cost is that of memory, and the state is updated in
 """
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.delta import chunk_delta_rule, prepare_beta
+from linattn_kernels.launches import kernel
 from linattn_kernels.linear_step import choose_step_columns, update_in_place
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
@@ -19,7 +19,7 @@ from linattn_ref.ops.validation import check_one_token, check_qkv, check_state, 
 OP = "step_delta_rule"
 
 
-@triton.jit
+@kernel
 def step_kernel(
     q, k,  # [B H, K]
     v, o,  # [B H, V]

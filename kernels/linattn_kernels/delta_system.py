@@ -28,6 +28,7 @@ from linattn_kernels.decays import ChunkDecay, get_head_decays, load_decay_sums
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, inverse_precision, storage_dtype
 from linattn_kernels.intra_chunk import are_in_two_halves
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, ceil_div
+from linattn_kernels.launches import kernel
 from linattn_kernels.tiles import (
     PER_CHANNEL,
     PER_HEAD,
@@ -73,7 +74,7 @@ def invert_unit_lower(L, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.co
     return X
 
 
-@triton.jit
+@kernel
 def invert_systems_kernel(
     k,  # [B, T, H, K]
     scores,  # [B, T, H, C], k_i . k_j with decays per channel; nothing with others

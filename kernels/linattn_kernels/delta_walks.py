@@ -45,6 +45,7 @@ from linattn_kernels.dtypes import (
 )
 from linattn_kernels.hardware import supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_segments
+from linattn_kernels.launches import kernel
 from linattn_kernels.packed import enters_sequence, find_sequence
 from linattn_kernels.states import make_final_state
 from linattn_kernels.tiles import (
@@ -100,7 +101,7 @@ def load_transposed_state(states, n, column, K: tl.constexpr, V: tl.constexpr, B
     return tl.trans(tl.load(block, mask=column < V, other=0.0))
 
 
-@triton.jit
+@kernel
 def states_kernel(
     k, k_to_end,  # descriptors of [B, T, H, K], as in ``ChunkSystems``
     v,  # descriptor of [B, T, H, V]
@@ -171,7 +172,7 @@ def states_kernel(
             tl.store(maps + at * K * K + get_state_offsets(0, column - V, K, K, BV), tl.trans(S))
 
 
-@triton.jit
+@kernel
 def gradient_states_kernel(
     q, k, k_to_end,  # descriptors of [B, T, H, K]; with decays per channel q has that from the chunk's start
     scores,  # descriptor of [B, T, H, C], scale q_i . k_j with decays per channel; nothing with others
@@ -259,7 +260,7 @@ def gradient_states_kernel(
         tl.store(dinitial + bh.to(tl.int64) * K * V + offsets, tl.trans(D))
 
 
-@triton.jit
+@kernel
 def join_segments_kernel(
     maps,  # [B H, N, K, K]
     ends,  # [B H, N, K, V]

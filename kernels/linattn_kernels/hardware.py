@@ -88,7 +88,7 @@ def supports_pdl(x: Tensor) -> bool:
 
 def pdl_options(x: Tensor) -> dict[str, bool]:
     """Return the launch options of a kernel that starts early and waits (``wait_for_previous_kernel``)."""
-    return {"PDL": True, "launch_pdl": True} if supports_pdl(x) else {"PDL": False}
+    return {"launch_pdl": True} if supports_pdl(x) else {}
 
 
 # --- where a kernel is launched ----------------------------------------------------------------------------

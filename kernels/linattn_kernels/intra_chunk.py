@@ -37,6 +37,7 @@ from linattn_kernels.dtypes import (
     storage_dtype,
 )
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout
+from linattn_kernels.launches import kernel
 from linattn_kernels.tiles import (
     PER_CHANNEL,
     apply_causal_mask,
@@ -131,7 +132,7 @@ def compute_hard_scores(
     return A
 
 
-@triton.jit
+@kernel
 def scores_kernel(
     q, k, g,  # [B, T, H, K]
     scores,  # [B, T, H, C], written: row i is A_ij of its chunk, scaled

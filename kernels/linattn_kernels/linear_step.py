@@ -7,12 +7,12 @@ the cost is that of memory, and the state is updated in place.
 from collections.abc import Callable
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.hardware import count_multiprocessors
 from linattn_kernels.launch_config import ceil_div
+from linattn_kernels.launches import kernel
 from linattn_kernels.linear import chunk_linear_attention
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import PER_CHANNEL, PER_HEAD, PER_TOKEN, classify_decay, exp
@@ -23,7 +23,7 @@ from linattn_ref.ops.validation import check_one_token, check_qkv, check_state, 
 OP = "step_linear_attention"
 
 
-@triton.jit
+@kernel
 def step_kernel(
     q, k,  # [B H, K]
     v, o,  # [B H, V]

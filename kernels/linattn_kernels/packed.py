@@ -19,6 +19,7 @@ from torch import Tensor
 
 from linattn_kernels.hardware import supports_packed_walks
 from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
+from linattn_kernels.launches import kernel
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.validation import check_packed
 from linattn_ref.ops.validation import check_state, require
@@ -60,7 +61,7 @@ def enters_sequence(sequences, segment, chunks_per_segment, M, C: tl.constexpr, 
 # --- where units come from --------------------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def units_kernel(
     cu_seqlens,  # [n + 1]
     sequences,  # [M A / TOKENS], written: the sequence of every so many tokens
@@ -89,7 +90,7 @@ def units_kernel(
     tl.store(sequences + m * (A // TOKENS) + i, tl.zeros([A // TOKENS], tl.int32) + sequence)
 
 
-@triton.jit
+@kernel
 def copy_kernel(
     pack,  # [T, W]
     units,  # [M, A, W]

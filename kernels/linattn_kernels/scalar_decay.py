@@ -43,7 +43,6 @@ Source: Yang et al. 2023 (arXiv 2312.06635, section 2) for the chunk form; the g
 """
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -55,8 +54,9 @@ from linattn_kernels.decays import (
     sum_decays,
 )
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, operand_dtype
-from linattn_kernels.hardware import pdl_options, supports_tma_store
+from linattn_kernels.hardware import pdl_options, supports_pdl, supports_tma_store
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, choose_segments, choose_tokens_per_tile
+from linattn_kernels.launches import kernel
 from linattn_kernels.packed import find_sequence
 from linattn_kernels.states import (
     choose_scan_segments,
@@ -98,7 +98,7 @@ MIN_SCALE = 1e-30  # a gradient in float32 can be divided by this and anything l
 # --- forward, and passes of the backward --------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def forward_kernel(
     q, k,  # descriptors of [B, T, H, K]
     v,  # descriptor of [B, T, H, V]
@@ -222,7 +222,8 @@ def attend(
         make_descriptor(o, C, BV) if tma_store else o, decay.g, decay.weights, initial_state, sequences,
         *summaries, final_state, scale, T, H, layout.M, layout.N, layout.chunks_per_segment, K, V, BV, C,
         decay.kind, reverse, initial_state is not None, tma_store, sequences is not None,
-        operand_dtype(q), decay_sum_dtype(q), dot_precision(q), **config.triton_options, **pdl_options(q),
+        operand_dtype(q), decay_sum_dtype(q), dot_precision(q), supports_pdl(q),
+        **config.triton_options, **pdl_options(q),
     )  # fmt: skip
     return o, final_state
 
@@ -269,7 +270,7 @@ def backward(
     return dq, dk, dv, None, E_before if initial_state is None else scale * E_before
 
 
-@triton.jit
+@kernel
 def dkdv_kernel(
     q, k,  # descriptors of [B, T, H, K]
     v, do,  # descriptors of [B, T, H, V]
@@ -367,7 +368,7 @@ def transpose_state(state: Tensor | None) -> Tensor | None:
 # --- backward, chunk by chunk -------------------------------------------------------------------------------
 
 
-@triton.jit
+@kernel
 def backward_chunks_kernel(
     q, k,  # descriptors of [B, T, H, K]
     v, do,  # descriptors of [B, T, H, V]

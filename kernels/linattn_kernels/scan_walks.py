@@ -27,6 +27,7 @@ from linattn_kernels.launch_config import (
     choose_segments,
     round_up_to_power_of_2,
 )
+from linattn_kernels.launches import kernel
 from linattn_kernels.states import make_nothing
 from linattn_kernels.tiles import LOG2_E
 
@@ -85,7 +86,7 @@ def load_tokens(x, b, first, T, W, at, COUNT: tl.constexpr):
     return tokens
 
 
-@triton.jit
+@kernel
 def scan_walk_kernel(
     x, delta,  # [B, T, D]: u, or dy in a walk against time
     A,  # [D, N]

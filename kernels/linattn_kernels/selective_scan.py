@@ -20,11 +20,11 @@ Source: Gu and Dao 2023 (arXiv 2312.00752, algorithm 2) for the model and the st
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.launch_config import LaunchConfig, ceil_div, round_up_to_power_of_2
+from linattn_kernels.launches import kernel
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.scan_walks import (
     TOKENS,
@@ -54,7 +54,7 @@ LEAST_COLUMNS = 4  # of a program, where N is large
 KEPT_NUMBERS = 256  # of a state that a program of one warp keeps for each token of a tile
 
 
-@triton.jit
+@kernel
 def scan_gradients_kernel(
     u, delta, dy,  # [B, T, D]
     A,  # [D, N]

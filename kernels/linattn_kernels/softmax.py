@@ -33,6 +33,7 @@ from torch import Tensor
 from linattn_kernels.dtypes import dot_precision
 from linattn_kernels.hardware import has_large_shared_memory
 from linattn_kernels.launch_config import ceil_div
+from linattn_kernels.launches import kernel
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile, store_tile
 from linattn_kernels.validation import (
@@ -109,7 +110,7 @@ def find_first_key(starts, first, t, T, C: tl.constexpr, PACKED: tl.constexpr):
     return first_key, begins
 
 
-@triton.jit
+@kernel
 def forward_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, o,  # [B, L, H, V], [B, T, H, V]
@@ -153,7 +154,7 @@ def forward_kernel(
     tl.store(lse + bh.to(tl.int64) * T + t, m + tl.log2(d), mask=t < T)
 
 
-@triton.jit
+@kernel
 def dq_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, o, do,  # [B, L, H, V], [B, T, H, V], [B, T, H, V]
@@ -205,7 +206,7 @@ def accumulate_dot(total, a, b, PRECISION: tl.constexpr):
     return total + tl.dot(a, b, input_precision=PRECISION)
 
 
-@triton.jit
+@kernel
 def dkdv_kernel(
     q, k,  # [B, T, H, K], [B, L, H, K]
     v, do,  # [B, L, H, V], [B, T, H, V]

@@ -15,12 +15,12 @@ along its length is the idea of Flash-Decoding (Dao, Haziza, Massa and Sizov 202
 from dataclasses import dataclass
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from linattn_kernels.hardware import count_multiprocessors
 from linattn_kernels.launch_config import ceil_div, round_up_to_power_of_2
+from linattn_kernels.launches import kernel
 from linattn_kernels.operators import kernel_operator
 from linattn_kernels.softmax import append_to_cache, chunk_softmax_attention
 from linattn_kernels.tiles import LOG2_E, get_head_pointer, load_tile
@@ -39,7 +39,7 @@ MIN_CAPACITY = 64  # tokens that a new buffer has room for
 # --- the kernels -------------------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=["L", "tokens_per_slice"])
+@kernel(do_not_specialize=["L", "tokens_per_slice"])
 def slice_kernel(
     q,  # [B, 1, H, K]
     k, v,  # [B, R, H, K], [B, R, H, V]: L tokens, and free room after them
@@ -71,7 +71,7 @@ def slice_kernel(
     tl.store(ms + at + tl.arange(0, 1), m)
 
 
-@triton.jit(do_not_specialize=["N"])
+@kernel(do_not_specialize=["N"])
 def combine_slices_kernel(
     os, ds, ms,  # [B H, N, V], [B H, N], [B H, N]
     o,  # [B, 1, H, V]

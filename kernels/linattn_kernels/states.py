@@ -26,6 +26,7 @@ from linattn_kernels.decays import ChunkDecay, get_head_decays, load_decay_sums
 from linattn_kernels.dtypes import decay_sum_dtype, dot_precision, storage_dtype
 from linattn_kernels.hardware import supports_pdl
 from linattn_kernels.launch_config import LaunchConfig, LaunchConfigs, SegmentLayout, choose_segments
+from linattn_kernels.launches import kernel
 from linattn_kernels.packed import enters_sequence, find_sequence
 from linattn_kernels.tiles import (
     NO_DECAY,
@@ -99,7 +100,7 @@ def load_state_before_segment(
     return S
 
 
-@triton.jit
+@kernel
 def state_scan_kernel(
     x,  # descriptor of [B, T, H, K]
     y,  # descriptor of [B, T, H, V]
