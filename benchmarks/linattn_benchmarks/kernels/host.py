@@ -23,7 +23,7 @@ SHAPE = {Size.FULL: (1, 128, 2, 64), Size.REDUCED: (1, 128, 2, 64), Size.DRY_RUN
 ROUNDS = {Size.FULL: (25, 40), Size.REDUCED: (5, 40), Size.DRY_RUN: (2, 1)}  # turns, and calls of each
 COLUMNS = {
     "op": "of ours, and the shape of log_decay: none, [H], [B, T, H] or [B, T, H, K]",
-    "mode": "fwd, or fwdbwd (forward and backward, gradients of q, k, v and gates)",
+    "mode": "fwd, fwdbwd (forward and backward, gradients of q, k, v and gates) or step (one token)",
     "function": "ours, a function of FLA that computes the same, or torch's scaled_dot_product_attention",
     "host_ms": "milliseconds of a call, median over turns of 40 calls that nothing waits for",
     "host_ms_low": "10 % quantile over the turns",
@@ -34,8 +34,11 @@ COLUMNS = {
 
 
 def make_setting(op: str, mode: str, size: Size) -> KernelSetting:
-    """Return the tiny setting of an op."""
-    return KernelSetting(op, mode, *SHAPE[size], torch.float32 if size is Size.DRY_RUN else torch.bfloat16)
+    """Return the tiny setting of an op; a step is one more token, and its softmax form has a cache."""
+    B, T, H, D = SHAPE[size]
+    dtype = torch.float32 if size is Size.DRY_RUN else torch.bfloat16
+    cache = T if op == "step_softmax_attention" else 0
+    return KernelSetting(op, mode, B, 1 if mode == "step" else T, H, D, dtype, cache)
 
 
 def time_host(calls: Mapping[str, Call], clock: Clock, turns: int, repeats: int) -> dict[str, Spread]:
@@ -82,7 +85,7 @@ def format_report(rows: Rows) -> str:
 
 
 def list_tasks(size: Size) -> list[Task]:
-    """Return a task for every op in chunks, and mode."""
+    """Return a task for every op and mode."""
     return [
         Task(
             {"op": op, "mode": mode},
@@ -90,8 +93,7 @@ def list_tasks(size: Size) -> list[Task]:
             partial(compile_setting, make_setting(op, mode, size), size),
         )
         for op in OPS
-        if op.startswith("chunk")
-        for mode in ("fwd", "fwdbwd")
+        for mode in (("step",) if op.startswith("step") else ("fwd", "fwdbwd"))
     ]
 
 

@@ -20,6 +20,7 @@ Row = dict[str, Any]
 MODULES = {  # what decides the rows
     "kernels": ("linattn_benchmarks.kernels.rows",),
     "kernels_h100": ("linattn_benchmarks.kernels.rows",),
+    "kernel_host": ("linattn_benchmarks.kernels.host",),
     "scans": ("linattn_benchmarks.kernels.scans",),
     "kernels_ladder": ("linattn_kernels",),
     "whole_models": ("linattn_benchmarks.whole_models",),
@@ -117,10 +118,10 @@ HOST = """\
 ### Before the GPU begins
 
 A call returns when its kernels are in line. What Python, torch and the driver take for that is nearly all
-that a small call costs. The time until it returns on an idle GPU, in milliseconds, median over the shapes,
-by the rows of this second GPU. Three more GPUs of the same host were measured at the same time, so these are
-on the high side and differ from line to line more than the calls do; `kernels/NOTES.md` has a comparison in
-turns with nothing else on the host."""
+that a small call costs. Milliseconds until it returns, for one sequence of 128 tokens and two heads of 64,
+all functions in turn and nothing else on the host. FLA has functions that work chunk by chunk, which are
+those of most lines above, and for some ops fused ones, which launch fewer kernels and are the faster ones
+on the GPU only where heads are 64 wide or a fault of the compiler forbids the others."""
 
 REPRODUCE = """\
 To measure again, on a machine with a GPU, torch, Triton and FLA:
@@ -201,9 +202,10 @@ def render_page(root: Path) -> str:
         describe_measurement("kernels", root),
         OTHER_GPU,
         render_table(*render_means(other_gpu)),
-        HOST,
-        render_table(*render_host(other_gpu)),
         describe_measurement("kernels_h100", root),
+        HOST,
+        render_table(*render_host(results.load("kernel_host"))),
+        describe_measurement("kernel_host", root),
         SCANS,
         render_table(*render_scans(results.load("scans"))),
         describe_measurement("scans", root),
@@ -328,13 +330,20 @@ def render_means(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def render_host(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the median host time of ours and of FLA's fastest, for every op and mode."""
+    """Return the host time of ours and of FLA's, the least of its fused functions and of the others."""
+    timed = [row for row in rows if row["host_ms"] and row["function"] != "sdpa"]
     lines = []
-    for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in rows):
-        mine = [row for row in rows if (row["op"], row["mode"]) == (op, mode)]
-        hosts = [[row[key] for row in mine if row[key]] for key in ("host_ms", "fla_host_ms")]
-        lines.append([f"{name_decay(op)}, {mode}", *(f"{np.median(x):.2f}" if x else "–" for x in hosts)])
-    return ["`log_decay`, mode", "ours", "FLA"], lines
+    for op, mode in dict.fromkeys((row["op"], row["mode"]) for row in timed):
+        times = {row["function"]: row["host_ms"] for row in timed if (row["op"], row["mode"]) == (op, mode)}
+        ours = times.pop("ours")
+        line = [f"{name_decay(op)}, {mode}", f"{ours:.3f}"]
+        for fused in (False, True):
+            fla = min(
+                (x for name, x in times.items() if name.startswith("fused_chunk") is fused), default=None
+            )
+            line += [format_number(fla), format_quotient(ours, fla, 2)]
+        lines.append(line)
+    return ["`log_decay`, mode", "ours", "FLA", "ours / FLA", "FLA, fused", "ours / FLA"], lines
 
 
 def render_scans(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
