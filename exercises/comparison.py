@@ -16,12 +16,12 @@ import torch
 LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
 NOUNS = "ANSWER|CASE|FAULT|MODEL|OPTION|STUDY"  # that may stand before it
 CHOICE = re.compile(rf"[\s(\[]*(?:(?:{NOUNS})\b[\s:(\[]*)?({LETTER})\b(.*)", re.DOTALL)
-# One more beside it, as in "C or B", "C, B", "C/B" and "C? B?"; in "C, a row" and "C and a mask" stands an
-# article, and "C: B is not scaled" speaks of a matrix.
-MORE_WORDS = r"(?:OR|AND|THEN|MAYBE|PERHAPS)\b"
+# One more beside it, as in "C or B", "C, B", "C/B", "C > B", "C (B)" and "C? B?"; in "C, a row" and "C and a
+# mask" stands an article, and "C: B is not scaled" speaks of a matrix.
+MORE_WORDS = r"(?:OR|AND|ALSO|THEN|VS|VERSUS|PLUS|NO|MAYBE|PERHAPS|POSSIBLY|PROBABLY|ELSE)\b"
 ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer than it is
-    r"[\s)\],/&+|;]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
-    rf"(?:\((?={MORE_WORDS}))?(?:{MORE_WORDS}[\s(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?(?:[B-HIVX]++\b|A\b(?!\s++\w))"
+    r"[\s)\],/&+|;>→…—]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
+    rf"(?:\((?={MORE_WORDS}|[A-Z][)\]]))?(?:{MORE_WORDS}[\s.,(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
 
 

@@ -33,6 +33,9 @@ UNBUILT = {
     re.compile(r"tt\.descriptor_(gather|scatter)"): "`gather` or `scatter` of a descriptor",
     re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
     re.compile(r"tt\.histogram .*: tensor<\d+xi(1|8|16)>"): "`tl.histogram` of numbers of fewer than 32 bits",
+    re.compile(
+        r"tt\.(load|store) .*(cacheModifier.*(evictionPolicy|isVolatile)|evictionPolicy.*isVolatile)"
+    ): "two of `cache_modifier`, `eviction_policy` and `volatile` at once",
 }
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)".*?tt\.(?:reduce|scan)\.return', re.DOTALL)
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as; the interpreter has 32 bits

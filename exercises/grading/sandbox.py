@@ -293,7 +293,9 @@ class Sandbox:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise MachineFault(f"no process could be started: {error.strerror or error}") from error
+                where = f": {error.filename}" if error.filename else ""
+                reason = f"no process could be started: {error.strerror or error}{where}"
+                raise MachineFault(reason) from error
         try:
             ready = self._read_line(START_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:

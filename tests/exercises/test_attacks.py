@@ -625,6 +625,17 @@ def test_a_slow_assignment_leaves_time_for_the_answer(boxes):
     assert MERGE.judge(outcomes, "s").right
 
 
+def test_an_answer_by_chance_is_the_same_in_every_attempt(boxes):
+    drawn = "import random\nimport numpy as np\nimport torch\n"
+    drawn += "found = [random.random(), np.random.rand(), torch.rand(1).item()]\n"
+    drawn += "def merge(a, b):\n    return found"
+    first, second = (
+        boxes[False].run([(drawn, True)], [Call("merge", (0, 0), "")])[0]["value"] for _ in range(2)
+    )
+    assert len(first) == 3
+    assert first == second
+
+
 # --- B: what the grader reads -------------------------------------------------------------------------------
 
 MARKS = "a" + "\u0301\u0316" * 14_000

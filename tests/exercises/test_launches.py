@@ -1071,6 +1071,11 @@ def divided_in_float16(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def kept_in_two_ways(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x, cache_modifier=".ca", eviction_policy="evict_first"))
+
+
+@triton.jit
 def counted_in_bytes(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.histogram(tl.arange(0, TILE).to(tl.int8), TILE), 0))
 
@@ -1521,6 +1526,7 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (counted_outside_of_the_language, "such as `tl.cdiv`, in `tl.store(out, triton.cdiv"),
         (gathered_by_a_descriptor, "has `gather` or `scatter` of a descriptor"),
         (divided_in_float16, "has `tl.fdiv` of float16"),
+        (kept_in_two_ways, "has two of `cache_modifier`, `eviction_policy` and `volatile` at once"),
         (counted_in_bytes, "has `tl.histogram` of numbers of fewer than 32 bits"),
         (branching, "branches in what `tl.reduce` or a scan combines by"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),

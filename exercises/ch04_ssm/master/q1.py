@@ -89,6 +89,8 @@ def q1(rng):
     low = float(rng.uniform(0.1, 0.4))
     below = [(one, 0.0), (real, 0.0), (lin, low), (drawn[0], 0.0), (drawn[1], low), (drawn[2], 0.45)]
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
+    far = 10 ** float(rng.uniform(7.6, 7.95))  # nearly as far as a bound may lie
+    below.append((long, 0.5 - largest_step(long, 0.0) / far / 2))
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
     alike = torch.tensor([[-1.5, 0.1], [-1.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.5, 2))
@@ -103,7 +105,7 @@ def q1(rng):
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
-        sizes = 10 ** rng.uniform(-2, 2, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
+        sizes = 10 ** rng.uniform(-1.5, 1.5, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
         signs = [(-1, int(rng.choice([-1, 0, 0, 1]))) for _ in sizes]
         A = torch.from_numpy(sizes * signs)
         theta = float(rng.choice([0, 0.5, 1, rng.uniform(0, 0.5), rng.uniform(0.5, 1)], p=[0.2, 0.1, 0.1, 0.5, 0.1]))

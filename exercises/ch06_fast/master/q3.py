@@ -84,17 +84,18 @@ def q3(rng):
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
         if n == 5:  # the last token begins a chunk
             T = 2 * C + 1
-            g = -torch.from_numpy(rng.uniform(0, 0.5, (N, T)).astype("float32"))
+            g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
             g = -torch.from_numpy(rng.uniform(0, 0.02, (N, T)).astype("float32"))  # so little that all reaches all
-        if n == 1:  # hard everywhere, and nothing is forgotten at once
-            C, K, V, T = 64, 16, 16, 64 + int(rng.integers(1, 64))
+        if n == 1:  # hard everywhere, and nothing is forgotten at once; the last head, of all sizes
+            N, C, K, V, T = 3, 64, 16, 16, 64 + int(rng.integers(1, 64))
             g = torch.full((N, T), -25.0)
+            g[1:] = -torch.from_numpy(rng.uniform([[12], [0]], [[16], [3]], (2, T)).astype("float32"))
         if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
-            C, K, V = 64, 16, 16
+            N, C, K, V = 1, 64, 16, 16
             T = 2 * C + int(rng.integers(1, C))
-            g = torch.full((N, T), -0.3)
+            g = torch.full((N, T), -40.0)
         if n in (5, 8):  # keys wider than values, and narrower
             K, V = (32, 16) if n == 5 else (16, 32)
         if n in (4, 7):  # whole chunks
@@ -107,16 +108,20 @@ def q3(rng):
             g = -torch.from_numpy(rng.uniform(6, 8, (N, T)).astype("float32"))
         if n == 6:  # a count of which Triton makes a constant
             T, g = 1, g[:, :1].clone()
-        if n % 3 == 0:
-            g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]) + (n == 0))] = -40.0
-        elif rng.random() < 0.2 and n not in (1, 4, 7):
-            g = torch.zeros(N, T)
+        if n in (3, 6):
+            g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]))] = -40.0
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
+        if n == 5:  # one token forgets much, and not all, of what was large and has not been asked for
+            at = C * int(rng.integers(0, 2)) + int(rng.integers(1, C))
+            g[:, at] = -float(rng.uniform(12.5, 14))
+            q[:, :at] = 0.0
+            v[:, :at] *= 1e4
+            state *= 1e4
         launch = plan((N,), (5, 6), _order(rng))
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
         one = T * (2 * K + V + 1) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // C) + 12), "widest": 4096}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12), "widest": 4096}
         calls.append(Call("decayed_attention", arguments, text, Close(1e-4), bounds=bounds))
     return calls

@@ -69,7 +69,7 @@ def q6(rng):
         made = _nothing(N, T, K), _nothing(N, T, V), _nothing(N, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}"
         one = T * (2 * K + 2 * V) + K * V
-        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // C) + 12), "widest": 4096}
+        bounds = {"loads": N * one, "busiest": one, "accesses": N * (16 * -(-T // 16) + 12), "widest": 4096}
         arguments = (launch, q, k, v, dout, dlast, *made, T, C, K, V)
         calls.append(Call("attention_backward", arguments, text, Close(3e-5), bounds=bounds))
     return calls

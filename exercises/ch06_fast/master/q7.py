@@ -93,6 +93,8 @@ def q7(rng):
         k = k / k.norm(dim=-1, keepdim=True)
         if n in (8, 9):
             k[:] = k[:, :1].clone()
+        if n == 8:  # and some the other way round
+            k[torch.from_numpy(rng.random((N, T)) < 0.4)] *= -1.0
         beta = torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32"))
         beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 1.0
         if n in (7, 9, 10):

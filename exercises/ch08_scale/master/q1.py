@@ -56,7 +56,7 @@ def q1(rng):
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
         calls.append(Call("apparent", (E, gamma, L), text, exact))
     ratios = rng.uniform((1.05, 1.05, 1.002, 1.05, 1.05, 1.5), (1.5, 1.5, 1.02, 1.5, 1.5, 3.0)).tolist()
-    first = [(E, float(rng.uniform(0.1, 0.3)), 3.1) for E in (0.0, float(rng.uniform(0.02, 0.1)))]
+    first = [(E, float(rng.uniform(0.1, 0.3)), 3.1) for E in (0.0, float(10 ** rng.uniform(-3.7, -1)))]
     for (E, gamma, L1), ratio in zip([*first, *draw(4)], ratios):
         L2 = ratio * L1
         s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
