@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "ed2b968c04f7"
+VERSION = "84a2dfc9968a"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -312,6 +312,8 @@ def q3(rng):
             q[:, :at] = 0.0
             v[:, :at] *= 1e4
             state *= 1e4
+        if n == 3:  # numbers of another size
+            q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
@@ -398,7 +400,8 @@ def q4(rng):
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
         if n in (3, 6):
             T = 1 if n == 3 else L * segments
-        k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
+        large = 30.0 if n == 6 else 1.0
+        k, v = (large * _normal(rng, N, T, w, scale=w**-0.5) for w in (K, V))
         launch = plan((N, segments), (2,), _order(rng))
         text = f"{N} heads, T = {T}, {segments} segments of {L}, C = {C}, K = {K}, V = {V}"
         calls.append(
@@ -410,7 +413,7 @@ def q4(rng):
                 bounds={"loads": N * T * (K + V), "busiest": min(L, T) * (K + V), "accesses": N * segments * (6 * -(-L // C) + 6), "widest": 4096},
             )
         )
-        sums, state = _normal(rng, N, segments, K, V), _normal(rng, N, K, V)
+        sums, state = large * _normal(rng, N, segments, K, V), large * _normal(rng, N, K, V)
         launch = plan((N,), (2, 3), _order(rng))
         made = _nothing(N, segments, K, V), _nothing(N, K, V)
         calls.append(
@@ -583,6 +586,8 @@ def q6(rng):
             N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))
         dlast = torch.zeros(N, K, V) if rng.random() < 0.2 else _normal(rng, N, K, V)
+        if n == 3:  # numbers of another size
+            q, k, v, dout, dlast = 10 * q, 10 * k, 10 * v, 30 * dout, 300 * dlast
         launch = plan((N,), (5, 6, 7), _order(rng))
         made = _nothing(N, T, K), _nothing(N, T, V), _nothing(N, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}"
@@ -675,6 +680,8 @@ def q7(rng):
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
         state = torch.zeros(N, K, V) if n == 4 else _normal(rng, N, K, V)
+        if n == 2:  # numbers of another size
+            q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V

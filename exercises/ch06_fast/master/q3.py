@@ -118,6 +118,8 @@ def q3(rng):
             q[:, :at] = 0.0
             v[:, :at] *= 1e4
             state *= 1e4
+        if n == 3:  # numbers of another size
+            q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
         arguments = (launch, q, k, v, g, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"

@@ -102,6 +102,8 @@ def q7(rng):
         if n == 3:
             beta[torch.from_numpy(rng.random((N, T)) < 0.3)] = 0.0
         state = torch.zeros(N, K, V) if n == 4 else _normal(rng, N, K, V)
+        if n == 2:  # numbers of another size
+            q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}{', keys alike' if alike else ''}"
         one = T * (2 * K + V + 1) + K * V
