@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "84a2dfc9968a"
+VERSION = "29f823b125c2"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',

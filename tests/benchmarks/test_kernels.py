@@ -212,6 +212,16 @@ def test_choices_are_forgotten_by_tuners_of_other_libraries_too() -> None:
     assert theirs.cache == {}
 
 
+def test_beforehand_each_configuration_is_called_once_and_none_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Autotuner, "do_bench", None)  # what is there comes back after the test
+    tuning.time_nothing()
+    called: list[int] = []
+    times = Autotuner.do_bench.fget(None)(lambda: called.append(1), quantiles=(0.5, 0.2, 0.8))
+    assert (called, times) == ([1], [0.0, 0.0, 0.0])
+
+
 @pytest.mark.parametrize("keep", ["0", "1"])
 def test_what_fla_has_chosen_is_forgotten_before_each_row_unless_told(
     keep: str, monkeypatch: pytest.MonkeyPatch

@@ -197,6 +197,7 @@ def measure_setting(setting: KernelSetting, size: Size) -> Rows:
 def compile_setting(setting: KernelSetting, size: Size) -> None:
     """Compile whatever the timed run of a setting will call."""
     tuning.choose_where_tuning_is_kept(warm=True)
+    tuning.time_nothing()
     clock = CPUClock() if size is Size.DRY_RUN else CudaClock()
     x = make_inputs(setting, clock.device)
     for candidate in list_candidates(setting, fla=size is not Size.DRY_RUN):

@@ -10,6 +10,8 @@ idle GPU. ``FLA_CACHE_RESULTS=1`` in the environment keeps choices all the same,
 
 import gc
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def choose_where_tuning_is_kept(warm: bool = False) -> None:
@@ -18,6 +20,17 @@ def choose_where_tuning_is_kept(warm: bool = False) -> None:
         os.environ["FLA_CACHE_RESULTS"] = "0"
     keep = os.environ.setdefault("FLA_CACHE_RESULTS", "0")
     os.environ["TRITON_CACHE_AUTOTUNING"] = keep
+
+
+def time_nothing() -> None:
+    """Let every autotuner of this process call each configuration once, so that it is compiled, untimed."""
+    from triton.runtime.autotuner import Autotuner
+
+    def call_once(call: Callable[[], Any], quantiles: Sequence[float]) -> list[float]:
+        call()
+        return [0.0] * len(quantiles)
+
+    Autotuner.do_bench = property(lambda tuner: call_once)
 
 
 def is_kept() -> bool:

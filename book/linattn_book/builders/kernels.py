@@ -105,8 +105,8 @@ MEANS = """\
 Geometric means; "least" is the shape where FLA comes closest to us, or is ahead (below 1)."""
 
 OLDER = """\
-The {older} lines of linear attention whose rows have no host time, and some beside them, are of an earlier
-run: the kernels were the same, and launches slower, which are not in these times."""
+The {older} lines whose rows have no host time are of an earlier run: the kernels were the same, and launches
+slower, which are not in these times."""
 
 OTHER_GPU = """\
 ### On another GPU
