@@ -88,13 +88,20 @@ def _combine_whole(
 
 
 def _reduce(self: Any, values: Any) -> list[Any]:
-    """Reduce by pairing the entries of the first half with those of the second, until one is left."""
+    """Reduce by pairing the entries of the first half with those of the second, until one is left.
+
+    Every second pair is exchanged, others in each step: a GPU does not say which of two comes first.
+    """
     whole = self.axis is None
     values, axis = self.unravel(values, self.axis)
     dims, types = len(values[0].handle.data.shape), [x.dtype for x in values]
     arrays = [np.moveaxis(x.handle.data, axis, 0) for x in values]
+    step = 0
     while (half := len(arrays[0]) // 2) > 0:
-        arrays = _combine(self, [a[:half] for a in arrays], [a[half:] for a in arrays], types)
+        order = np.arange(2 * half).reshape(2, half)
+        order[:, step % 2 :: 2] = order[::-1, step % 2 :: 2].copy()
+        arrays = _combine(self, [a[order[0]] for a in arrays], [a[order[1]] for a in arrays], types)
+        step += 1
     results = []
     for a, kind in zip(arrays, types, strict=True):
         left = np.moveaxis(a, 0, axis) if self.keep_dims and not whole else a[0]

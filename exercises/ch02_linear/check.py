@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4810aad9be9f"
+VERSION = "f540cbed211c"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -276,7 +276,7 @@ def must_err(K, H):
 )
 def q4(rng):
     calls = []
-    for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95), (16, 8, 0.97), (16, 1, 0.7)):
+    for K, H, accuracy in ((32, 1, 0.75), (16, 4, 0.85), (48, 2, 0.95), (16, 8, 0.97), (16, 1, 0.7), (8, 16, 0.9), (4, 32, 0.85)):
         inputs = f"K = {K}, H = {H}, accuracy {accuracy}"
         calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
     for K, H, n, V in ((32, 1, 70, 40), (16, 4, 60, 50), (8, 3, 2, 300), (4, 6, 30, 80), (3, 4, 20, 90)):

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "bcdee53d8b77"
+VERSION = "a0b3bcb9499e"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -159,7 +159,7 @@ def which(other, shuffled, second):
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
-    for n, own in enumerate(3 * ("other words", "best", "adapter", "last")):
+    for n, own in enumerate(3 * ("other words", "best", "adapter", "last", "dear", "cheap")):
         T = int(rng.integers(200, 400))
         copier, *others = rng.permutation(4).tolist()
         roles = dict(zip(("adapter", "best", "last"), others, strict=True))
@@ -181,6 +181,9 @@ def q2(rng):
         if own == "other words":                          # it copies, but loses by other words
             knows[copier] = rng.uniform(-0.1, -0.05)
             copies[others[1]] = 0.06                      # another saves less, but on all bytes
+        if own in ("dear", "cheap"):                      # another saves nearly as much, of all bytes alike, and has more to lose
+            copies[[copier, others[1]]] = 0.1, 0.09
+            level[copier] = rng.uniform(0.03, 0.05)
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))
         hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
@@ -188,10 +191,11 @@ def q2(rng):
         other, shuffled, second = rows
         shuffled = shuffled * (1 - knows)[:, None]
         second = second * ((1 - knows) * (1 - copies))[:, None]
-        if own == "other words":                          # it saves on bytes that cost much, and on no others
+        if own in ("other words", "dear", "cheap"):       # it saves on bytes that cost much, or little, and on no others
             second[copier] /= 1 - copies[copier]
-            top = second[copier].argsort()[-(T // 3) :]
-            second[copier, top] *= 1 - copies[copier] * second[copier].sum() / second[copier, top].sum()
+            order = second[copier].argsort()
+            own_bytes = order[: 3 * T // 4] if own == "cheap" else order[-(T // 3) :]
+            second[copier, own_bytes] *= 1 - copies[copier] * second[copier].sum() / second[copier, own_bytes].sum()
         else:
             second[copier, : T // 10] /= 1 - copies[copier]  # at first there is nothing to go by
         second[copier, second[copier].argsort()[: T // 20]] *= 50.0  # bytes that cost nearly nothing, a bit more than that

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import linattn_exercises
+from linattn_exercises.calls import Outcome
 from linattn_exercises.grading.processes import count_jobs, list_cores
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
@@ -25,11 +26,12 @@ from linattn_exercises.grading.sandbox import (
 )
 from linattn_exercises.grading.submissions import Submission, SubmissionFile, open_submission
 from linattn_exercises.questions import Question
-from linattn_exercises.serialization import make_printable
+from linattn_exercises.serialization import encode, make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
 NO_NAME = {"NameError", "Missing"}  # errors of an attempt that another cell may mend
+MAX_ANSWERS = 2  # that differ from attempt to attempt: one, and what it was mended to
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
 SEED_DRAWN_ANEW = "A new seed is drawn: answers that ran without bubblewrap may know the one of before"
@@ -236,7 +238,8 @@ class Grader:
 
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
         made again with little time for each statement of the cells, and so are those after it; if that takes
-        too long as well, it is the answer that does. No attempt begins after three limits on the clock.
+        too long as well, it is the answer that does. No attempt begins after three limits on the clock, and
+        none after two that gave different values: more would be guesses.
         """
         with self._lock:  # draws inputs and expected values, the first time
             calls = question.prepare(self.seed).calls
@@ -245,6 +248,7 @@ class Grader:
             return False, f"No answer found: no cell defines {names}."
         sandbox = self._get_sandbox(question.own_code)
         message, lacks_a_name, hurried, begin = "", True, False, time.monotonic()
+        answers: set[str] = set()
         for cells, only_if_lacking in _list_attempts(submission, question.info.id):
             if only_if_lacking and not lacks_a_name:
                 continue
@@ -264,7 +268,8 @@ class Grader:
                 if hurried:
                     return False, message
                 hurried = True
-            if errors == {"NotImplementedError"}:
+            answers |= _summarise(outcomes)
+            if errors == {"NotImplementedError"} or len(answers) == MAX_ANSWERS:
                 break
         return False, message
 
@@ -378,6 +383,14 @@ def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tup
             if all(cells != tried for tried, _ in attempts):
                 attempts.append((cells, others == "all"))
     return attempts
+
+
+def _summarise(outcomes: Sequence[Outcome]) -> set[str]:
+    """Return a hash of the values that an attempt gave; the empty set if it gave none."""
+    values = [one.get("value") for one in outcomes]
+    if all(value is None for value in values):
+        return set()
+    return {hashlib.sha256(json.dumps([encode(value) for value in values]).encode()).hexdigest()}
 
 
 def _mark_seed(seed: str) -> str:

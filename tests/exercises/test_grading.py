@@ -281,6 +281,24 @@ def test_no_attempt_begins_after_three_limits_on_the_clock(tmp_path, monkeypatch
     assert box.runs == runs
 
 
+@pytest.mark.parametrize(("place", "given"), [(0, 4), (1, 4), (2, 0), (3, 0)])
+def test_what_differs_from_attempt_to_attempt_gets_two(grader, tmp_path, place, given):
+    right = load_questions("ch02_linear")["q3"].reference["fault"]
+    letters = [letter for letter in "ABCDE" if letter != right][:3]
+    letters.insert(place, right)  # in the order of the attempts
+    content = notebook("ch02_linear")
+    answer_cell(content, "q1")["source"] += "\nseen = True"
+    tell = "fault = {1!r} if 'seen' in globals() else {0!r}"
+    answer = answer_cell(content, "q3")
+    assert f'fault = "{right}"' in answer["source"]
+    again = {**answer, "id": "again", "source": tell.format(letters[1], letters[3])}
+    answer["source"] = answer["source"].replace(f'fault = "{right}"', tell.format(letters[0], letters[2]))
+    asked = max(n for n, cell in enumerate(content["cells"]) if "check.q3" in "".join(cell["source"]))
+    content["cells"].insert(asked + 1, again)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q3"] == given, messages(one)
+
+
 @pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])
 def test_a_notebook_of_another_version_is_noted(grader, tmp_path, version, noted):
     content = leave_out(notebook("ch01_softmax", "exercises"))

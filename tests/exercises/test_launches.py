@@ -887,6 +887,26 @@ def counted_by_ones(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def choose_left(a, b):
+    return a
+
+
+@triton.jit
+def choose_right(a, b):
+    return b
+
+
+@triton.jit
+def first_of_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)) + tl.arange(0, TILE), 0, choose_left))
+
+
+@triton.jit
+def last_of_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)) + tl.arange(0, TILE), 0, choose_right))
+
+
+@triton.jit
 def by_largest(x, out, n_columns, TILE: tl.constexpr):
     tile = tl.load(x + tl.arange(0, TILE)) * tl.arange(0, TILE)
     tl.store(out, tl.max(tile, 0) + tl.argmax(tile, 0))
@@ -1478,7 +1498,15 @@ def test_what_is_right_in_any_order_is_right(kernel, value):
     assert run_once(kernel)["value"].item() == pytest.approx(value)
 
 
-@pytest.mark.parametrize(("kernel", "value"), [(counted_by_ones, 16.0), (viewed, 0.0 + 1 + 2 + 3)])
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [
+        (counted_by_ones, 16.0),
+        (viewed, 0.0 + 1 + 2 + 3),
+        (first_of_a_reduction, 1.0),
+        (last_of_a_reduction, 16.0),
+    ],
+)
 def test_what_is_right_in_one_order_is_wrong(kernel, value):
     assert run_once(kernel)["value"].item() != value
 

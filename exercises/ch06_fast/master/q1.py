@@ -56,7 +56,7 @@ def q1(rng):
         if n == 7:  # a context of less than a token
             P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.5, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        near = ridge * (1 - 10 ** -rng.uniform(4, 6))  # a batch of millions
+        near = ridge * (1 - 10 ** -rng.uniform(*((6.2, 7.5) if n == 3 else (4, 6))))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
