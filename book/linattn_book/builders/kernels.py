@@ -104,10 +104,6 @@ MEANS = """\
 
 Geometric means; "least" is the shape where FLA comes closest to us, or is ahead (below 1)."""
 
-OLDER = """\
-The {older} lines whose rows have no host time are of an earlier run: the kernels were the same, and launches
-slower, which are not in these times."""
-
 OTHER_GPU = """\
 ### On another GPU
 
@@ -198,7 +194,6 @@ def render_page(root: Path) -> str:
     parts += [
         MEANS,
         render_table(*render_means(rows)),
-        OLDER.format(older=sum(row["host_ms"] is None for row in rows)),
         describe_measurement("kernels", root),
         OTHER_GPU,
         render_table(*render_means(other_gpu)),
