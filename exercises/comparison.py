@@ -118,7 +118,7 @@ class Exactly:
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
             got, expected = got.strip().upper(), expected.upper()
-            got = _find_letter(got) if re.fullmatch(LETTER, expected) else got
+            got = _find_letter(got) if is_letter(expected) else got
         same = type(got) is type(expected) and got == expected
         return None if same else Difference("", repr(got)[:80], "another answer")
 
@@ -145,6 +145,11 @@ class Judged:
         if (lacking := self.find_flaw(expected)) and lacking.expected == flaw.expected:
             return None
         return flaw
+
+
+def is_letter(value: Any) -> bool:
+    """Return whether a value is a text that chooses one letter."""
+    return isinstance(value, str) and re.fullmatch(LETTER, _find_letter(value.strip().upper())) is not None
 
 
 def _find_letter(text: str) -> str:

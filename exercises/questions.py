@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from linattn_exercises.calls import Call, Outcome, find_fault, outcomes_agree, run_call
-from linattn_exercises.comparison import Close, as_numbers
+from linattn_exercises.comparison import Close, as_numbers, is_letter
 from linattn_exercises.kernel_memory import drop_plan
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake, load_known_answers
 from linattn_exercises.launches import list_arguments
@@ -196,6 +196,21 @@ class Question:
             message = f"{fault[:MAX_MESSAGE]} {'Hint: ' + hint if hint else ''}".strip()
             return Verdict(False, message, known.label if known else "")
         return Verdict(True, f"{len(outcomes)} cases agree with the reference.")
+
+    @property
+    def letters(self) -> set[str]:
+        """Return the names of the values that are letters."""
+        return {name for name, value in self.reference.items() if is_letter(value)}
+
+    def chooses_wrongly(self, outcomes: Sequence[Outcome], seed: str) -> bool:
+        """Return whether a letter is chosen, and it is not the right one."""
+        prepared = self.prepare(seed)
+        return any(
+            call.name in self.letters
+            and is_letter(outcome.get("value"))
+            and find_fault(call, outcome, wanted)
+            for call, outcome, wanted in zip(prepared.calls, outcomes, prepared.wanted, strict=True)
+        )
 
     def prepare(self, seed: str) -> PreparedQuestion:
         """Return the question with inputs drawn from a seed; computed once for each seed."""

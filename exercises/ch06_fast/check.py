@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "5651284ec56d"
+VERSION = "8b943762ac36"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -269,6 +269,13 @@ def decayed_attention(q, k, v, log_decay, state, out, last, T,
     tl.store(last + kv, S)
 
 
+def _far_from_half(rng):
+    """Return a number from 4.3 to 7.8 that half precision changes much, and its exponential as well."""
+    x = torch.from_numpy((rng.integers(1100, 2000, 200) + rng.uniform(0.3, 0.7, 200)).astype("float32")) / 256  # steps of 1/256
+    weight = torch.exp(-x)
+    return x[((weight.half().float() - weight).abs() / weight).argmax()]
+
+
 @define_question(INFO["q3"], own_code=True, decayed_attention=decayed_attention)
 def q3(rng):
     calls = []
@@ -280,6 +287,7 @@ def q3(rng):
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+            g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
             T = 2 * C + 1
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
@@ -322,14 +330,14 @@ def q3(rng):
             q[:, :at] = 0.0
             v[:, :at] *= 1e4
             state *= 1e4
-        if n == 9:
+        if n == 9:  # large is the state, what this chunk has written, and both
             at = C + int(rng.integers(1, C))
-            parts = rng.integers(1100, 2000, N) + rng.uniform(0.3, 0.7, N)  # of 1/256, which half precision has there
-            g[:, at] = -torch.from_numpy((parts / 256).astype("float32"))
+            g[:, at] = -torch.stack([_far_from_half(rng) for _ in range(N)])
             q[:, :at] = 0.0
             much = 10 * torch.exp(-g[:, at])[:, None, None]
-            v[:, :at] *= much
-            state *= much
+            v[1:, C:at] *= 5 * much[1:]
+            v[2, :C] *= much[2]
+            state[[0, 2]] *= much[[0, 2]]
         if n == 3:
             q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
@@ -416,7 +424,11 @@ def q4(rng):
             N, L, segments = 2, 2 * C, 2
         segments = min(segments, 2) if n == 2 else segments  # wide, and slow row by row
         K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
+        if n == 7:  # the last segment is short of half its length
+            N, L, segments = 2, max(L, 8), int(rng.integers(2, 5))
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
+        if n == 7:
+            T = L * (segments - 1) + int(rng.integers(1, L // 2))
         if n in (3, 6):
             T = 1 if n == 3 else L * segments
         large = 30.0 if n == 6 else 1.0

@@ -239,7 +239,7 @@ class Grader:
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
         made again with little time for each statement of the cells, and so are those after it; if that takes
         too long as well, it is the answer that does. No attempt begins after three limits on the clock, and
-        none after two that gave different values: more would be guesses.
+        none after two that gave different values, or one that chose a wrong letter: more would be guesses.
         """
         with self._lock:  # draws inputs and expected values, the first time
             calls = question.prepare(self.seed).calls
@@ -249,7 +249,7 @@ class Grader:
         sandbox = self._get_sandbox(question.own_code)
         message, lacks_a_name, hurried, begin = "", True, False, time.monotonic()
         answers: set[str] = set()
-        for cells, only_if_lacking in _list_attempts(submission, question.info.id):
+        for cells, only_if_lacking in _list_attempts(submission, question):
             if only_if_lacking and not lacks_a_name:
                 continue
             while True:
@@ -260,6 +260,8 @@ class Grader:
                 if verdict.right:
                     return True, verdict.message
                 errors = {one.get("error") for one in outcomes}
+                if question.chooses_wrongly(outcomes, self.seed):
+                    return False, verdict.message
                 if not message or (lacks_a_name and "Stopped" not in errors):
                     message = verdict.message  # the later one tells more than that a name is missing
                 if "Stopped" not in errors:
@@ -367,19 +369,19 @@ class Grader:
             os.umask(mask)
 
 
-def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], bool]]:
+def _list_attempts(submission: Submission, question: Question) -> list[tuple[list[tuple[str, bool]], bool]]:
     """Return which cells to run in each attempt, and whether it is made only if a name is missing.
 
     In order: the cells of the question and those before the first question, up to its check and to the end;
     all cells up to the check, as a reader has run them, and up to the last cell of the question; all cells.
-    Those that are alike are tried once.
+    Those that are alike are tried once. A letter counts as it was left, so there the end comes first.
     """
     attempts: list[tuple[list[tuple[str, bool]], bool]] = []
     kinds: tuple[Literal["none", "earlier", "all"], ...] = ("none", "earlier", "all")
-    ends: tuple[Literal["asked", "end"], ...] = ("asked", "end")
+    ends: tuple[Literal["asked", "end"], ...] = ("end", "asked") if question.letters else ("asked", "end")
     for others in kinds:
-        for until in ends if others != "all" else ends[1:]:
-            cells = submission.select_cells(question, others, until)
+        for until in ends if others != "all" else ("end",):
+            cells = submission.select_cells(question.info.id, others, until)
             if all(cells != tried for tried, _ in attempts):
                 attempts.append((cells, others == "all"))
     return attempts

@@ -281,22 +281,49 @@ def test_no_attempt_begins_after_three_limits_on_the_clock(tmp_path, monkeypatch
     assert box.runs == runs
 
 
-@pytest.mark.parametrize(("place", "given"), [(0, 4), (1, 4), (2, 0), (3, 0)])
-def test_what_differs_from_attempt_to_attempt_gets_two(grader, tmp_path, place, given):
+def answer_differently(content, question, values):
+    """Let a notebook have another answer up to its check, to the end, and both with all cells before them."""
+    answer_cell(content, "q1")["source"] += "\nseen = True"
+    answer = answer_cell(content, question)
+    first, at_end, first_with_all, at_end_with_all = values
+    tell = "\nif 'seen' in globals():\n    {}\nelse:\n    {}\n"
+    again = {**answer, "id": "again", "source": tell.format(at_end_with_all, at_end)}
+    answer["source"] += tell.format(first_with_all, first)
+    check = f"check.{question}"
+    asked = max(n for n, cell in enumerate(content["cells"]) if check in "".join(cell["source"]))
+    content["cells"].insert(asked + 1, again)
+    return content
+
+
+@pytest.mark.parametrize(("place", "given"), [(0, 0), (1, 4), (2, 0), (3, 0)])
+def test_of_several_letters_the_one_at_the_end_counts(grader, tmp_path, place, given):
     right = load_questions("ch02_linear")["q3"].reference["fault"]
     letters = [letter for letter in "ABCDE" if letter != right][:3]
-    letters.insert(place, right)  # in the order of the attempts
-    content = notebook("ch02_linear")
-    answer_cell(content, "q1")["source"] += "\nseen = True"
-    tell = "fault = {1!r} if 'seen' in globals() else {0!r}"
-    answer = answer_cell(content, "q3")
-    assert f'fault = "{right}"' in answer["source"]
-    again = {**answer, "id": "again", "source": tell.format(letters[1], letters[3])}
-    answer["source"] = answer["source"].replace(f'fault = "{right}"', tell.format(letters[0], letters[2]))
-    asked = max(n for n, cell in enumerate(content["cells"]) if "check.q3" in "".join(cell["source"]))
-    content["cells"].insert(asked + 1, again)
+    letters.insert(place, right)
+    letters = [f"fault = {letter!r}" for letter in letters]
+    content = answer_differently(notebook("ch02_linear"), "q3", letters)
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q3"] == given, messages(one)
+
+
+@pytest.mark.parametrize("later", ["fault = 3", "fault = 'not sure'", "del fault", "fault = 'D or E'"])
+def test_what_is_no_letter_does_not_take_the_place_of_one(grader, tmp_path, later):
+    right = load_questions("ch02_linear")["q3"].reference["fault"]
+    content = answer_differently(
+        notebook("ch02_linear"), "q3", [f"fault = {right!r}", later, f"fault = {right!r}", later]
+    )
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q3"] == 4, messages(one)
+
+
+@pytest.mark.parametrize(("place", "given"), [(0, 3), (1, 3), (2, 0), (3, 0)])
+def test_of_other_answers_two_count(grader, tmp_path, place, given):
+    wrong = "merge = lambda a, b: ({}.0, 1.0, torch.ones(3))"
+    answers = [wrong.format(number) for number in range(3)]
+    answers.insert(place, "merge = right")
+    content = leave_out(hand_in("ch01_softmax", {"q5": RIGHT + "right = merge"}))
+    one = grade(grader, write(tmp_path / "a.ipynb", answer_differently(content, "q5", answers)))["a.ipynb"]
+    assert points(one)["q5"] == given, messages(one)["q5"]
 
 
 @pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])

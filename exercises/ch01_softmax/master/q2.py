@@ -86,6 +86,9 @@ def _mixed(rng, T, S, K, V):
     return q, k, v
 
 
+CLOSE = Close(3e-7)  # results may be stored in float32; a small number in the denominator shows
+
+
 @define_question(
     INFO["q2"],
     fault=fault,
@@ -103,26 +106,26 @@ def _mixed(rng, T, S, K, V):
 def q2(rng):
     small = _two_futures(rng, 6, 1.0, 7)
     calls = [Call("fault", (), "", Exactly())]
-    calls.append(Call("repaired", small, "T = 6"))
-    calls.append(Call("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000"))
+    calls.append(Call("repaired", small, "T = 6", CLOSE))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1000.0), "T = 9, a future score near 1000", CLOSE))
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
-    calls.append(Call("repaired", low, "T = 9, visible scores near -3000"))
-    calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million"))
+    calls.append(Call("repaired", low, "T = 9, visible scores near -3000", CLOSE))
+    calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million", CLOSE))
     zeros = _two_futures(rng, 9, 1.0)
     zeros[0][5], zeros[1][2] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
-    calls.append(Call("repaired", zeros, "T = 9, a query and a key of zeros"))
+    calls.append(Call("repaired", zeros, "T = 9, a query and a key of zeros", CLOSE))
     far = _two_futures(rng, 9, 0.0)
     far[1][:, 0] = -200_000.0
-    calls.append(Call("repaired", far, "T = 9, all scores near -100,000"))
+    calls.append(Call("repaired", far, "T = 9, all scores near -100,000", CLOSE))
     rising = _two_futures(rng, 9, 0.0)
     rising[0][1::2, 0], rising[1][:, 0] = -1.0, torch.arange(9) * 800.0  # and falling for every other query
-    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before"))
-    calls.append(Call("repaired", _far_apart(rng, 40, 40), "T = 40, visible scores up to 3200 apart"))
+    calls.append(Call("repaired", rising, "T = 9, each visible score 400 above or below the one before", CLOSE))
+    calls.append(Call("repaired", _far_apart(rng, 40, 40), "T = 40, visible scores up to 3200 apart", CLOSE))
     for T, V in ((5, 1), (1, 3), (100, 3)):
         single = [torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, V)]
-        calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}"))
+        calls.append(Call("repaired", tuple(single), f"T = {T}, V = {V}", CLOSE))
     for K in (1, 1, 1, 2, 3, 4, 5) * 2:
         T, V = int(rng.integers(1, 6)), int(rng.integers(1, 6))
-        calls.append(Call("repaired", _mixed(rng, T, T, K, V), f"T = {T}, K = {K}, V = {V}"))
+        calls.append(Call("repaired", _mixed(rng, T, T, K, V), f"T = {T}, K = {K}, V = {V}", CLOSE))
     return calls

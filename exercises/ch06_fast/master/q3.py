@@ -71,6 +71,13 @@ def decayed_attention(q, k, v, log_decay, state, out, last, T,
 # overflows for pairs with $j \le i$. Behind the end of the sequence the decay reads as 0, so nothing is forgotten there, and a key of zeros writes nothing.
 
 # %% checks q3
+def _far_from_half(rng):
+    """Return a number from 4.3 to 7.8 that half precision changes much, and its exponential as well."""
+    x = torch.from_numpy((rng.integers(1100, 2000, 200) + rng.uniform(0.3, 0.7, 200)).astype("float32")) / 256  # steps of 1/256
+    weight = torch.exp(-x)
+    return x[((weight.half().float() - weight).abs() / weight).argmax()]
+
+
 @define_question(INFO["q3"], own_code=True, decayed_attention=decayed_attention)
 def q3(rng):
     calls = []
@@ -82,6 +89,7 @@ def q3(rng):
             N, C, T = 1, 16, int(rng.integers(530, 600))
             g = torch.full((N, T), -0.02)
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
+            g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
             T = 2 * C + 1
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
@@ -124,14 +132,14 @@ def q3(rng):
             q[:, :at] = 0.0
             v[:, :at] *= 1e4
             state *= 1e4
-        if n == 9:
+        if n == 9:  # large is the state, what this chunk has written, and both
             at = C + int(rng.integers(1, C))
-            parts = rng.integers(1100, 2000, N) + rng.uniform(0.3, 0.7, N)  # of 1/256, which half precision has there
-            g[:, at] = -torch.from_numpy((parts / 256).astype("float32"))
+            g[:, at] = -torch.stack([_far_from_half(rng) for _ in range(N)])
             q[:, :at] = 0.0
             much = 10 * torch.exp(-g[:, at])[:, None, None]
-            v[:, :at] *= much
-            state *= much
+            v[1:, C:at] *= 5 * much[1:]
+            v[2, :C] *= much[2]
+            state[[0, 2]] *= much[[0, 2]]
         if n == 3:
             q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))

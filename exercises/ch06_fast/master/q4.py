@@ -92,7 +92,11 @@ def q4(rng):
             N, L, segments = 2, 2 * C, 2
         segments = min(segments, 2) if n == 2 else segments  # wide, and slow row by row
         K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
+        if n == 7:  # the last segment is short of half its length
+            N, L, segments = 2, max(L, 8), int(rng.integers(2, 5))
         T = L * segments - int(rng.integers(0, L)) * int(rng.random() < 0.6)
+        if n == 7:
+            T = L * (segments - 1) + int(rng.integers(1, L // 2))
         if n in (3, 6):
             T = 1 if n == 3 else L * segments
         large = 30.0 if n == 6 else 1.0
