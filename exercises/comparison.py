@@ -12,16 +12,21 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-# A letter that is chosen, as in "C", "(c)", "option C." or "C: the denominator", and what follows it.
+# A letter that is chosen, as in "C", "(c)", "option C.", "it is C" or "C: the denominator", and what follows
+# it; in "A gate is missing" stands an article.
 LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
 NOUNS = "ANSWER|CASE|FAULT|MODEL|OPTION|STUDY"  # that may stand before it
-CHOICE = re.compile(rf"[\s(\[]*(?:(?:{NOUNS})\b[\s:(\[]*)?({LETTER})\b(.*)", re.DOTALL)
+OPENING = r"[\s(\[*`'\"]*+"
+BEFORE = rf"(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*|IT(?:\s+IS|'S)\s+)?"
+ARTICLE = r"A\s++(?!(?:AS|BECAUSE|IS|SINCE)\b)\w"
+CHOICE = re.compile(rf"{OPENING}{BEFORE}{OPENING}(?!{ARTICLE})({LETTER})\b(.*)", re.DOTALL)
 # One more beside it, as in "C or B", "C, B", "C/B", "C > B", "C (B)" and "C? B?"; in "C, a row" and "C and a
-# mask" stands an article, and "C: B is not scaled" speaks of a matrix.
+# mask" stands an article, in "C, I think" a pronoun; "C: B is not scaled" and "C, D = 8" speak of numbers.
 MORE_WORDS = r"(?:OR|AND|ALSO|THEN|VS|VERSUS|PLUS|NO|MAYBE|PERHAPS|POSSIBLY|PROBABLY|ELSE)\b"
 ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer than it is
     r"[\s)\],/&+|;>→…—]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
-    rf"(?:\((?={MORE_WORDS}|[A-Z][)\]]))?(?:{MORE_WORDS}[\s.,(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?(?:[B-HIVX]++\b|A\b(?!\s++\w))"
+    rf"(?:\((?={MORE_WORDS}|[A-Z][)\]]))?(?:{MORE_WORDS}[\s.,(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?"
+    r"(?![IVX]\s++\w|[B-H]\s*+=)(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
 
 

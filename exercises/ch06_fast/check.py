@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "8b943762ac36"
+VERSION = "3377345305f4"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -163,8 +163,8 @@ def q2(rng):
         if rng.random() < 0.3 and n:
             x[int(rng.integers(rows))] = -math.inf
         if n in (1, 2):  # a long row, in which the maximum rises or falls
-            rows, tile = (rows, tile) if n == 1 else (1, 64)  # one for which no single tile does
-            columns = 40 * tile + 1 if n == 1 else 130 * tile + int(rng.integers(1, tile))
+            rows, tile = 1, 1024 if n == 1 else 64  # for which no few of the largest tiles do, and many of its own
+            columns = 20 * tile + 1 if n == 1 else 130 * tile + int(rng.integers(1, tile))
             x = _normal(rng, rows, columns) + (3 - 2 * n) * torch.linspace(-300, 300, columns)
             x[:, -1] = 310.0  # behind the end of any fixed number of tiles
         if n == 3:  # a maximum far below 0 after tiles that have none, and such tiles after it
@@ -172,7 +172,7 @@ def q2(rng):
             x = _normal(rng, rows, columns) - 1e4
             x[0, : tile * int(rng.integers(1, 3))] = x[-1, 3 * tile :] = -math.inf
         if n == 4:  # so few that no digit is lost in a sum
-            columns = int(rng.integers(2, 6))
+            rows, columns = 4, int(rng.integers(2, 6))
             x = _normal(rng, rows, columns)
         if n == 5:  # the maximum jumps by 20,000 from tile to tile, up in one row and down in the other
             rows, columns = 2, 3 * tile + int(rng.integers(1, tile))

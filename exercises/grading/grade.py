@@ -249,7 +249,7 @@ class Grader:
         sandbox = self._get_sandbox(question.own_code)
         message, lacks_a_name, hurried, begin = "", True, False, time.monotonic()
         answers: set[str] = set()
-        for cells, only_if_lacking in _list_attempts(submission, question):
+        for cells, only_if_lacking in _list_attempts(submission, question.info.id):
             if only_if_lacking and not lacks_a_name:
                 continue
             while True:
@@ -369,19 +369,19 @@ class Grader:
             os.umask(mask)
 
 
-def _list_attempts(submission: Submission, question: Question) -> list[tuple[list[tuple[str, bool]], bool]]:
+def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], bool]]:
     """Return which cells to run in each attempt, and whether it is made only if a name is missing.
 
     In order: the cells of the question and those before the first question, up to its check and to the end;
     all cells up to the check, as a reader has run them, and up to the last cell of the question; all cells.
-    Those that are alike are tried once. A letter counts as it was left, so there the end comes first.
+    Those that are alike are tried once.
     """
     attempts: list[tuple[list[tuple[str, bool]], bool]] = []
     kinds: tuple[Literal["none", "earlier", "all"], ...] = ("none", "earlier", "all")
-    ends: tuple[Literal["asked", "end"], ...] = ("end", "asked") if question.letters else ("asked", "end")
+    ends: tuple[Literal["asked", "end"], ...] = ("asked", "end")
     for others in kinds:
-        for until in ends if others != "all" else ("end",):
-            cells = submission.select_cells(question.info.id, others, until)
+        for until in ends if others != "all" else ends[1:]:
+            cells = submission.select_cells(question, others, until)
             if all(cells != tried for tried, _ in attempts):
                 attempts.append((cells, others == "all"))
     return attempts

@@ -20,7 +20,7 @@ SIGNATURES = "signatures.json"
 PAGES = "pages.json"
 NAMES = "names.json"
 PAGE = re.compile(r"[\w-][\w.-]*\.html")  # what a page may be called
-DEVICES = re.compile("con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)  # no file on Windows is called that
+DEVICES = re.compile("con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.IGNORECASE)  # no file on Windows is called that
 RECORDS = (PAGES, NAMES)  # what later runs take from earlier ones
 TABLES = ("marks.csv", "marks.json", "totals.csv", *RECORDS)
 
