@@ -143,8 +143,8 @@ MODELS = """\
 FLA's model of the same sizes. Training takes 8 sequences of 2,048 tokens, under autocast in bfloat16, with
 fused AdamW; we make logits for 2,048 tokens at a time, and again in the backward pass, FLA's model as its
 defaults have it. FLA's output layer is not tied to its embedding, which makes its models larger. (FLA's
-Gated DeltaNet cannot be trained with this Triton on this GPU, and its HGRN2 and GLA, compiled, ended in
-segmentation faults.)
+Gated DeltaNet cannot be trained with this Triton on this GPU, and its HGRN2 and GLA, compiled, had ended in
+segmentation faults in the run before.)
 
 - *plain*: as the classes come. Every factor of a gate is kept for the backward, so ours take more memory.
 - *lean*: `keep_less` of the benchmark casts what a norm gives once, and computes three things again in the
@@ -153,9 +153,10 @@ segmentation faults.)
   those of HGRN2 differ in their bounds.
 - *compiled*: `torch.compile` of the whole model.
 
-Every model had a GPU to itself, while others of this table had three more of the same host. An uncompiled
-step waits for Python: its speed is that of the machine's processor as well, so compare within this table
-alone. The modes of a model follow one another in one process: the second has its kernels compiled already."""
+Every model had a GPU to itself, while another one trained on the second GPU of that host. An uncompiled step
+waits for Python: its speed is that of the machine's processor as well, so compare within this table alone,
+and make nothing of a tenth. The modes of a model follow one another in one process: the second has its
+kernels compiled already."""
 
 SHORTLY = (
     "Our {name} trains {lean:.2f} times as fast in the lean mode as FLA's uncompiled, in {memory:.2f} of its "
@@ -164,9 +165,8 @@ SHORTLY = (
 
 DECODING = """\
 Decoding goes on after 512 tokens, in bfloat16, for 1 or 64 sequences, launched from Python or as one CUDA
-graph that is replayed. What is launched waits for Python even more, so the models with linear attention
-decoded one after another with nothing else on the host; softmax attention did beside the training of others.
-Tokens a second:"""
+graph that is replayed. What is launched waits for Python even more, so the models decoded one after another,
+with nothing else on the host. Tokens a second:"""
 
 LADDER = """\
 ## How exact
