@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "b9f2e1077984"
+VERSION = "55c2d472adf1"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -98,9 +98,9 @@ def q1(rng):
         if n in (5, 6):  # a machine that moves nearly as much as it computes
             peak = rate * float(rng.uniform(*((0.3, 0.8) if n == 5 else (1.5, 3.0))))
         if n == 7:  # a context of less than a token
-            P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.5, 14.5))
+            P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.9, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        near = ridge * (1 - 10 ** -rng.uniform(*((6.2, 7.5) if n == 3 else (4, 6))))  # a batch of millions
+        near = ridge * (1 - 10 ** -rng.uniform(*((7.6, 8) if n == 3 else (4, 6))))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
@@ -115,6 +115,8 @@ def q1(rng):
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
         batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
+        if n == 8:  # a context of more than a thousand million tokens
+            P, batch, per_token = float(10 ** rng.uniform(10.7, 11)), 1, float(10 ** rng.uniform(1, 1.4))
         calls.append(
             Call(
                 "double_context",
@@ -509,6 +511,146 @@ def best_chunk(H, T, D, F, W, places, tau):
     return min((16, 32, 64, 128, 256), key=seconds)
 
 
+_CHUNKS = (16, 32, 64, 128, 256)
+_COUNTS = {  # what the text says: numbers are of all heads, steps of one chain
+    "operations": lambda H, T, D, C: H * T * (4 * C * D + 4 * D**2),
+    "numbers": lambda H, T, D, C: 4 * H * T * D,
+    "waves": lambda H, places: math.ceil(H / places),
+    "steps": lambda T, C: math.ceil(T / C),
+    "chunks": lambda T, D: _CHUNKS,
+    "longest": max,
+}
+_SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked for cases that tell each of them
+    "operations": [
+        lambda H, T, D, C: H * math.ceil(T / C) * C * (4 * C * D + 4 * D**2),
+        lambda H, T, D, C: H * T * (4 * min(C, T) * D + 4 * D**2),
+        lambda H, T, D, C: H * (4 * D * (T // C * C * C + (T % C) ** 2) + 4 * T * D**2),
+        lambda H, T, D, C: H * (T - 1) * (4 * C * D + 4 * D**2),
+        lambda H, T, D, C: H * (T + 1) * (4 * C * D + 4 * D**2),
+        lambda H, T, D, C: H * T * (4 * (C - 1) * D + 4 * D**2),
+        lambda H, T, D, C: H * T * (4 * (C + 1) * D + 4 * D**2),
+        lambda H, T, D, C: H * T * (2 * C * D + 4 * D**2),
+        lambda H, T, D, C: H * T * (4 * C * D + 2 * D**2),
+        lambda H, T, D, C: H * T * (4 * C * D + 6 * D**2),
+        lambda H, T, D, C: H * T * (4 * C * D + 4 * D**2 + D),
+        lambda H, T, D, C: H * T * (4 * C * D + 4 * D**2 - D),
+        lambda H, T, D, C: H * T * (4 * C * D + 4 * D**2 - 2 * D),
+        lambda H, T, D, C: H * T * (4 * C * D + 4 * D**2 + C),  # the mask
+        lambda H, T, D, C: H * (T * (4 * C * D + 4 * D**2) + math.ceil(T / C) * D**2),  # sums of states
+        lambda H, T, D, C: H * T * (C * (2 * D - 1) + D * (2 * C - 1) + 2 * D * (2 * D - 1)),  # one addition fewer
+    ],
+    "numbers": [
+        lambda H, T, D, C: 4 * H * math.ceil(T / C) * C * D,
+        lambda H, T, D, C: 4 * H * (T - 1) * D,
+        lambda H, T, D, C: 4 * H * (T + 1) * D,
+        lambda H, T, D, C: 3 * H * T * D,
+        lambda H, T, D, C: 3.5 * H * T * D,
+        lambda H, T, D, C: H * T * (4 * D + 1),
+        lambda H, T, D, C: 4 * H * T * D + H * D**2,  # a start state
+        lambda H, T, D, C: 4 * H * T * D + D**2,
+        lambda H, T, D, C: H * D * (4 * T - (T - 1) % C - 1),  # the last chunk is not written
+    ],
+    "waves": [
+        lambda H, places: max(H / places, 1),
+        lambda H, places: H // places + 1,
+        lambda H, places: max(H // places, 1),
+        lambda H, places: max(round(H / places), 1),
+        lambda H, places: max(math.ceil((H - 1) / places), 1),
+        lambda H, places: math.ceil((H + 1) / places),
+        lambda H, places: math.ceil(H / (places - 1)),
+        lambda H, places: math.ceil(H / (places + 1)),
+    ],
+    "steps": [
+        lambda T, C: T / C,
+        lambda T, C: T // C + 1,
+        lambda T, C: max(T // C, 1),
+        lambda T, C: max(round(T / C), 1),
+        lambda T, C: math.ceil((T - 1) / C),
+        lambda T, C: math.ceil((T + 1) / C),
+    ],
+    "chunks": [
+        *(lambda T, D, left=left: [C for C in _CHUNKS if left != C] for left in _CHUNKS),
+        lambda T, D: _CHUNKS[::-1],  # the largest of equals
+        lambda T, D: [C for C in _CHUNKS if C <= T] or [16],
+        lambda T, D: [C for C in _CHUNKS if C <= 4 * D],
+        lambda T, D: [C for C in _CHUNKS if C >= D] or [256],
+    ],
+    "longest": [
+        lambda *seconds: sum(seconds),
+        lambda operations, moved, chain: max(operations + moved, chain),
+        lambda operations, moved, chain: max(operations, moved + chain),
+        lambda operations, moved, chain: max(operations + chain, moved),
+        lambda operations, moved, chain: max(operations, moved),
+        lambda operations, moved, chain: max(operations, chain),
+        lambda operations, moved, chain: max(moved, chain),
+        lambda *seconds: float(f"{max(seconds):.3e}"),
+        lambda *seconds: round(max(seconds), 7),
+    ],
+}
+
+
+def _chunk_seconds(case, **slip):
+    """Return the seconds with each chunk, by the counts of the text but for a slip."""
+    H, T, D, F, W, places, tau = case
+    of = _COUNTS | slip
+    return {
+        C: of["longest"](
+            of["operations"](H, T, D, C) / F,
+            2 * of["numbers"](H, T, D, C) / W,
+            of["waves"](H, places) * of["steps"](T, C) * tau,
+        )
+        for C in of["chunks"](T, D)
+    }
+
+
+def _fastest(case, **slip):
+    """Return the chunk with the fewest seconds, the first of equals."""
+    seconds = _chunk_seconds(case, **slip)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _rounding_decides(case):
+    """Return whether two chunks take nearly the same time, and not the same."""
+    times = sorted(_chunk_seconds(case).values())
+    return any(1 < times[n + 1] / times[n] < 1.0001 for n in range(len(times) - 1))
+
+
+def _draw_case(rng):
+    """Return H, T, D, F, W, places, tau; most of the time such that a small slip changes the answer."""
+    H = int(rng.choice([rng.integers(1, 9), rng.integers(9, 64), rng.integers(64, 2000)]))
+    T = int(10 ** rng.uniform(1, 4.5))
+    if rng.random() < 0.5:
+        T = 256 * int(rng.integers(1, 100)) + int(rng.integers(0, 2))
+    D = int(rng.choice([32, 64, 128, 256]))
+    F, W = float(10 ** rng.uniform(13, 15.2)), float(10 ** rng.uniform(11.4, 12.8))
+    places, tau = int(rng.integers(20, 600)), float(10 ** rng.uniform(-6.5, -5))
+    if rng.random() < 0.4:
+        H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
+    if rng.random() < 0.8:  # the chain of one chunk is nearly as long as its bytes, or as the next one's operations
+        C = int(rng.choice(_CHUNKS[:-1]))
+        level = rng.choice([H * T * (8 * C * D + 4 * D**2) / F, 8 * H * T * D / W])
+        off = 1 + rng.choice([-1, 1]) * 10 ** rng.uniform(-3.5, -0.5)
+        tau = float(level * off / (math.ceil(H / places) * math.ceil(T / C)))
+    return H, T, D, F, W, places, tau
+
+
+def _draw_cases(rng):
+    """Return cases: three that tell each slip from the text's counts, and three for each chunk."""
+    slips = [{name: slip} for name, of_count in _SLIPS.items() for slip in of_count]
+    goals = [lambda case, best, slip=slip: _fastest(case, **slip) != best for slip in slips]
+    goals += [lambda case, best, C=C: best == C for C in _CHUNKS]
+    cases: list[tuple] = []
+    for goal in goals:
+        missing = 3 - sum(goal(case, best) for case, best in cases)
+        while missing > 0:
+            case = _draw_case(rng)
+            best = _fastest(case)
+            if goal(case, best) and not _rounding_decides(case):
+                cases.append((case, best))
+                missing -= 1
+    return [case for case, _ in cases]
+
+
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
@@ -518,49 +660,10 @@ def q5(rng):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))
         T = int(rng.integers(1, 12 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 12))
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
-    seen = {16: 0, 32: 0, 64: 0, 128: 0, 256: 0}
-    while len(calls) < 15 + 27:
-        H = int(rng.choice([rng.integers(1, 64), rng.integers(64, 2000)]))
-        T = int(10 ** rng.uniform(1, 4.5)) if rng.random() < 0.5 else 256 * int(rng.integers(1, 100))
-        T = T // 256 * 256 + 1 if len(calls) == 39 and T > 256 else T  # the last chunk is of one token
-        D = int(rng.choice([32, 64, 128, 256]))
-        F, W = float(10 ** rng.uniform(13, 15.2)), float(10 ** rng.uniform(11.4, 12.8))
-        places, tau = int(rng.integers(20, 600)), float(10 ** rng.uniform(-6.5, -5))
-        if rng.random() < 0.3:
-            H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
-        times = sorted(
-            max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)
-            for C in seen
-        )
-        near = any(1 < times[n + 1] / times[n] < 1.0001 for n in range(4))  # rounding would decide
-        best = best_chunk(H, T, D, F, W, places, tau)
-        n = len(calls)  # in the first of them it decides how the quotients are rounded
-        waves, steps = (max(H / places, 1) if n < 19 else H // places + 1 if n < 23 else -(-H // places)), (lambda C: T / C if n < 19 else T // C + 1)
-        rounded = min(seen, key=lambda C: max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, waves * steps(C) * tau))
-        padded = min(seen, key=lambda C: max(H * -(-T // C) * C * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau))
-        # of a sequence shorter than a chunk; of a last chunk that is shorter
-        lengths = [lambda C: T * min(C, T), lambda C: T // C * C * C + (T % C) ** 2]
-        other = [min(seen, key=lambda C: max(H * (4 * D * pairs(C) + 4 * T * D**2) / F, 8 * H * T * D / W, -(-H // places) * -(-T // C) * tau)) for pairs in lengths]
-        # operations of a token more or less, of another product or of a sum, bytes of whole chunks, and a chunk too few: FLOPs, tokens, chunks
-        square = 4 * D**2
-        wrong = [
-            lambda C: (4 * (C + 1) * D + square, T, -(-T // C)),
-            lambda C: (4 * C * D + 6 * D**2, T, -(-T // C)),
-            lambda C: (4 * C * D + square, -(-T // C) * C, -(-T // C)),
-            lambda C: (4 * (C - 1) * D + square, T, -(-T // C)),
-            lambda C: (4 * C * D + square + D, T, -(-T // C)),
-            lambda C: (4 * C * D + square, T, -(-(T - 1) // C)),
-            lambda C: (4 * C * D + square, T * (1 + 1 / (4 * D)), -(-T // C)),  # a number more for each token
-        ]
-        if 34 <= n < 41:
-            of = wrong[n - 34]
-            if best == min(seen, key=lambda C: max(H * T * of(C)[0] / F, 8 * H * of(C)[1] * D / W, -(-H // places) * of(C)[2] * tau)):
-                continue
-        if near or seen[best] >= 8 or (n < 27 and rounded == best) or (27 <= n < 30 and padded == best) or (30 <= n < 34 and other[n % 2] == best):
-            continue
-        seen[best] += 1
+    for case in _draw_cases(rng):
+        H, T, D, F, W, places, tau = case
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"
-        calls.append(Call("best_chunk", (H, T, D, F, W, places, tau), text, Exactly()))
+        calls.append(Call("best_chunk", case, text, Exactly()))
     return calls
 
 

@@ -149,3 +149,26 @@ def context_by_bisection(P, batch, per_token, rate, peak):
 def close_to_never(P, cache, rate, peak):
     gap = 2 * P / peak - cache / rate
     return math.inf if gap <= 0 or math.isclose(gap, 0, abs_tol=1e-8) else 2 * P / rate / gap
+
+
+@mistake(
+    "The search ends at a context of ten million. With few bytes a token it is larger: there is a formula.",
+    replaces="double_context",
+)
+def search_with_an_end(P, batch, per_token, rate, peak):
+    def seconds(context):
+        return max((2 * P + batch * context * per_token) / rate, 2 * P * batch / peak)
+
+    low, high = 0.0, 1e7
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if seconds(middle) < 2 * seconds(0) else (low, middle)
+    return high
+
+
+@mistake(
+    "A context of less than a token is an answer: a real number is asked for.", replaces="double_context"
+)
+def at_least_one_token(P, batch, per_token, rate, peak):
+    start = max(2 * P / rate, 2 * P * batch / peak)
+    return max(1.0, (2 * start * rate - 2 * P) / (batch * per_token))

@@ -113,3 +113,32 @@ def last_chunk_as_it_is(H, T, D, F, W, places, tau):
         return max(H * (4 * D * pairs + 4 * T * D**2) / F, 8 * H * T * D / W, chain)
 
     return min((16, 32, 64, 128, 256), key=seconds)
+
+
+@mistake(
+    "Without the chunk of 256 tokens: where there are many tokens and few heads, it is the fastest.",
+    replaces="best_chunk",
+)
+def chunk_without_the_largest(H, T, D, F, W, places, tau):
+    return min((16, 32, 64, 128), key=lambda C: max(_times(H, T, D, F, W, places, tau, C)))
+
+
+@mistake("Every token is counted: each of the T has its operations and its numbers.", replaces="best_chunk")
+def one_token_fewer(H, T, D, F, W, places, tau):
+    def seconds(C):
+        operations, moved, chain = _times(H, T, D, F, W, places, tau, C)
+        return max(operations * (T - 1) / T, moved * (T - 1) / T, chain)
+
+    return min((16, 32, 64, 128, 256), key=seconds)
+
+
+@mistake(
+    "One head more than there are places is a second wave: the number of waves is H / places, rounded up.",
+    replaces="best_chunk",
+)
+def wave_of_one_head_forgotten(H, T, D, F, W, places, tau):
+    def seconds(C):
+        operations, moved, _ = _times(H, T, D, F, W, places, tau, C)
+        return max(operations, moved, max(1, math.ceil((H - 1) / places)) * math.ceil(T / C) * tau)
+
+    return min((16, 32, 64, 128, 256), key=seconds)
