@@ -35,8 +35,8 @@ def double_context(P, batch, per_token, rate, peak):
 
 # %% [markdown] solution q1
 # Memory takes $(2P + bc)/W$, arithmetic $2Pb/F$. Each sequence adds $2P/F$ to one and $c/W$ to the other, so arithmetic catches up only if $2P/F > c/W$:
-# if a sequence's cache is smaller than $2PW/F$ bytes. On an H200 ($W$ about 4.3 TB/s, $F$ about 800 TFLOP/s) that is 0.5 % of the model's bytes. A softmax
-# model outgrows that after one to three hundred tokens, or some hundred to two thousand if heads share keys and values, and from then on no batch is large enough to keep the matrix unit busy. A model
+# if a sequence's cache is smaller than $2PW/F$ bytes. On an H200 ($W$ about 4.3 TB/s, $F$ about 800 TFLOP/s) that is 0.5 % of the model's bytes. Softmax
+# models of 7 to 65 billion parameters outgrow that after 130 to 270 tokens, those of 8 to 70 billion whose heads share keys and values after 650 to 2,300, and from then on no batch is large enough to keep the tensor cores busy. A model
 # with a state stays below it, or above it, for good. In 3. the FLOPs do not depend on the context, so that it is always memory which reaches twice
 # the time, but twice *the larger* of the two times at context 0.
 
