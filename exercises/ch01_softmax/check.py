@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e2f5fc21e847"
+VERSION = "493370a8bf41"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -272,6 +272,9 @@ def q3(rng):
         "a window of 200, and all layers full": _config(5, 4, 4, 8, 200, ["full"] * 5),
         "all layers sliding, and no window": _config(5, 4, 4, 8, None, ["sliding"] * 5),
     }
+    for full in (0, 1, 3, 4):  # one layer without a window, first, last, or among the others
+        kinds = ["full" if layer == full else "sliding" for layer in range(5)]
+        models[f"layer {full} alone without a window"] = _config(5, 4, 4, 8, 200, kinds)
     tokens = int(rng.integers(5000, 100_000))
     calls = []
     for name, config in models.items():

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e02d9a77865f"
+VERSION = "561af541dfc0"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -246,6 +246,19 @@ def logits_for(half_lives):
     return [x - mean for x in logs]
 
 
+def _uneven_shares(rng, before_division):
+    """Return logits whose shares of the softmax, added up before they are divided or after, are a hair less than 1."""
+    while True:
+        logits = [float(x) for x in rng.normal(size=int(rng.integers(3, 8)))]
+        shares = torch.softmax(torch.tensor(logits, dtype=torch.float64), 0)
+        sums = [(shares[0] + shares[1:].sum()).item(), sum(shares.tolist())]
+        if before_division:
+            first, *others = (math.exp(x - max(logits)) for x in logits)
+            sums = [(first + sum(others)) / sum((first, *others))]
+        if max(sums) < 1:
+            return logits
+
+
 @define_question(INFO["q4"], shortest_half_life=shortest_half_life, logits_for=logits_for)
 def q4(rng):
     calls = []
@@ -255,6 +268,8 @@ def q4(rng):
     for given, layer in (*layers, ([0.0] * 24, 23), ([0.0, 0.0], 1), *far):
         inputs = f"{len(given)} layers, layer {layer}"
         calls.append(Call("shortest_half_life", (given, layer), inputs, Close(1e-9)))
+    for before_division in (True, True, False, False):
+        calls.append(Call("shortest_half_life", (_uneven_shares(rng, before_division), 0), "layer 0", Close(1e-9)))
     low, high = float(rng.uniform(-13.7, -13.0)), float(rng.uniform(12.3, 13.0))
     ends = (([0.0, low], 1, "near 0"), ([0.0, high, low, high], 3, "near 1"), ([0.0, 13.8], 1, "near 1"))
     for given, layer, where in ends:  # bounds that are about one part in a million from 0 or 1

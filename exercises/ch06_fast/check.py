@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "d45dbc35c5fc"
+VERSION = "650ecf63923c"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -92,6 +92,20 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
+    for low, high in ((40, 80), (400, 900)):  # batches on both sides of where arithmetic begins to decide
+        P, rate = float(10 ** rng.uniform(8, 11)), float(10 ** rng.uniform(11.6, 12.9))
+        peak, per_token = rate * float(rng.uniform(low, high)), float(10 ** rng.uniform(3, 6))
+        gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
+        for cache in (0.0, float(rng.uniform(0.2, 0.7)) * 2 * P * rate / peak):
+            ridge = ridge_batch(P, cache, rate, peak)
+            near = math.floor(ridge), math.floor(ridge) + 1
+            for batch in (*near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):
+                text = f"P = {P:.3g}, batch {batch}, {gpu}"
+                inputs = P, batch, cache, rate, peak
+                calls.append(Call("step_seconds", inputs, f"{text}, cache {cache:.3g} bytes", Within(1.000001)))
+                if not cache:
+                    inputs, text = (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token"
+                    calls.append(Call("double_context", inputs, text, Within(1.000001)))
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
@@ -105,6 +119,8 @@ def q1(rng):
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
+        if n == 5:  # arithmetic takes longer, whatever the batch
+            batch = 1
         if n == 2:  # too large for memory alone, and memory takes longer all the same
             batch = int(4 * peak / rate) + 1
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
@@ -291,7 +307,7 @@ def q3(rng):
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
             g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
-            T = 2 * C + 1
+            N, T = int(rng.integers(2, 4)), 2 * C + 1
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
@@ -559,6 +575,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda H, places: math.ceil((H + 1) / places),
         lambda H, places: math.ceil(H / (places - 1)),
         lambda H, places: math.ceil(H / (places + 1)),
+        lambda H, places: min(math.ceil(H / places), 5),
+        lambda H, places: min(math.ceil(H / places), 10),
     ],
     "steps": [
         lambda T, C: T / C,
@@ -567,6 +585,9 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda T, C: max(round(T / C), 1),
         lambda T, C: math.ceil((T - 1) / C),
         lambda T, C: math.ceil((T + 1) / C),
+        lambda T, C: int(T / C + 0.99),
+        lambda T, C: math.ceil(T / C) if T >= C else T / C,
+        lambda T, C: math.ceil(T / C) if T >= C else 0,
     ],
     "chunks": [
         *(lambda T, D, left=left: [C for C in _CHUNKS if left != C] for left in _CHUNKS),
@@ -654,7 +675,7 @@ def _draw_cases(rng):
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
-    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (4096, 128, 64)):
+    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64)):
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     for _ in range(8):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))
@@ -712,6 +733,7 @@ def q6(rng):
         if n == 1:
             C, K, V = 16, 64, 64
         if n in (5, 6):  # whole chunks
+            N = max(N, 2)
             T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1
@@ -790,8 +812,8 @@ def q7(rng):
         if n == 2:
             K = V = 64
         if n in (3, 6):  # keys wider than values, and narrower
-            K, V = (32, 16) if n == 3 else (16, 32)
-        if n in (6, 9):
+            N, (K, V) = 2, (32, 16) if n == 3 else (16, 32)
+        if n in (3, 6, 9):
             T = C + int(rng.integers(1, C))
         if n == 1:  # a count of which Triton makes a constant
             T = 1

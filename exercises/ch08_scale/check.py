@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "c66d900ed885"
+VERSION = "c5baf7a7d24b"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -405,6 +405,16 @@ def _any_runs(rng):
             return N, L
 
 
+def _runs_with_a_twin(rng, earlier):
+    """(N, L) of runs; one before or behind the suspect, not beside it, has the same loss."""
+    while True:
+        N, L = _any_runs(rng)
+        bad = suspect(N, L)
+        twins = [n for n, loss in enumerate(L) if loss == L[bad] and n != bad]
+        if any(n < bad - 1 if earlier else n > bad + 1 for n in twins):
+            return N, L
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -439,6 +449,9 @@ def q5(rng):
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
     calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for earlier in (True, True, False, False):
+        N, L = _runs_with_a_twin(rng, earlier)
+        calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
     for _ in range(40):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")
@@ -495,6 +508,9 @@ def q6(rng):
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
+    C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
+    calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))
     for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
         A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
         beta = alpha if rng.random() < 0.3 else beta

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "a0b3bcb9499e"
+VERSION = "21790001910d"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -99,6 +99,10 @@ def q1(rng):
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256]), 3), "one byte that breaks a run, the last, n = 3"))
+    a, b = (int(x) for x in rng.permutation(256)[:2])
+    for n in (3, 4, 6):                              # what stood before is known as soon as can be, and overlaps itself
+        calls.append(Call("misleading", (np.array([a] * n + [b]), n), f"{n} equal bytes and another, n = {n}"))
+    calls.append(Call("misleading", (np.array([a, b, a, b, a, a]), 4), "two bytes in turns, and one of them twice, n = 4"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -278,6 +282,7 @@ def q3(rng):
     logits = rng.normal(size=(12 + right, 6, 256))
     np.put_along_axis(logits, 48 + digits[..., None], 5.5, -1)
     place, other = np.arange(6), rng.integers((0, 10, 58, 128, 200, 255), (10, 48, 128, 200, 255, 256))
+    other[0] = 0                                     # the first byte of all, which a slice may leave out
     logits[place, place, rng.permutation(other)] = 8.0
     logits[6 + place, place, 48 + (digits[6 + place, place] + rng.integers(1, 10, 6)) % 10] = 8.0
     for name in ("found", "found_if_told"):

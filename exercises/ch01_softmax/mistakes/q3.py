@@ -347,3 +347,32 @@ def solved_by_hand(config, free_bytes, batch):
     if not window or free_bytes < layers * window * one:
         return free_bytes // (layers * one)
     return (free_bytes - (layers - full) * window * one) // (full * one) if full else math.inf
+
+
+@mistake(
+    "There is no limit only if every layer has a window. Look at all of them, not at some.",
+    replaces="most_tokens",
+)
+def first_and_last_layer_alone(config, free_bytes, batch):
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size[config["torch_dtype"]]
+    window = config.get("sliding_window")
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
+    sliding = kinds.count("sliding_attention") if window else 0
+
+    def held(n):
+        return one * ((len(kinds) - sliding) * n + (sliding * min(n, window) if sliding else 0))
+
+    if window and kinds[0] == kinds[-1] == "sliding_attention" and held(window) <= free_bytes:
+        return math.inf
+    low, high = 0, 1
+    while held(high) <= free_bytes:
+        low, high = high, 2 * high
+        if high > 10**40:
+            return math.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if held(middle) <= free_bytes else (low, middle)
+    return low

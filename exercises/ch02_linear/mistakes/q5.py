@@ -123,3 +123,12 @@ def counted_up(K, V, order, state_bytes, cache_bytes):
     while tokens * (K + V) * cache_bytes <= state:
         tokens += 1
     return tokens
+
+
+@mistake(
+    "The first length whose cache is larger is wanted. You ask for a byte more, and round up once more.",
+    replaces="break_even",
+)
+def rounded_up_twice(K, V, order, state_bytes, cache_bytes):
+    state = math.comb(K + order, order) * (V + 1) * state_bytes
+    return (state + 1) // ((K + V) * cache_bytes) + 1

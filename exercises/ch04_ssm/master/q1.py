@@ -94,6 +94,11 @@ def q1(rng):
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
     alike = torch.tensor([[-1.5, 0.1], [-1.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.5, 2))
+    stiff = [  # a mode that does not turn, or hardly, decides beside one that does
+        as_pairs([complex(-rng.uniform(4, 6), rng.uniform(6, 7)), complex(-rng.uniform(25, 35), turns)][:: int(rng.choice([-1, 1]))])
+        for turns in (0.0, rng.uniform(3, 6))
+    ]
+    below += [(A, theta) for A in stiff for theta in (0.0, low)]
     below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
@@ -102,6 +107,7 @@ def q1(rng):
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
+    steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

@@ -164,3 +164,12 @@ def theta_by_bisection(A, delta):
         fine = bool(((1 + (1 - theta) * x) / (1 - theta * x)).abs().max() <= 1)
         low, high = (low, theta) if fine else (theta, high)
     return high
+
+
+@mistake(
+    "A mode that does not turn can decide as well: without an imaginary part the bound is 2 over its size.",
+    replaces="largest_step",
+)
+def modes_that_turn(A, theta):
+    turning = A[A[:, 1] != 0]
+    return _step(_bounds(turning if len(turning) else A).min(), theta)

@@ -48,6 +48,20 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
+    for low, high in ((40, 80), (400, 900)):  # batches on both sides of where arithmetic begins to decide
+        P, rate = float(10 ** rng.uniform(8, 11)), float(10 ** rng.uniform(11.6, 12.9))
+        peak, per_token = rate * float(rng.uniform(low, high)), float(10 ** rng.uniform(3, 6))
+        gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
+        for cache in (0.0, float(rng.uniform(0.2, 0.7)) * 2 * P * rate / peak):
+            ridge = ridge_batch(P, cache, rate, peak)
+            near = math.floor(ridge), math.floor(ridge) + 1
+            for batch in (*near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):
+                text = f"P = {P:.3g}, batch {batch}, {gpu}"
+                inputs = P, batch, cache, rate, peak
+                calls.append(Call("step_seconds", inputs, f"{text}, cache {cache:.3g} bytes", Within(1.000001)))
+                if not cache:
+                    inputs, text = (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token"
+                    calls.append(Call("double_context", inputs, text, Within(1.000001)))
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
@@ -61,6 +75,8 @@ def q1(rng):
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
         batch = int(rng.choice([1, rng.integers(2, 60), rng.integers(200, 4000)]) if n else rng.integers(2000, 4000))
+        if n == 5:  # arithmetic takes longer, whatever the batch
+            batch = 1
         if n == 2:  # too large for memory alone, and memory takes longer all the same
             batch = int(4 * peak / rate) + 1
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"

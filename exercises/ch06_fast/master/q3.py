@@ -91,7 +91,7 @@ def q3(rng):
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
             g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
-            T = 2 * C + 1
+            N, T = int(rng.integers(2, 4)), 2 * C + 1
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))

@@ -117,6 +117,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda H, places: math.ceil((H + 1) / places),
         lambda H, places: math.ceil(H / (places - 1)),
         lambda H, places: math.ceil(H / (places + 1)),
+        lambda H, places: min(math.ceil(H / places), 5),
+        lambda H, places: min(math.ceil(H / places), 10),
     ],
     "steps": [
         lambda T, C: T / C,
@@ -125,6 +127,9 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda T, C: max(round(T / C), 1),
         lambda T, C: math.ceil((T - 1) / C),
         lambda T, C: math.ceil((T + 1) / C),
+        lambda T, C: int(T / C + 0.99),
+        lambda T, C: math.ceil(T / C) if T >= C else T / C,
+        lambda T, C: math.ceil(T / C) if T >= C else 0,
     ],
     "chunks": [
         *(lambda T, D, left=left: [C for C in _CHUNKS if left != C] for left in _CHUNKS),
@@ -212,7 +217,7 @@ def _draw_cases(rng):
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
-    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (4096, 128, 64)):
+    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64)):
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     for _ in range(8):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))

@@ -56,6 +56,7 @@ def q6(rng):
         if n == 1:
             C, K, V = 16, 64, 64
         if n in (5, 6):  # whole chunks
+            N = max(N, 2)
             T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1

@@ -77,8 +77,8 @@ def q7(rng):
         if n == 2:
             K = V = 64
         if n in (3, 6):  # keys wider than values, and narrower
-            K, V = (32, 16) if n == 3 else (16, 32)
-        if n in (6, 9):
+            N, (K, V) = 2, (32, 16) if n == 3 else (16, 32)
+        if n in (3, 6, 9):
             T = C + int(rng.integers(1, C))
         if n == 1:  # a count of which Triton makes a constant
             T = 1

@@ -172,3 +172,23 @@ def search_with_an_end(P, batch, per_token, rate, peak):
 def at_least_one_token(P, batch, per_token, rate, peak):
     start = max(2 * P / rate, 2 * P * batch / peak)
     return max(1.0, (2 * start * rate - 2 * P) / (batch * per_token))
+
+
+@mistake(
+    "Your step turns to arithmetic at peak / rate. That is where it does without caches; with them it is later.",
+    replaces="step_seconds",
+)
+def turn_without_cache(P, batch, cache, rate, peak):
+    if batch < peak / rate or cache >= 2 * P * rate / peak:
+        return (2 * P + batch * cache) / rate
+    return 2 * P * batch / peak
+
+
+@mistake(
+    "Arithmetic takes as long as memory at a batch of peak / rate: two bytes and two FLOPs for each parameter.",
+    replaces="double_context",
+)
+def turn_at_half_the_batch(P, batch, per_token, rate, peak):
+    if batch <= peak / rate / 2:
+        return 2 * P / (batch * per_token)
+    return (4 * P * batch / peak * rate - 2 * P) / (batch * per_token)

@@ -93,6 +93,16 @@ def _any_runs(rng):
             return N, L
 
 
+def _runs_with_a_twin(rng, earlier):
+    """(N, L) of runs; one before or behind the suspect, not beside it, has the same loss."""
+    while True:
+        N, L = _any_runs(rng)
+        bad = suspect(N, L)
+        twins = [n for n, loss in enumerate(L) if loss == L[bad] and n != bad]
+        if any(n < bad - 1 if earlier else n > bad + 1 for n in twins):
+            return N, L
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -127,6 +137,9 @@ def q5(rng):
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
     calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for earlier in (True, True, False, False):
+        N, L = _runs_with_a_twin(rng, earlier)
+        calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
     for _ in range(40):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")

@@ -73,6 +73,9 @@ def q6(rng):
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
+    C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
+    calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))
     for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
         A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
         beta = alpha if rng.random() < 0.3 else beta

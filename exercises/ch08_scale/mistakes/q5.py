@@ -151,3 +151,12 @@ def by_a_loop(N, L):
 @also_right("refit")
 def by_deleting(N, L):
     return _without(N, L, _highest(N, L, _medians(N, L)))
+
+
+@mistake(
+    "You look the run up by its loss. Another run may have the same loss; count places, not values.",
+    replaces="suspect",
+)
+def looked_up_by_loss(N, L):
+    k, a = _medians(N, L)
+    return list(L).index(L[int((np.log(L) - np.log(k) + a * np.log(N)).argmax())])

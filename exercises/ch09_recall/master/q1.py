@@ -90,6 +90,10 @@ def q1(rng):
     calls.append(Call("repeated", (np.array(run), 4), "twelve times the same byte, n = 4"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256, run[0], run[0]]), 3), "one byte that breaks a run, n = 3"))
     calls.append(Call("misleading", (np.array([*run, (run[0] + 1) % 256]), 3), "one byte that breaks a run, the last, n = 3"))
+    a, b = (int(x) for x in rng.permutation(256)[:2])
+    for n in (3, 4, 6):                              # what stood before is known as soon as can be, and overlaps itself
+        calls.append(Call("misleading", (np.array([a] * n + [b]), n), f"{n} equal bytes and another, n = {n}"))
+    calls.append(Call("misleading", (np.array([a, b, a, b, a, a]), 4), "two bytes in turns, and one of them twice, n = 4"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more

@@ -213,3 +213,16 @@ def by_pairs(text, n):
             starts.add(start)
             strings.add(string)
     return found
+
+
+@mistake(
+    "What stood before may begin in itself: in a run of one byte the last n - 1 have just ended one place earlier.",
+    replaces="misleading",
+)
+def earlier_part_without_overlap(text, n):
+    text = bytes(text.tolist())
+    found = np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        start, string = text[t - n + 1 : t], text[t - n + 1 : t + 1]
+        found[t] = start in text[: t - n + 1] and string not in text[:t]
+    return found
