@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "561af541dfc0"
+VERSION = "928e2eaa2088"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -191,6 +191,7 @@ def q3(rng):
         (131, 5, 48, 1000.0),
         (11, 3, 3, 0.5),
         (5, 2, 5, 0.5),
+        (9, 3, 4, 0.5),
         (300, 8, 12, 1.0),
         *short,
     ):

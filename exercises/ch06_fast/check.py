@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "650ecf63923c"
+VERSION = "4c19a5f32b05"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -96,7 +96,8 @@ def q1(rng):
         P, rate = float(10 ** rng.uniform(8, 11)), float(10 ** rng.uniform(11.6, 12.9))
         peak, per_token = rate * float(rng.uniform(low, high)), float(10 ** rng.uniform(3, 6))
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
-        for cache in (0.0, float(rng.uniform(0.2, 0.7)) * 2 * P * rate / peak):
+        for share in (0.0, float(rng.uniform(0.1, 0.4)), float(rng.uniform(0.55, 0.8))):  # of the cache with which it never does
+            cache = share * 2 * P * rate / peak
             ridge = ridge_batch(P, cache, rate, peak)
             near = math.floor(ridge), math.floor(ridge) + 1
             for batch in (*near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):
@@ -201,7 +202,8 @@ def q2(rng):
             x = _normal(rng, rows, columns, scale=0.1) - 16.6
             x[0, 0] = x[1, -1] = 0.0
         if n == 7:  # the maximum stands there several times, in several tiles
-            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            rows, tile = 2, 16
+            columns = 3 * tile + int(rng.integers(1, tile))
             x = torch.from_numpy(rng.integers(-2, 3, (rows, columns)).astype("float32"))
             x[1] = 3.0
         if n == 8:  # a count of which Triton makes a constant
@@ -212,6 +214,7 @@ def q2(rng):
             rows, x = 3, _normal(rng, 3, columns)
             x[1] = -math.inf
             x[0, tile : 2 * tile] = -math.inf  # and a tile of nothing between others
+            x[2] -= 300.0  # what is masked is not its maximum
         if n == 12:  # a jump of the maximum that float32 can just hold, once
             rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
             x = torch.where(torch.arange(columns) < tile, 0.0, 87.5).repeat(2, 1)
@@ -307,7 +310,7 @@ def q3(rng):
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
             g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
-            N, T = int(rng.integers(2, 4)), 2 * C + 1
+            N, C, T = int(rng.integers(2, 4)), 16, 33
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
@@ -318,12 +321,12 @@ def q3(rng):
             g[1:] = -torch.from_numpy(rng.uniform([[12], [0]], [[16], [3]], (2, T)).astype("float32"))
         if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
             N, C, K, V = 1, 64, 16, 16
-            T = 2 * C + int(rng.integers(1, C))
+            T = 2 * C + int(rng.integers(1, 32))
             g = torch.full((N, T), -40.0)
         if n == 9:  # one token forgets a part of what was large, and nothing else does
             N, T = 3, 3 * C
             g = torch.zeros(N, T)
-        if n in (5, 8):  # keys wider than values, and narrower
+        if n in (5, 8, 9):  # keys wider than values and than chunks, and narrower
             K, V = (32, 16) if n == 5 else (16, 32)
         if n in (4, 7):  # whole chunks
             C = C if n == 4 else 64
@@ -433,13 +436,13 @@ def q4(rng):
         if n < 2:  # more segments, or longer ones, than are written out one by one
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
         if n == 4:  # segments of several of the largest tiles
-            C, L = 64, 64 + int(rng.integers(1, 64))
+            N, C, L, segments = 2, 64, 64 + int(rng.integers(1, 64)), int(rng.integers(2, 4))
         if n == 3:  # counts of which Triton makes constants
             segments = 1
         if n == 5:
-            L, segments = 1, int(rng.integers(2, 5))
+            N, L, segments = max(N, 2), 1, int(rng.integers(2, 5))
         if n == 6:  # whole chunks, in whole segments
-            N, L, segments = 2, 2 * C, 2
+            N, C, L, segments = 3, 64, 128, 2
         segments = min(segments, 2) if n == 2 else segments  # wide, and slow row by row
         K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         if n == 7:  # the last segment is short of half its length
@@ -729,20 +732,22 @@ def q6(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         T = int(rng.integers(1, C)) if n == 0 else T
-        T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
-        if n == 1:
+        if n == 2:  # the last token begins a chunk
+            N, T = max(N, 2), 2 * C + 1
+        if n == 1:  # more chunks than their width tells
             C, K, V = 16, 64, 64
-        if n in (5, 6):  # whole chunks
+            T = 2 * C + int(rng.integers(1, C))
+        if n in (5, 6):  # whole chunks, and no two sizes the same
             N = max(N, 2)
-            T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
+            T, C, K, V = (32, 16, 32, 16) if n == 5 else (64, 64, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1
         if n == 3:  # the largest chunks
-            C, T = 64, 64 + int(rng.integers(1, 64))
+            C, T = 64, 64 + int(rng.integers(1, 32))
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))
-        dlast = torch.zeros(N, K, V) if rng.random() < 0.2 else _normal(rng, N, K, V)
+        dlast = torch.zeros(N, K, V) if rng.random() < 0.2 and n < 5 else _normal(rng, N, K, V)
         if n == 3:  # numbers of another size
             q, k, v, dout, dlast = 10 * q, 10 * k, 10 * v, 30 * dout, 300 * dlast
         launch = plan((N,), (5, 6, 7), _order(rng))
@@ -812,16 +817,16 @@ def q7(rng):
         if n == 2:
             K = V = 64
         if n in (3, 6):  # keys wider than values, and narrower
-            N, (K, V) = 2, (32, 16) if n == 3 else (16, 32)
+            N, (C, K, V) = 2, (16, 32, 16) if n == 3 else (64, 16, 32)
         if n in (3, 6, 9):
-            T = C + int(rng.integers(1, C))
+            T = C + int(rng.integers(1, C if n == 9 else min(C, 32)))
         if n == 1:  # a count of which Triton makes a constant
             T = 1
         if n in (7, 10):  # keys alike, not the same, and every one replaces the others: in the largest chunks, and in the smallest
             N, C, K, V = 4, 64 if n == 7 else 16, 16, 16
             T = C if n == 7 else 2 * C
         if n == 5:  # more chunks than are written out one by one
-            N, C, T = 1, 16, int(rng.integers(300, 340))
+            N, C, K, V, T = 1, 16, 32, 32, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         alike = n > 6
         k = k + (40.0 if n == 7 else 20.0) * k[:, :1] if alike else k

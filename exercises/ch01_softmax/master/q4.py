@@ -76,6 +76,9 @@ def q4(rng):
         (10, 300, 6, 1, 12, 1.0),
         (40, 300, 2, 1, 100, 1.0),
         (2, 100, 2, 1, 2, 1.0),
+        (3, 5, 2, 2, 5, 1.0),  # all keys in one tile, some in the future
+        (3, 5, 2, 2, 8, 1.0),
+        (4, 4, 2, 3, 9, 1.0),
     ):
         inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""

@@ -75,7 +75,7 @@ def q2(rng):
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
     sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
-    for size, delta in (*((size, 1) for size in sizes), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
+    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
@@ -91,6 +91,10 @@ def q2(rng):
     A, B, C = _channel(rng, 3)
     A[1] = 0
     calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), "an integrator, T = 20", exact))
+    for zeros in ([0, 2], [0, 1, 2]):
+        A, B, C = _channel(rng, 3)
+        A[zeros] = 0
+        calls.append(Call("kernel", (0.5, *map(as_pairs, (A, B, C)), 20), f"{len(zeros)} integrators of 3 modes, T = 20", exact))
     A, B, C = _channel(rng, 3)
     A[1], B[1], C[1] = 0, 1.0, float(rng.uniform(1, 2))  # a step so long that no small number can stand for 0
     arguments = (1e6, *map(as_pairs, (A / 1e6, B, C / 1e6)), 30)

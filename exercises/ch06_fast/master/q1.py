@@ -52,7 +52,8 @@ def q1(rng):
         P, rate = float(10 ** rng.uniform(8, 11)), float(10 ** rng.uniform(11.6, 12.9))
         peak, per_token = rate * float(rng.uniform(low, high)), float(10 ** rng.uniform(3, 6))
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
-        for cache in (0.0, float(rng.uniform(0.2, 0.7)) * 2 * P * rate / peak):
+        for share in (0.0, float(rng.uniform(0.1, 0.4)), float(rng.uniform(0.55, 0.8))):  # of the cache with which it never does
+            cache = share * 2 * P * rate / peak
             ridge = ridge_batch(P, cache, rate, peak)
             near = math.floor(ridge), math.floor(ridge) + 1
             for batch in (*near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):

@@ -68,7 +68,8 @@ def q2(rng):
             x = _normal(rng, rows, columns, scale=0.1) - 16.6
             x[0, 0] = x[1, -1] = 0.0
         if n == 7:  # the maximum stands there several times, in several tiles
-            rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
+            rows, tile = 2, 16
+            columns = 3 * tile + int(rng.integers(1, tile))
             x = torch.from_numpy(rng.integers(-2, 3, (rows, columns)).astype("float32"))
             x[1] = 3.0
         if n == 8:  # a count of which Triton makes a constant
@@ -79,6 +80,7 @@ def q2(rng):
             rows, x = 3, _normal(rng, 3, columns)
             x[1] = -math.inf
             x[0, tile : 2 * tile] = -math.inf  # and a tile of nothing between others
+            x[2] -= 300.0  # what is masked is not its maximum
         if n == 12:  # a jump of the maximum that float32 can just hold, once
             rows, columns = 2, 3 * tile + int(rng.integers(1, tile))
             x = torch.where(torch.arange(columns) < tile, 0.0, 87.5).repeat(2, 1)

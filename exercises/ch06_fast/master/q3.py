@@ -91,7 +91,7 @@ def q3(rng):
             g[:, : T // 2][torch.from_numpy(rng.random((N, T // 2)) < 0.5)] = -40.0  # what all decays sum up to
             g[:, T // 2 :] = -torch.from_numpy(rng.uniform(2e-5, 8e-5, (N, T - T // 2)).astype("float32"))  # little for a chunk, and not for all
         if n == 5:  # the last token begins a chunk
-            N, T = int(rng.integers(2, 4)), 2 * C + 1
+            N, C, T = int(rng.integers(2, 4)), 16, 33
             g = -torch.from_numpy(rng.uniform(0, 0.05, (N, T)).astype("float32"))
         if n == 2:  # wide
             N, C, K, V, T = 1, 64, 64, 64, 64 + int(rng.integers(1, 64))
@@ -102,12 +102,12 @@ def q3(rng):
             g[1:] = -torch.from_numpy(rng.uniform([[12], [0]], [[16], [3]], (2, T)).astype("float32"))
         if n == 0:  # no exponential of a sum over a whole chunk of 64 is a number, of half of it neither
             N, C, K, V = 1, 64, 16, 16
-            T = 2 * C + int(rng.integers(1, C))
+            T = 2 * C + int(rng.integers(1, 32))
             g = torch.full((N, T), -40.0)
         if n == 9:  # one token forgets a part of what was large, and nothing else does
             N, T = 3, 3 * C
             g = torch.zeros(N, T)
-        if n in (5, 8):  # keys wider than values, and narrower
+        if n in (5, 8, 9):  # keys wider than values and than chunks, and narrower
             K, V = (32, 16) if n == 5 else (16, 32)
         if n in (4, 7):  # whole chunks
             C = C if n == 4 else 64

@@ -83,13 +83,13 @@ def q4(rng):
         if n < 2:  # more segments, or longer ones, than are written out one by one
             N, C, L, segments = 1, 16, *((int(rng.integers(1, 3)), int(rng.integers(66, 71))) if n else (int(rng.integers(270, 330)), 2))
         if n == 4:  # segments of several of the largest tiles
-            C, L = 64, 64 + int(rng.integers(1, 64))
+            N, C, L, segments = 2, 64, 64 + int(rng.integers(1, 64)), int(rng.integers(2, 4))
         if n == 3:  # counts of which Triton makes constants
             segments = 1
         if n == 5:
-            L, segments = 1, int(rng.integers(2, 5))
+            N, L, segments = max(N, 2), 1, int(rng.integers(2, 5))
         if n == 6:  # whole chunks, in whole segments
-            N, L, segments = 2, 2 * C, 2
+            N, C, L, segments = 3, 64, 128, 2
         segments = min(segments, 2) if n == 2 else segments  # wide, and slow row by row
         K, V = (32, 16) if n == 4 else (16, 32) if n == 6 else (16, 16) if n == 1 else (64, 64) if n == 2 else (K, V)
         if n == 7:  # the last segment is short of half its length

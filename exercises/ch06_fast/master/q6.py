@@ -52,20 +52,22 @@ def q6(rng):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         T = int(rng.integers(1, C)) if n == 0 else T
-        T = 2 * C + 1 if n == 2 else T  # the last token begins a chunk
-        if n == 1:
+        if n == 2:  # the last token begins a chunk
+            N, T = max(N, 2), 2 * C + 1
+        if n == 1:  # more chunks than their width tells
             C, K, V = 16, 64, 64
-        if n in (5, 6):  # whole chunks
+            T = 2 * C + int(rng.integers(1, C))
+        if n in (5, 6):  # whole chunks, and no two sizes the same
             N = max(N, 2)
-            T, K, V = (2 * C, 32, 16) if n == 5 else (C, 16, 32)
+            T, C, K, V = (32, 16, 32, 16) if n == 5 else (64, 64, 16, 32)
         if n == 4:  # a count of which Triton makes a constant
             T = 1
         if n == 3:  # the largest chunks
-            C, T = 64, 64 + int(rng.integers(1, 64))
+            C, T = 64, 64 + int(rng.integers(1, 32))
         if n == 8:  # more chunks than are written out one by one
             N, C, T = 1, 16, int(rng.integers(530, 600))
         q, k, v, dout = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V, V))
-        dlast = torch.zeros(N, K, V) if rng.random() < 0.2 else _normal(rng, N, K, V)
+        dlast = torch.zeros(N, K, V) if rng.random() < 0.2 and n < 5 else _normal(rng, N, K, V)
         if n == 3:  # numbers of another size
             q, k, v, dout, dlast = 10 * q, 10 * k, 10 * v, 30 * dout, 300 * dlast
         launch = plan((N,), (5, 6, 7), _order(rng))

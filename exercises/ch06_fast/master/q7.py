@@ -77,16 +77,16 @@ def q7(rng):
         if n == 2:
             K = V = 64
         if n in (3, 6):  # keys wider than values, and narrower
-            N, (K, V) = 2, (32, 16) if n == 3 else (16, 32)
+            N, (C, K, V) = 2, (16, 32, 16) if n == 3 else (64, 16, 32)
         if n in (3, 6, 9):
-            T = C + int(rng.integers(1, C))
+            T = C + int(rng.integers(1, C if n == 9 else min(C, 32)))
         if n == 1:  # a count of which Triton makes a constant
             T = 1
         if n in (7, 10):  # keys alike, not the same, and every one replaces the others: in the largest chunks, and in the smallest
             N, C, K, V = 4, 64 if n == 7 else 16, 16, 16
             T = C if n == 7 else 2 * C
         if n == 5:  # more chunks than are written out one by one
-            N, C, T = 1, 16, int(rng.integers(300, 340))
+            N, C, K, V, T = 1, 16, 32, 32, int(rng.integers(300, 340))
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
         alike = n > 6
         k = k + (40.0 if n == 7 else 20.0) * k[:, :1] if alike else k
