@@ -16,6 +16,7 @@ recurrences        recurrence_cost      time and memory of loops, convolutions, 
 models             decode_cost          a token at a time: time, and bytes of state
 models             speed                training and generation of the study's architectures
 steps              step_cost            a training step of the study, with our softmax and with torch's
+compiled_training  compiled_training    such a step against the length, compiled
 training           language_models      small language models of equal size
 training           late_mask            what a mask after the softmax does
 gates              gate_reset           what a mark can reset, by the kind of gate

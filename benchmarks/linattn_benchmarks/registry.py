@@ -15,6 +15,7 @@ BENCHMARKS = {  # imported when they are asked for: some need Triton or the stud
     "speed": "linattn_benchmarks.models:SPEED",
     "whole_models": "linattn_benchmarks.whole_models:WHOLE_MODELS",
     "step_cost": "linattn_benchmarks.steps:STEP_COST",
+    "compiled_training": "linattn_benchmarks.compiled_training:COMPILED_TRAINING",
     "language_models": "linattn_benchmarks.training:LANGUAGE_MODELS",
     "late_mask": "linattn_benchmarks.training:LATE_MASK",
     "gate_reset": "linattn_benchmarks.gates:GATE_RESET",
