@@ -4,11 +4,10 @@ Timings depend on the machine, so the book quotes them from ``linattn_book.resul
 can be checked anywhere. Device time of kernels is measured by ``linattn_benchmarks.clock``.
 """
 
-import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,29 +48,6 @@ def fit_slope(x: ArrayLike, y: ArrayLike) -> Slope:
     log_x, log_y = np.log(points)
     exponent, intercept = np.polyfit(log_x, log_y, 1)
     return Slope(float(exponent), float(np.exp(intercept)))
-
-
-def describe_crossing(one: Mapping[int, float], other: Mapping[int, float]) -> str:
-    """Return where ``one`` becomes the larger of two, "near" a number of tokens or "below" the first.
-
-    Args:
-        one, other: tokens, rising -> a number above 0; ``other`` has all tokens of ``one``. The crossing is
-            read off straight lines between points of log(one / other) against log(tokens).
-
-    Raises:
-        ValueError: ``one`` is not the larger anywhere.
-
-    Example:
-        >>> describe_crossing({128: 1.0, 512: 4.0}, {128: 2.0, 512: 2.0})
-        'near 256'
-    """
-    lengths = [*one]
-    gap = [math.log(one[n] / other[n]) for n in lengths]
-    if gap[0] > 0:
-        return f"below {lengths[0]}"
-    if gap[-1] <= 0:
-        raise ValueError(f"one: got {one}, expected numbers that exceed those of other, {other}, somewhere")
-    return f"near {math.exp(np.interp(0, gap, np.log(lengths))):,.0f}"
 
 
 def seconds(function: Callable[[], Any], repeats: int = 5, warmup: int = 1, at_least: float = 0.0) -> float:

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from linattn_book.measure import describe_crossing, fit_slope, peak_bytes, seconds
+from linattn_book.measure import fit_slope, peak_bytes, seconds
 from linattn_ref import ops
 
 
@@ -20,15 +20,6 @@ def test_slope_of_a_power_law_is_its_exponent() -> None:
 def test_slope_refuses_what_has_no_logarithm(x: list[float], y: list[float]) -> None:
     with pytest.raises(ValueError, match=r"x, y: got"):
         fit_slope(x, y)
-
-
-def test_crossing_of_two_power_laws_is_where_they_are_equal() -> None:
-    tokens = (128, 256, 1024, 4096)
-    level, rising = {n: 5.0 for n in tokens}, {n: 0.01 * n for n in tokens}
-    assert describe_crossing(rising, level) == "near 500"
-    assert describe_crossing(level, rising) == "below 128"
-    with pytest.raises(ValueError, match="expected numbers that exceed"):
-        describe_crossing({n: 4.0 for n in tokens}, level)
 
 
 def test_seconds_is_the_median_of_the_calls_after_the_warm_up() -> None:
