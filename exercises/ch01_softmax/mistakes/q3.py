@@ -177,11 +177,8 @@ def windows_always_full(config, free_bytes, batch):
     return max(0, left // ((len(kinds) - sliding) * one))
 
 
-@mistake(
-    "A large number is no infinity: a full-attention layer ends somewhere, if far off. Look for a layer without window.",
-    replaces="most_tokens",
-)
-def a_million_is_no_limit(config, free_bytes, batch):
+def _read_cache(config, batch):
+    """Return the bytes of a cache as a function of its tokens, the window, and the kinds of layers."""
     size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
     heads = config["num_attention_heads"]
     width = config.get("head_dim") or config["hidden_size"] // heads
@@ -193,6 +190,15 @@ def a_million_is_no_limit(config, free_bytes, batch):
     def held(n):
         return one * ((len(kinds) - sliding) * n + (sliding * min(n, window) if sliding else 0))
 
+    return held, window, kinds
+
+
+@mistake(
+    "A large number is no infinity: a full-attention layer ends somewhere, if far off. Look for a layer without window.",
+    replaces="most_tokens",
+)
+def a_million_is_no_limit(config, free_bytes, batch):
+    held, _, _ = _read_cache(config, batch)
     low, high = 0, 2**20
     if held(high) <= free_bytes:
         return math.inf
@@ -354,17 +360,7 @@ def solved_by_hand(config, free_bytes, batch):
     replaces="most_tokens",
 )
 def first_and_last_layer_alone(config, free_bytes, batch):
-    size = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1}
-    heads = config["num_attention_heads"]
-    width = config.get("head_dim") or config["hidden_size"] // heads
-    one = 2 * batch * (config.get("num_key_value_heads") or heads) * width * size[config["torch_dtype"]]
-    window = config.get("sliding_window")
-    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
-    sliding = kinds.count("sliding_attention") if window else 0
-
-    def held(n):
-        return one * ((len(kinds) - sliding) * n + (sliding * min(n, window) if sliding else 0))
-
+    held, window, kinds = _read_cache(config, batch)
     if window and kinds[0] == kinds[-1] == "sliding_attention" and held(window) <= free_bytes:
         return math.inf
     low, high = 0, 1
