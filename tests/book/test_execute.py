@@ -6,6 +6,7 @@ import pytest
 
 from linattn_book.builders.execute import ChapterError, execute, read_hardware, record_times
 from linattn_book.builders.notebooks import dump_notebook, read_notebook
+from linattn_book.builders.patient import try_twice
 from linattn_book.builders.status import render_page
 from linattn_book.builders.verify import find_undeclared
 from tests.book.sample import write_book
@@ -120,3 +121,21 @@ def test_an_undeclared_import_is_found(tmp_path):
     assert find_undeclared(package, requirements) == []  # the set is left out where there is none
     (package / "two.py").write_text("import triton\n")
     assert len(find_undeclared(package, requirements)) == 1
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_kernel_that_does_not_answer_is_started_once_more(silent):
+    tried = []
+
+    def start(name, timeout):
+        tried.append((name, timeout))
+        if len(tried) <= silent:
+            raise RuntimeError("Kernel didn't respond in 60 seconds")
+        return "kernel"
+
+    if silent == 1:
+        assert try_twice(start)("python", timeout=60) == "kernel"
+    else:
+        with pytest.raises(RuntimeError, match="respond"):
+            try_twice(start)("python", timeout=60)
+    assert tried == [("python", 60)] * 2

@@ -133,6 +133,7 @@ def run_notebooks(python: Path, notebooks: list[Path], folder: Path) -> int:
         shutil.copy(path, folder / "chapters" / f"{prefix}{path.name}")
     (folder / "pytest.ini").write_text(INI)
     (folder / "sanitize.cfg").write_text(SANITIZE)
+    shutil.copy(Path(__file__).with_name("patient.py"), folder / "conftest.py")
     workers = min(2, len(notebooks))
     command = [python, "-m", "pytest", "--nbval-lax", "chapters", "-c", "pytest.ini"]
     command += ["-n", str(workers), "--dist", "loadscope"]
