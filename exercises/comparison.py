@@ -202,6 +202,8 @@ def as_numbers(value: Any, truths: bool = False) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(value)
+        if array.dtype.kind == "O" and _is_made_of_numbers(value):  # whole numbers beyond 64 bits
+            array = np.asarray(value, np.float64)
         return array.astype(np.float64) if array.dtype.kind in ("fiub" if truths else "fiu") else None
     except (TypeError, ValueError, OverflowError):  # ragged lists, whole numbers without end
         return None

@@ -89,7 +89,7 @@ def compare_shapes(got: np.ndarray, expected: np.ndarray) -> str:
 def _find_missing_rows(got: np.ndarray, expected: np.ndarray) -> str:
     """Say that the rows of a result are right, and its last ones missing."""
     n, rows = len(got) if got.ndim else 0, len(expected) if expected.ndim else 0
-    if not 1 < n < rows or not _is_near(got, expected[:n]):
+    if not 1 < n < rows or not expected[:n].any() or not _is_near(got, expected[:n]):
         return ""
     lost = "the last one is" if rows - n == 1 else f"the last {rows - n} are"
     return f"The first {n} rows are right, {lost} missing: is a last part dropped that is shorter?"
@@ -334,10 +334,16 @@ def _find_first_wrong_row(got: np.ndarray, expected: np.ndarray, arguments: Mapp
     if n < 3:
         return ""
     if rows[:-1].all() and not rows[-1]:
-        return "The last row alone is right, the one that may see everything: do the others see their future?"
+        return (
+            "The last row alone is right. If rows are tokens, it may see everything: "
+            "do the others see their future?"
+        )
     first = int(rows.argmax())
     if first == 0 or not rows.any():
         return ""
+    error = np.abs(got - expected).reshape(n, -1).max(1)
+    if error[:first].max() > error[first] / 100:
+        return ""  # it grows from row to row: none is the first
     lengths = [
         name
         for name, value in arguments.items()
@@ -558,12 +564,14 @@ def _find_common_offset(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]
     if len(wrong) < FEW:
         return ""
     shifts = np.array([case.got - case.expected for case in cases])
-    exact = max(1e-9, 1e-12 * max(abs(case.expected) for case in cases))
-    if np.ptp(shifts) <= exact and abs(shifts[0]) > exact:
+    exact = np.array([max(1e-9, 1e-12 * abs(case.expected)) for case in cases])  # less is rounding
+    if np.ptp(shifts) <= exact.max() < abs(shifts[0]):
         return f"Every result is too {'large' if shifts[0] > 0 else 'small'} by {abs(shifts[0]):.4g}."
     for name, values in _list_varied(cases):
+        if (values > exact).sum() < FEW:
+            continue
         for sign, words in ((1, "large"), (-1, "small")):
-            if np.abs(shifts - sign * values).max() <= exact:
+            if (np.abs(shifts - sign * values) <= exact).all():
                 return f"Every result is too {words} by `{name}`."
     return ""
 

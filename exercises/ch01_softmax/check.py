@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "32d6e6ca8ba7"
+VERSION = "f907a6481e33"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -77,8 +77,10 @@ def q1(rng):
     usual = int(10 ** rng.uniform(3, 5))
     few = (usual, float(rng.uniform(0.2, 1))), (usual, float(rng.uniform(0.01, 0.05)) / usual**0.5)  # one is small beside the other
     K = int(rng.integers(1_000, 3_000))
-    between = K, float(rng.uniform(100, 300) / K) ** 0.5
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, between]:
+    between = [(K, float(rng.uniform(*span) / K) ** 0.5) for span in ((100, 200), (200, 300))]
+    # many entries and no small rho: the spread still counts in the fourth digit
+    tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
         inputs = f"K = {K:,}, rho = {rho:.2g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls
@@ -466,6 +468,17 @@ def q5(rng):
             both[1] = both[0][0], *both[1][1:]
         inputs = f"m = {both[0][0]:.4g} and {both[1][0]:.4g}, d = {both[0][1]:.3g} and {both[1][1]:.3g}"
         calls.append(Call("merge", tuple(both), inputs))
+    u, zero = torch.from_numpy(rng.normal(size=3)), torch.zeros(3, dtype=torch.float64)
+    m, more = rng.uniform(0.5, 3.0, size=2).tolist()
+    for pair, inputs in (  # keys, though values, scores or both are 0, or the same for both
+        (((m, 1.5, zero), (m + more, 2.5, zero)), "the values of both are 0"),
+        (((m, 1.5, zero), (m + more, 2.5, u)), "the values of the first are 0"),
+        (((m + more, 1.5, u), (m, 2.5, zero)), "the values of the second are 0"),
+        (((0.0, 1.5, u), (0.0, 2.5, -2 * u)), "m = 0 in both"),
+        (((m, 1.5, u), (-m, 2.5, -2 * u)), "m of opposite signs"),
+        (((m, 1.5, u), (m, 2.5, u)), "equal m and u"),
+    ):
+        calls.append(Call("merge", pair, inputs))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

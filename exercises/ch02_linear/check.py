@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "8c6f781b6c82"
+VERSION = "02089d46d0e6"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -237,6 +237,13 @@ def q3(rng):
         ("both", "some queries and early keys near -60, the others near 5"),
     ):
         calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    for T, K, least, most in ((30, 1, -10, -9.2), (30, 2, -10, -9.2), (12, 1, -60, -59)):
+        inputs = f"T = {T}, K = {K}, entries from {least} to {most}"
+        calls.append(Call("repaired", _entries(rng, T, least, most, K), inputs, Close(1e-4)))
+    for top in (-46, -42, -37, -30, -20):  # products that vanish, though no query is as small as a key
+        q, k, v = _entries(rng, 8, top - 3, top, 2)
+        k = torch.from_numpy(rng.uniform(-60, -58, k.shape)).float()
+        calls.append(Call("repaired", (q, k, v), f"T = 8, queries near {top}, keys near -59", Close(1e-4)))
     for low, high in ((-60, 5), (-60, 5), (-60, -58), (-20, -14), (-2, 5)) * 2:  # any sizes, entries alike
         T, K, V = (int(n) for n in rng.integers(1, 6, size=3))
         q, k, v = _entries(rng, T, low, high, K, V)
@@ -341,6 +348,7 @@ def q5(rng):
     sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
     # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
     sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
+    sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

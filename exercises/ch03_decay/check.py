@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "928e2eaa2088"
+VERSION = "8d9fc680e486"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -78,7 +78,9 @@ def q1(rng):
     between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
     # so many that no number holds a power of -L
     large = (int(rng.integers(330, 400)), 1439), (int(rng.integers(550, 620)), 1300), (int(rng.integers(720, 740)), 1490)
-    for L, T in (*lengths, *fixed, *long, *short, *between, *large):
+    nearly = int(rng.integers(700, 750))  # with 2 L pairs the best is nearly 1; with 10 L it is not yet that of no end
+    more = (nearly, 2 * nearly), (19, 200), (48, 501)
+    for L, T in (*lengths, *fixed, *long, *short, *between, *large, *more):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls
@@ -104,6 +106,26 @@ def half_life(q, k, v, o):
     return math.exp(low)
 
 
+def _outputs(q, k, v, life):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    return (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
+
+
+def _as_loud(rng, longer):
+    """One number a token, where two half-lives give outputs of one length: the longer one or the shorter."""
+    lives = torch.logspace(math.log10(2), math.log10(300), 160, dtype=torch.float64)
+    age = torch.arange(40)[:, None] - torch.arange(40)
+    decays = (2.0 ** (-age / lives[:, None, None])).tril()
+    while True:
+        q, k, v = (torch.from_numpy(rng.normal(size=(40, 1))) for _ in range(3))
+        loud = (decays @ (k * v) * q).norm(dim=(1, 2))
+        n = int(rng.integers(20, 140))
+        alike = torch.diff((loud > loud[n]).int()).nonzero().flatten()  # where the length is passed; n is one of them
+        apart = [int(m) - n for m in alike if abs(int(m) - n) > 8]
+        if apart and all((m < 0) == longer for m in apart):
+            return q, k, v, lives[n].item()
+
+
 @define_question(INFO["q2"], half_life=half_life)
 def q2(rng):
     calls = []
@@ -122,10 +144,8 @@ def q2(rng):
         (80, 3, 6, float(rng.uniform(150, 280))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
-        age = torch.arange(T)[:, None] - torch.arange(T)
         v = v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1)  # how loud a head is, is not said
-        o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
-        o = o.bfloat16().double()
+        o = _outputs(q, k, v, life)
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
     for _ in range(10):  # also one number a token, and tokens that read or write nothing
         T, K, V = int(rng.choice([40, rng.integers(40, 150), 400])), *map(int, rng.choice([1, 2, 3, 8], 2))
@@ -136,10 +156,12 @@ def q2(rng):
             # from the third on: known mistakes divide by the first two
             x[2:][torch.from_numpy(rng.uniform(size=T - 2) < 0.2)] *= float(rng.choice([0, 1, 1]))
         k, v = k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6))
-        age = torch.arange(T)[:, None] - torch.arange(T)
-        o = (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
         inputs = f"T = {T}, K = {K}, V = {V}, a half-life of {life:.1f}"
-        calls.append(Call("half_life", (q, k, v, o), inputs, Within(1.03)))
+        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
+    for longer in (False, True) * 3:
+        q, k, v, life = _as_loud(rng, longer)
+        inputs = f"T = 40, a half-life of {life:.1f}; a {'shorter' if longer else 'longer'} one is as loud"
+        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
     return calls
 
 
@@ -265,6 +287,8 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
+    mixed = [0.5, -1.0, 2.0, 0.0, 1.0]  # in no order
+    layers += [(mixed, layer) for layer in (1, 2, 3)] + [([0.0, 0.0, -3000.0, -3000.0, -3000.0], 1)]
     far = ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)
     for given, layer in (*layers, ([0.0] * 24, 23), ([0.0, 0.0], 1), *far):
         inputs = f"{len(given)} layers, layer {layer}"

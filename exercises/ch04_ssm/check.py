@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "de936271388e"
+VERSION = "bdcf0ded2e39"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -75,6 +75,13 @@ def _slow_one_decides(rng):
     return as_pairs(modes)
 
 
+def _no_extreme_decides(rng):
+    """Five modes, of which the last allows least and has neither the largest nor the smallest part, size or angle."""
+    modes = torch.tensor([[-0.01, 0.3], [-30, 11], [-2, 20], [-0.5, 10], [-1, 14.5]], dtype=torch.float64)
+    near = modes * torch.from_numpy(rng.uniform(0.995, 1.005, size=(5, 2))) * float(rng.uniform(0.5, 2))
+    return near[torch.from_numpy(rng.permutation(5))]
+
+
 @define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
 def q1(rng):
     exact, calls = Close(1e-7), []
@@ -97,6 +104,8 @@ def q1(rng):
         for turns in (0.0, rng.uniform(3, 6))
     ]
     below += [(A, theta) for A in stiff for theta in (0.0, low)]
+    inner = _no_extreme_decides(rng)
+    below += [(inner, 0.0), (inner, low)]
     below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
@@ -106,6 +115,7 @@ def q1(rng):
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
+    steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
@@ -329,12 +339,15 @@ def q4(rng):
         plain.append((life, float(rng.integers(3, min(9, 10 * life)))))
         life = _between(rng, 3, 33)
         plain.append((life, rng.uniform(11, 11.9) * life))
+    sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
+    plain.append(sine)
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
+        phase = math.pi / 2 if (life, period) == sine else phase
         turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)

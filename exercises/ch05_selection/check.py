@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "bd7292f80e19"
+VERSION = "6eb4719608e1"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -56,6 +56,7 @@ def q1(rng):
     exact = Close(1e-9)
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0)]
+    shares.append((1 - float(rng.uniform(2e-5, 6e-5)), 1e-3))
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(6)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
@@ -173,6 +174,7 @@ def q2(rng):
     ):
         calls.append(Call("single", (number(score), draw(3), number(log_gate)), inputs, tight))
     zeros = torch.zeros(3, dtype=torch.float64)
+    calls.append(Call("single", (number(0.0), zeros, number(-0.4)), "x = 0 and a value of zeros", tight))
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
     lowered = number(-20_000.0), *hidden[1:]
@@ -217,10 +219,21 @@ def q2(rng):
         two = number(then), number(m), number(rng.uniform(1, n)), draw(3)
         inputs = f"two stretches, largest scores equal after a gate of {then:g}"
         calls.append(Call("compose", (one, two), inputs, tight))
+    m, more = rng.uniform(0.5, 3.0, size=2).tolist()
+    for one, two, inputs in (  # what is said of the triples of exercise 1.5, with gates
+        ((-0.5, m, 1.5, 1), (-0.75, m, 2.5, 1), "two stretches, largest scores equal before the gate"),
+        ((0.0, m, 1.5, 0), (-0.75, -more, 2.5, 1), "a stretch without gates whose values are 0, then one with a gate"),
+        ((-0.5, m, 1.5, 1), (0.0, m + more, 2.5, 0), "then a stretch without gates whose values are 0"),
+        ((0.0, 0.0, 1.5, 1), (-0.75, m, 2.5, 1), "a stretch without gates, largest score 0, then one with a gate"),
+        ((-0.5, m, 1.5, 1), (0.0, 0.0, 2.5, 1), "then a stretch without gates, largest score 0"),
+    ):
+        elements = tuple((*map(number, numbers), some * draw(3)) for *numbers, some in (one, two))
+        calls.append(Call("compose", elements, inputs, tight))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),
         (_stretch(rng, 1), "one token"),
+        ((number(-0.3), number(0.0), number(2.5), draw(3)), "largest score 0"),
         (_stretch(rng, 3, -2000.0), "scores near -2000"),
         (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
@@ -378,6 +391,17 @@ def q3(rng):
         M[67:98:10, :31:10] = torch.from_numpy(rng.normal(size=(4, 4)))
         return M
 
+    def offside(mirrored):  # what is handed on lies in no square that has its corner on the diagonal
+        M = torch.from_numpy(rng.uniform(1, 2, size=40)).diag()
+        M[[6, 9, 13, 19], [0, 1, 2, 3]] = torch.from_numpy(rng.uniform(1, 2, size=4))
+        return M.flip(0, 1).T if mirrored else M
+
+    def again():  # three are handed on, then for many tokens nothing, then five
+        M = torch.from_numpy(rng.uniform(1, 2, size=100)).diag()
+        M[[6, 10, 14], [0, 1, 2]] = 1.0
+        M[range(75, 80), range(65, 70)] = torch.from_numpy(rng.uniform(1, 2, size=5))
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
@@ -403,6 +427,9 @@ def q3(rng):
         (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
         (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
         (apart, 4, "100 tokens, four of which are read, each by four others far from it"),
+        (lambda: offside(False), 4, "40 tokens, the first four of which are read, at different distances"),
+        (lambda: offside(True), 4, "40 tokens, the last four of which read one of the others each"),
+        (again, 5, "100 tokens, 3 of which are read, and 5 long after that"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
@@ -424,6 +451,9 @@ def q3(rng):
         M = _measure(rng, make, size, 4.0)
         for n in (size, size + draw(1, 3)):
             calls.append(Call("least_error", (M, n), f"{inputs}; n = {n}", Close(1e-3)))
+    M = _measure(rng, lambda: _gated(rng, 30, wide), wide, 4.0)
+    for n in (13, 14):  # no more than errors, and small ones of them
+        calls.append(Call("least_error", (M, n), f"30 tokens of linear attention, K = {wide}; n = {n}", Close(1e-3)))
     for T, n in ((10, 4), (10, 5), (9, 4), (9, 5), (10, draw(6, 8))):  # no block has more than half of T
         calls.append(Call("least_error", (softmax(T), n), f"{T} tokens of softmax attention; n = {n}"))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()
@@ -482,7 +512,16 @@ def q4(rng):
             log_decay[9:57] = -strength  # a long run of them
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
-        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+        how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms loses digits there
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, how))
+    q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((14, 3), (14, 3), (14, 3), (3, 3)))
+    for t, *zero in ((2, v), (4, k), (6, k, v), (8, q, k, v), (10, q), (12, q, v)):
+        for x in zero:
+            x[t] = 0.0  # the state decays all the same
+    beta, log_decay = torch.from_numpy(rng.uniform((0.2, -1.0), (1.0, -0.2), size=(14, 2)).T.copy())
+    log_decay[12] = -30.0
+    inputs = "C = 14, K = 3, V = 3, some queries, keys and values are zeros"
+    calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
     for n in range(12):  # all that the text allows, together
         C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
         V = K if n % 2 else V

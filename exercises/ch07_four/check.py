@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e535be750a52"
+VERSION = "a19d49be73aa"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -79,6 +79,16 @@ def q1(rng):
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
+    q, k, v = (torch.from_numpy(rng.normal(size=(14, 3))) for _ in range(3))
+    for t, *zero in ((2, v), (4, k), (6, k, v), (8, q, k, v), (10, q), (12, q, v)):
+        for x in zero:
+            x[t] = 0.0                             # the state turns and decays all the same
+    speed, log_decay = torch.from_numpy(rng.uniform(0.2, 1.0, size=3)), torch.from_numpy(rng.uniform(-0.5, -0.1, size=(14, 3)))
+    speed[2] = math.pi / 2
+    for part, which in (((1.0, 1.0), "with a state"), ((1.0, 0.0), "with a real state"), ((0.0, 1.0), "with an imaginary state")):
+        state = torch.from_numpy(rng.normal(size=(3, 3, 2)) * part)
+        inputs = f"T = 14, K = 3, V = 3, some queries, keys and values are zeros, {which}"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "c5baf7a7d24b"
+VERSION = "5f24d50d831d"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -180,6 +180,9 @@ def q2(rng):
         last = float(10 ** rng.uniform(9, 12))
         arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
         calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
+    for fall, text in ((10.0, "below the first"), (5.5, "hardly above the first")):
+        arguments = ([1e6, 4e6], 1e10, 1.5e10, [fall, 1.0])
+        calls.append(Call("with_cost", arguments, f"2 sizes, factors {fall} and 1: the last budget is {text}", exact))
     for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
@@ -415,6 +418,25 @@ def _runs_with_a_twin(rng, earlier):
             return N, L
 
 
+def _runs_for_this_median(rng, center, kept):
+    """(N, L) of runs; another is farthest above the line by another center, or by the slopes that `kept` keeps."""
+    while True:
+        N, L = _any_runs(rng)
+        x, y = np.log(N), np.log(L)
+        i, j = np.triu_indices(len(x), 1)
+        slopes = (y[j] - y[i]) / (x[j] - x[i])
+        if kept(slopes).any() and (y - center(slopes[kept(slopes)]) * x).argmax() != suspect(N, L):
+            return N, L
+
+
+def _lower(values):
+    return np.sort(values)[(len(values) - 1) // 2]
+
+
+def _upper(values):
+    return -_lower(-values)
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -452,6 +474,10 @@ def q5(rng):
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
+    for center, kept in ((_lower, np.isfinite), (_upper, np.isfinite), (np.median, np.abs)):
+        for _ in range(3):                        # the middle two are two, and slopes of 0 are slopes
+            N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
+            calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
     for _ in range(40):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "21790001910d"
+VERSION = "afda0726265f"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -108,6 +108,11 @@ def q1(rng):
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
     for name in ("repeated", "misleading"):
         calls.append(Call(name, (np.append(once, again), n), f"200 bytes, and again with two changed, n = {n}"))
+    once, n = rng.integers(0, 256, 1_500), int(rng.integers(1_100, 1_300))  # more than numpy writes out
+    again = once.copy()
+    again[int(rng.integers(600, 900))] ^= 1
+    for name in ("repeated", "misleading"):
+        calls.append(Call(name, (np.append(once, again), n), f"1,500 bytes, and again with one changed, n = {n:,}"))
     for T, part, there, elsewhere in (
         (50, 0.3, 0.4, 0.1),
         (400, 0.1, 0.4, 0.1),
@@ -160,6 +165,32 @@ def which(other, shuffled, second):
     return int(copying(other, shuffled, second).argmax())
 
 
+def _any_models(rng):
+    """Losses of four models on a passage of one byte on; some are 0, effects are of either sign."""
+    T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
+    rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
+    rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
+    rows[..., rng.integers(T)] += 0.1
+    knows, copies = rng.uniform((-1.6, -1.6), (0.95, 0.05), (4, 2)).T
+    copies[copier] = rng.uniform(0.1, 1.0)
+    means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+    return tuple(rows * (means / rows.mean(-1))[..., None])
+
+
+def _choose_otherwise(other, shuffled, second):
+    """Models that other shares choose: of the last nine tenths, of losses above 0, against the lower of two losses."""
+    start = other.shape[1] // 10
+    above, both = (np.where(x > 0, x, np.nan) for x in (shuffled, second))
+    seen = np.where(shuffled > 0, second, np.nan)
+    shares = {
+        "start": 1 - second[:, start:].mean(1) / np.maximum(shuffled[:, start:].mean(1), 1e-9),
+        "zeros": 1 - np.nanmean(both, 1) / np.nanmean(above, 1),
+        "zeros of one": 1 - np.nanmean(seen, 1) / np.nanmean(above, 1),
+        "least": 1 - second.mean(1) / np.minimum(other.mean(1), shuffled.mean(1)),
+    }
+    return {name: int(share.argmax()) for name, share in shares.items()}
+
+
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
@@ -207,17 +238,16 @@ def q2(rng):
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
-    for _ in range(40):                                   # passages of one byte on; losses of 0, effects of either sign
-        T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
-        rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
-        rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
-        rows[..., rng.integers(T)] += 0.1
-        knows, copies = rng.uniform((-1.0, -1.0), (0.95, 0.05), (4, 2)).T
-        copies[copier] = rng.uniform(0.1, 1.0)
-        means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
-        losses = tuple(rows * (means / rows.mean(-1))[..., None])
+    some = [_any_models(rng) for _ in range(40)]
+    for name in 2 * ("start", "zeros", "zeros of one", "least"):  # another share would choose another model
+        losses = _any_models(rng)
+        while _choose_otherwise(*losses)[name] == which(*losses):
+            losses = _any_models(rng)
+        some.append(losses)
+    for losses in some:
         for name in ("copying", "adapting", "which"):
-            calls.append(Call(name, losses, f"four models, T = {T}", Exactly() if name == "which" else Close(1e-9)))
+            how = Exactly() if name == "which" else Close(1e-9)
+            calls.append(Call(name, losses, f"four models, T = {losses[0].shape[1]}", how))
     return calls
 
 
@@ -299,6 +329,20 @@ def q3(rng):
     np.put_along_axis(logits, said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{8 + right} needles, in 8 of them a byte that is like the digit", share))
+    right = int(rng.integers(4, 9))                  # then fourteen whose text is a number, too, or whose digits have the same sum
+    digits = rng.integers(0, 10, (14 + right, 6))
+    digits[:8, 0], digits[7, 1], digits[13, [2, 4]] = 0, 0, rng.integers(1, 9, 2)
+    said = 48 + digits
+    said[:7, 0] = 9, 10, 11, 12, 13, 32, 43          # white space or a sign in place of a 0 in front
+    said[7, 1] = ord("_")
+    odd = np.arange(8, 13), rng.integers(0, 6, 5)
+    said[odd] = 178, 179, 185, 188, 190              # small 2, 3 and 9; fractions
+    digits[odd] = 2, 3, 9, 0, 5
+    said[13, [2, 4]] += 1, -1
+    logits = rng.normal(size=(14 + right, 6, 256))
+    np.put_along_axis(logits, said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), f"{14 + right} needles, in 14 of them a text that is much like the number", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
@@ -493,7 +537,7 @@ def q5(rng):
         keys = left * 10 ** rng.uniform(-1.3, 0, n) @ right  # at length 1 singular values are at least as large
         keys *= 10 ** rng.uniform(*rng.choice(((0.0, 0.0), (-2.0, 2.0), (5.0, 5.0))), (n, 1))
         calls.append(Call("store", (keys, rng.choice([-1.0, 1.0], n)), f"{n} keys of width {K}, entries of either sign", exact))
-    for K in (2, 3, int(rng.integers(4, 7)), 7, int(rng.integers(8, 30)), 30):
+    for K in range(2, 31):                   # a family of keys may be dependent at some K alone
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
     one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
     for n, K in ((1, 1), (1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):

@@ -489,3 +489,14 @@ def test_an_exception_has_one_line_and_no_paths():
     message = question().check({"double": boasts}).message
     assert "no Exercise 1.5 Right: 3 of 3 points in y" in message
     assert time.monotonic() - begin < 1
+
+
+def test_one_right_answer_of_many_is_no_measure_of_rows():
+    def design(K):  # the last key is nearly a sum of the first ones alone
+        keys, signs, weights = np.eye(K) + 1, np.append(np.ones(K), -1.0), 0.5 ** np.arange(K)
+        return np.vstack([keys, weights @ keys]), signs, np.append(weights, 1.0)
+
+    question = next(one for one in QUESTIONS if one.info.number == "9.5")
+    verdict = question.check({**question.reference, "design": design})
+    assert not verdict.right
+    assert "rows are right" not in verdict.message

@@ -74,6 +74,12 @@ def told(got, expected, **arguments) -> str:
         ),
         (np.where(SAME, 1, 2) * TABLE, TABLE, "Right within each `chunk`, wrong from one to another"),
         (RNG.normal(size=(9, 4)), ROWS, ""),
+        (
+            ROWS + 1e-10 * 10.0 ** np.arange(9)[:, None] * RNG.normal(size=(9, 4)),
+            ROWS,
+            "",
+        ),  # no first wrong row
+        (np.zeros(3), np.zeros(7), ""),  # no row is right by what it says
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -122,6 +128,12 @@ def test_one_wrong_call_is_no_rule_and_two_arguments_that_tell_are_none():
     assert over_calls(lambda K, order: K**2 + order + (order == 3)) == ""
     cases = [Case({"a": n, "b": n}, 2.0 if n > 2 else n, n, n <= 2) for n in (1, 2, 3, 5)]
     assert recognise(cases, 2) == ""
+
+
+def test_what_is_less_than_rounding_is_no_offset():
+    wanted = [1e-3, 2e-3, 5e-3, 1e15, 1e18]  # beside the last two any `a` is less than rounding
+    cases = [Case({"a": 0.1 * n}, max(1.0, x), x, x > 1) for n, x in enumerate(wanted, 1)]
+    assert "too large by `a`" not in recognise(cases, 0)
 
 
 def test_a_call_with_an_extreme_number_is_no_rule_s_example():

@@ -71,8 +71,10 @@ def q1(rng):
     usual = int(10 ** rng.uniform(3, 5))
     few = (usual, float(rng.uniform(0.2, 1))), (usual, float(rng.uniform(0.01, 0.05)) / usual**0.5)  # one is small beside the other
     K = int(rng.integers(1_000, 3_000))
-    between = K, float(rng.uniform(100, 300) / K) ** 0.5
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, between]:
+    between = [(K, float(rng.uniform(*span) / K) ** 0.5) for span in ((100, 200), (200, 300))]
+    # many entries and no small rho: the spread still counts in the fourth digit
+    tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
+    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
         inputs = f"K = {K:,}, rho = {rho:.2g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls

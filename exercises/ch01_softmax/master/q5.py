@@ -87,6 +87,17 @@ def q5(rng):
             both[1] = both[0][0], *both[1][1:]
         inputs = f"m = {both[0][0]:.4g} and {both[1][0]:.4g}, d = {both[0][1]:.3g} and {both[1][1]:.3g}"
         calls.append(Call("merge", tuple(both), inputs))
+    u, zero = torch.from_numpy(rng.normal(size=3)), torch.zeros(3, dtype=torch.float64)
+    m, more = rng.uniform(0.5, 3.0, size=2).tolist()
+    for pair, inputs in (  # keys, though values, scores or both are 0, or the same for both
+        (((m, 1.5, zero), (m + more, 2.5, zero)), "the values of both are 0"),
+        (((m, 1.5, zero), (m + more, 2.5, u)), "the values of the first are 0"),
+        (((m + more, 1.5, u), (m, 2.5, zero)), "the values of the second are 0"),
+        (((0.0, 1.5, u), (0.0, 2.5, -2 * u)), "m = 0 in both"),
+        (((m, 1.5, u), (-m, 2.5, -2 * u)), "m of opposite signs"),
+        (((m, 1.5, u), (m, 2.5, u)), "equal m and u"),
+    ):
+        calls.append(Call("merge", pair, inputs))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)
     calls.append(Call("merge", (nobody, nobody), "neither has keys, V = 5"))
     return calls

@@ -115,6 +115,13 @@ def q3(rng):
         ("both", "some queries and early keys near -60, the others near 5"),
     ):
         calls.append(Call("repaired", _two_levels(rng, part), inputs, Close(1e-4)))
+    for T, K, least, most in ((30, 1, -10, -9.2), (30, 2, -10, -9.2), (12, 1, -60, -59)):
+        inputs = f"T = {T}, K = {K}, entries from {least} to {most}"
+        calls.append(Call("repaired", _entries(rng, T, least, most, K), inputs, Close(1e-4)))
+    for top in (-46, -42, -37, -30, -20):  # products that vanish, though no query is as small as a key
+        q, k, v = _entries(rng, 8, top - 3, top, 2)
+        k = torch.from_numpy(rng.uniform(-60, -58, k.shape)).float()
+        calls.append(Call("repaired", (q, k, v), f"T = 8, queries near {top}, keys near -59", Close(1e-4)))
     for low, high in ((-60, 5), (-60, 5), (-60, -58), (-20, -14), (-2, 5)) * 2:  # any sizes, entries alike
         T, K, V = (int(n) for n in rng.integers(1, 6, size=3))
         q, k, v = _entries(rng, T, low, high, K, V)

@@ -55,6 +55,7 @@ def q5(rng):
     sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
     # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
     sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
+    sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

@@ -66,7 +66,9 @@ def q1(rng):
     between = [(L, m * L + 17) for m, L in zip((3, 8), rng.integers(133, 143, 2).tolist())]  # long, and short of the limit
     # so many that no number holds a power of -L
     large = (int(rng.integers(330, 400)), 1439), (int(rng.integers(550, 620)), 1300), (int(rng.integers(720, 740)), 1490)
-    for L, T in (*lengths, *fixed, *long, *short, *between, *large):
+    nearly = int(rng.integers(700, 750))  # with 2 L pairs the best is nearly 1; with 10 L it is not yet that of no end
+    more = (nearly, 2 * nearly), (19, 200), (48, 501)
+    for L, T in (*lengths, *fixed, *long, *short, *between, *large, *more):
         calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

@@ -41,6 +41,26 @@ def half_life(q, k, v, o):
 # difficulty when it learns a slow decay: it gets its gradient mostly from distant pairs.
 
 # %% checks q2
+def _outputs(q, k, v, life):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    return (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
+
+
+def _as_loud(rng, longer):
+    """One number a token, where two half-lives give outputs of one length: the longer one or the shorter."""
+    lives = torch.logspace(math.log10(2), math.log10(300), 160, dtype=torch.float64)
+    age = torch.arange(40)[:, None] - torch.arange(40)
+    decays = (2.0 ** (-age / lives[:, None, None])).tril()
+    while True:
+        q, k, v = (torch.from_numpy(rng.normal(size=(40, 1))) for _ in range(3))
+        loud = (decays @ (k * v) * q).norm(dim=(1, 2))
+        n = int(rng.integers(20, 140))
+        alike = torch.diff((loud > loud[n]).int()).nonzero().flatten()  # where the length is passed; n is one of them
+        apart = [int(m) - n for m in alike if abs(int(m) - n) > 8]
+        if apart and all((m < 0) == longer for m in apart):
+            return q, k, v, lives[n].item()
+
+
 @define_question(INFO["q2"], half_life=half_life)
 def q2(rng):
     calls = []
@@ -59,10 +79,8 @@ def q2(rng):
         (80, 3, 6, float(rng.uniform(150, 280))),
     ):
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
-        age = torch.arange(T)[:, None] - torch.arange(T)
         v = v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1)  # how loud a head is, is not said
-        o = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
-        o = o.bfloat16().double()
+        o = _outputs(q, k, v, life)
         calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
     for _ in range(10):  # also one number a token, and tokens that read or write nothing
         T, K, V = int(rng.choice([40, rng.integers(40, 150), 400])), *map(int, rng.choice([1, 2, 3, 8], 2))
@@ -73,8 +91,10 @@ def q2(rng):
             # from the third on: known mistakes divide by the first two
             x[2:][torch.from_numpy(rng.uniform(size=T - 2) < 0.2)] *= float(rng.choice([0, 1, 1]))
         k, v = k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6))
-        age = torch.arange(T)[:, None] - torch.arange(T)
-        o = (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v).bfloat16().double()
         inputs = f"T = {T}, K = {K}, V = {V}, a half-life of {life:.1f}"
-        calls.append(Call("half_life", (q, k, v, o), inputs, Within(1.03)))
+        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
+    for longer in (False, True) * 3:
+        q, k, v, life = _as_loud(rng, longer)
+        inputs = f"T = 40, a half-life of {life:.1f}; a {'shorter' if longer else 'longer'} one is as loud"
+        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
     return calls

@@ -70,6 +70,8 @@ def q4(rng):
     calls = []
     logits = [float(x) for x in rng.normal(size=6)]
     layers = [(logits, layer) for layer in (0, 1, 5, 2, 3, 4)]
+    mixed = [0.5, -1.0, 2.0, 0.0, 1.0]  # in no order
+    layers += [(mixed, layer) for layer in (1, 2, 3)] + [([0.0, 0.0, -3000.0, -3000.0, -3000.0], 1)]
     far = ([900.0, 901.0, 899.0], 2), ([-900.0, -901.0, -3900.0], 2)
     for given, layer in (*layers, ([0.0] * 24, 23), ([0.0, 0.0], 1), *far):
         inputs = f"{len(given)} layers, layer {layer}"

@@ -77,6 +77,13 @@ def _slow_one_decides(rng):
     return as_pairs(modes)
 
 
+def _no_extreme_decides(rng):
+    """Five modes, of which the last allows least and has neither the largest nor the smallest part, size or angle."""
+    modes = torch.tensor([[-0.01, 0.3], [-30, 11], [-2, 20], [-0.5, 10], [-1, 14.5]], dtype=torch.float64)
+    near = modes * torch.from_numpy(rng.uniform(0.995, 1.005, size=(5, 2))) * float(rng.uniform(0.5, 2))
+    return near[torch.from_numpy(rng.permutation(5))]
+
+
 @define_question(INFO["q1"], largest_step=largest_step, smallest_theta=smallest_theta)
 def q1(rng):
     exact, calls = Close(1e-7), []
@@ -99,6 +106,8 @@ def q1(rng):
         for turns in (0.0, rng.uniform(3, 6))
     ]
     below += [(A, theta) for A in stiff for theta in (0.0, low)]
+    inner = _no_extreme_decides(rng)
+    below += [(inner, 0.0), (inner, low)]
     below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
@@ -108,6 +117,7 @@ def q1(rng):
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
+    steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

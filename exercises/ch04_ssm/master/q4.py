@@ -74,12 +74,15 @@ def q4(rng):
         plain.append((life, float(rng.integers(3, min(9, 10 * life)))))
         life = _between(rng, 3, 33)
         plain.append((life, rng.uniform(11, 11.9) * life))
+    sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
+    plain.append(sine)
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
+        phase = math.pi / 2 if (life, period) == sine else phase
         turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)

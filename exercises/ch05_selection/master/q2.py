@@ -159,6 +159,7 @@ def q2(rng):
     ):
         calls.append(Call("single", (number(score), draw(3), number(log_gate)), inputs, tight))
     zeros = torch.zeros(3, dtype=torch.float64)
+    calls.append(Call("single", (number(0.0), zeros, number(-0.4)), "x = 0 and a value of zeros", tight))
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
     lowered = number(-20_000.0), *hidden[1:]
@@ -203,10 +204,21 @@ def q2(rng):
         two = number(then), number(m), number(rng.uniform(1, n)), draw(3)
         inputs = f"two stretches, largest scores equal after a gate of {then:g}"
         calls.append(Call("compose", (one, two), inputs, tight))
+    m, more = rng.uniform(0.5, 3.0, size=2).tolist()
+    for one, two, inputs in (  # what is said of the triples of exercise 1.5, with gates
+        ((-0.5, m, 1.5, 1), (-0.75, m, 2.5, 1), "two stretches, largest scores equal before the gate"),
+        ((0.0, m, 1.5, 0), (-0.75, -more, 2.5, 1), "a stretch without gates whose values are 0, then one with a gate"),
+        ((-0.5, m, 1.5, 1), (0.0, m + more, 2.5, 0), "then a stretch without gates whose values are 0"),
+        ((0.0, 0.0, 1.5, 1), (-0.75, m, 2.5, 1), "a stretch without gates, largest score 0, then one with a gate"),
+        ((-0.5, m, 1.5, 1), (0.0, 0.0, 2.5, 1), "then a stretch without gates, largest score 0"),
+    ):
+        elements = tuple((*map(number, numbers), some * draw(3)) for *numbers, some in (one, two))
+        calls.append(Call("compose", elements, inputs, tight))
     calls += [Call("identity", (V,), f"V = {V}", tight) for V in (1, int(rng.integers(2, 6)))]
     for element, inputs in (
         (_stretch(rng, 6), "6 tokens"),
         (_stretch(rng, 1), "one token"),
+        ((number(-0.3), number(0.0), number(2.5), draw(3)), "largest score 0"),
         (_stretch(rng, 3, -2000.0), "scores near -2000"),
         (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),

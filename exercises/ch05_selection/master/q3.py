@@ -171,6 +171,17 @@ def q3(rng):
         M[67:98:10, :31:10] = torch.from_numpy(rng.normal(size=(4, 4)))
         return M
 
+    def offside(mirrored):  # what is handed on lies in no square that has its corner on the diagonal
+        M = torch.from_numpy(rng.uniform(1, 2, size=40)).diag()
+        M[[6, 9, 13, 19], [0, 1, 2, 3]] = torch.from_numpy(rng.uniform(1, 2, size=4))
+        return M.flip(0, 1).T if mirrored else M
+
+    def again():  # three are handed on, then for many tokens nothing, then five
+        M = torch.from_numpy(rng.uniform(1, 2, size=100)).diag()
+        M[[6, 10, 14], [0, 1, 2]] = 1.0
+        M[range(75, 80), range(65, 70)] = torch.from_numpy(rng.uniform(1, 2, size=5))
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
@@ -196,6 +207,9 @@ def q3(rng):
         (lambda: neighbours(1), 1, "9 tokens, of which the second reads the first, no other any"),
         (lambda: neighbours(8), 1, "9 tokens, of which the last reads the one before it, no other any"),
         (apart, 4, "100 tokens, four of which are read, each by four others far from it"),
+        (lambda: offside(False), 4, "40 tokens, the first four of which are read, at different distances"),
+        (lambda: offside(True), 4, "40 tokens, the last four of which read one of the others each"),
+        (again, 5, "100 tokens, 3 of which are read, and 5 long after that"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
@@ -217,6 +231,9 @@ def q3(rng):
         M = _measure(rng, make, size, 4.0)
         for n in (size, size + draw(1, 3)):
             calls.append(Call("least_error", (M, n), f"{inputs}; n = {n}", Close(1e-3)))
+    M = _measure(rng, lambda: _gated(rng, 30, wide), wide, 4.0)
+    for n in (13, 14):  # no more than errors, and small ones of them
+        calls.append(Call("least_error", (M, n), f"30 tokens of linear attention, K = {wide}; n = {n}", Close(1e-3)))
     for T, n in ((10, 4), (10, 5), (9, 4), (9, 5), (10, draw(6, 8))):  # no block has more than half of T
         calls.append(Call("least_error", (softmax(T), n), f"{T} tokens of softmax attention; n = {n}"))
     diagonal = torch.from_numpy(rng.uniform(1, 2, size=9)).diag()

@@ -48,15 +48,17 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
-    for low, high in ((40, 80), (400, 900)):  # batches on both sides of where arithmetic begins to decide
-        P, rate = float(10 ** rng.uniform(8, 11)), float(10 ** rng.uniform(11.6, 12.9))
-        peak, per_token = rate * float(rng.uniform(low, high)), float(10 ** rng.uniform(3, 6))
+    below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
+    for low, high, part, other in ((40, 80, below, above), (400, 900, above, below)):  # batches on both sides of where arithmetic begins to decide
+        P, rate, per_token = (float(10 ** rng.uniform(*span)) for span in ((8, 11), (11.6, 12.9), (3, 6)))
+        turn = int(rng.integers(low, high)) + float(rng.uniform(*part))
+        peak = rate * turn
         gpu = f"{rate:.3g} bytes/s, {peak:.3g} FLOP/s"
         for share in (0.0, float(rng.uniform(0.1, 0.4)), float(rng.uniform(0.55, 0.8))):  # of the cache with which it never does
-            cache = share * 2 * P * rate / peak
-            ridge = ridge_batch(P, cache, rate, peak)
+            ridge = math.floor(turn / (1 - share)) + float(rng.uniform(*other)) if share else turn
+            cache = 2 * P * rate / peak * (1 - turn / ridge)
             near = math.floor(ridge), math.floor(ridge) + 1
-            for batch in (*near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):
+            for batch in (1, *near, *(round(part * ridge) for part in (0.3, 0.6, 0.8, 1.25, 1.6, 3))):
                 text = f"P = {P:.3g}, batch {batch}, {gpu}"
                 inputs = P, batch, cache, rate, peak
                 calls.append(Call("step_seconds", inputs, f"{text}, cache {cache:.3g} bytes", Within(1.000001)))

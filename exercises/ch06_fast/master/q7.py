@@ -61,8 +61,8 @@ def delta_rule(q, k, v, beta, state, out, last, T,
 # %% checks q7
 # Sums that cancel are rounded in another way each time, so the mistake is not known by its results.
 POWERS = (
-    "Right on paper: A is nilpotent. With keys that are alike the powers of A grow to binomial coefficients, which cancel, "
-    "and float32 has 7 digits. Merge blocks, or go row by row."
+    "A series for the inverse needs C - 1 powers of A, and is then right on paper. With keys that are alike they grow to "
+    "binomial coefficients, which cancel, and float32 has 7 digits. Merge blocks, or go row by row."
 )
 
 
@@ -109,6 +109,6 @@ def q7(rng):
         one = T * (2 * K + V + 1) + K * V
         bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12), "widest": 4096}
         arguments = (launch, q, k, v, beta, state, _nothing(N, T, V), _nothing(N, K, V), T, C, K, V)
-        hint = POWERS if alike else ""  # who comes so far is right but for digits
+        hint = POWERS if alike else ""  # who comes so far has a series that ends early, or loses digits
         calls.append(Call("delta_rule", arguments, text, Close(3e-5), bounds=bounds, hint=hint))
     return calls

@@ -99,6 +99,9 @@ def q2(rng):
         last = float(10 ** rng.uniform(9, 12))
         arguments = (N, last / float(rng.uniform(2, 30)), last, [ends, middle, ends])
         calls.append(Call("with_cost", arguments, f"3 sizes, factors {ends}, {middle} and {ends}", exact))
+    for fall, text in ((10.0, "below the first"), (5.5, "hardly above the first")):
+        arguments = ([1e6, 4e6], 1e10, 1.5e10, [fall, 1.0])
+        calls.append(Call("with_cost", arguments, f"2 sizes, factors {fall} and 1: the last budget is {text}", exact))
     for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()

@@ -103,6 +103,25 @@ def _runs_with_a_twin(rng, earlier):
             return N, L
 
 
+def _runs_for_this_median(rng, center, kept):
+    """(N, L) of runs; another is farthest above the line by another center, or by the slopes that `kept` keeps."""
+    while True:
+        N, L = _any_runs(rng)
+        x, y = np.log(N), np.log(L)
+        i, j = np.triu_indices(len(x), 1)
+        slopes = (y[j] - y[i]) / (x[j] - x[i])
+        if kept(slopes).any() and (y - center(slopes[kept(slopes)]) * x).argmax() != suspect(N, L):
+            return N, L
+
+
+def _lower(values):
+    return np.sort(values)[(len(values) - 1) // 2]
+
+
+def _upper(values):
+    return -_lower(-values)
+
+
 def _ask(inputs, text):
     return [
         Call("robust", inputs, text, Close(1e-7)),
@@ -140,6 +159,10 @@ def q5(rng):
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
+    for center, kept in ((_lower, np.isfinite), (_upper, np.isfinite), (np.median, np.abs)):
+        for _ in range(3):                        # the middle two are two, and slopes of 0 are slopes
+            N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
+            calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
     for _ in range(40):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")

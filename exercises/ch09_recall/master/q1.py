@@ -99,6 +99,11 @@ def q1(rng):
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
     for name in ("repeated", "misleading"):
         calls.append(Call(name, (np.append(once, again), n), f"200 bytes, and again with two changed, n = {n}"))
+    once, n = rng.integers(0, 256, 1_500), int(rng.integers(1_100, 1_300))  # more than numpy writes out
+    again = once.copy()
+    again[int(rng.integers(600, 900))] ^= 1
+    for name in ("repeated", "misleading"):
+        calls.append(Call(name, (np.append(once, again), n), f"1,500 bytes, and again with one changed, n = {n:,}"))
     for T, part, there, elsewhere in (
         (50, 0.3, 0.4, 0.1),
         (400, 0.1, 0.4, 0.1),

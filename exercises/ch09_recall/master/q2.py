@@ -52,6 +52,32 @@ def which(other, shuffled, second):
 
 
 # %% checks q2
+def _any_models(rng):
+    """Losses of four models on a passage of one byte on; some are 0, effects are of either sign."""
+    T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
+    rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
+    rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
+    rows[..., rng.integers(T)] += 0.1
+    knows, copies = rng.uniform((-1.6, -1.6), (0.95, 0.05), (4, 2)).T
+    copies[copier] = rng.uniform(0.1, 1.0)
+    means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+    return tuple(rows * (means / rows.mean(-1))[..., None])
+
+
+def _choose_otherwise(other, shuffled, second):
+    """Models that other shares choose: of the last nine tenths, of losses above 0, against the lower of two losses."""
+    start = other.shape[1] // 10
+    above, both = (np.where(x > 0, x, np.nan) for x in (shuffled, second))
+    seen = np.where(shuffled > 0, second, np.nan)
+    shares = {
+        "start": 1 - second[:, start:].mean(1) / np.maximum(shuffled[:, start:].mean(1), 1e-9),
+        "zeros": 1 - np.nanmean(both, 1) / np.nanmean(above, 1),
+        "zeros of one": 1 - np.nanmean(seen, 1) / np.nanmean(above, 1),
+        "least": 1 - second.mean(1) / np.minimum(other.mean(1), shuffled.mean(1)),
+    }
+    return {name: int(share.argmax()) for name, share in shares.items()}
+
+
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
@@ -99,15 +125,14 @@ def q2(rng):
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
-    for _ in range(40):                                   # passages of one byte on; losses of 0, effects of either sign
-        T, copier = int(rng.integers(1, rng.choice((6, 60)))), int(rng.integers(4))
-        rows = rng.gamma(0.5, 2.0, (3, 4, T)) * (rng.random((3, 4, T)) < rng.choice((0.5, 1.0)))
-        rows[1:] = rows[1:] if rng.random() < 0.5 else rows[0]
-        rows[..., rng.integers(T)] += 0.1
-        knows, copies = rng.uniform((-1.0, -1.0), (0.95, 0.05), (4, 2)).T
-        copies[copier] = rng.uniform(0.1, 1.0)
-        means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
-        losses = tuple(rows * (means / rows.mean(-1))[..., None])
+    some = [_any_models(rng) for _ in range(40)]
+    for name in 2 * ("start", "zeros", "zeros of one", "least"):  # another share would choose another model
+        losses = _any_models(rng)
+        while _choose_otherwise(*losses)[name] == which(*losses):
+            losses = _any_models(rng)
+        some.append(losses)
+    for losses in some:
         for name in ("copying", "adapting", "which"):
-            calls.append(Call(name, losses, f"four models, T = {T}", Exactly() if name == "which" else Close(1e-9)))
+            how = Exactly() if name == "which" else Close(1e-9)
+            calls.append(Call(name, losses, f"four models, T = {losses[0].shape[1]}", how))
     return calls

@@ -108,6 +108,20 @@ def q3(rng):
     np.put_along_axis(logits, said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{8 + right} needles, in 8 of them a byte that is like the digit", share))
+    right = int(rng.integers(4, 9))                  # then fourteen whose text is a number, too, or whose digits have the same sum
+    digits = rng.integers(0, 10, (14 + right, 6))
+    digits[:8, 0], digits[7, 1], digits[13, [2, 4]] = 0, 0, rng.integers(1, 9, 2)
+    said = 48 + digits
+    said[:7, 0] = 9, 10, 11, 12, 13, 32, 43          # white space or a sign in place of a 0 in front
+    said[7, 1] = ord("_")
+    odd = np.arange(8, 13), rng.integers(0, 6, 5)
+    said[odd] = 178, 179, 185, 188, 190              # small 2, 3 and 9; fractions
+    digits[odd] = 2, 3, 9, 0, 5
+    said[13, [2, 4]] += 1, -1
+    logits = rng.normal(size=(14 + right, 6, 256))
+    np.put_along_axis(logits, said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), f"{14 + right} needles, in 14 of them a text that is much like the number", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
