@@ -361,11 +361,24 @@ def define_question(
     return lambda draw: Question(info, reference, draw, own_code, wrong_values or {})
 
 
+def _interleave(calls: list[Call], reference: Mapping[str, Any], rng: np.random.Generator) -> list[Call]:
+    """Return calls in another order, those of each function in theirs, and values where they stand.
+
+    So no function can rely on what another one was called with before it.
+    """
+    places = [n for n, call in enumerate(calls) if callable(reference[call.name])]
+    left = {name: [calls[n] for n in reversed(places) if calls[n].name == name] for name in reference}
+    mixed = list(calls)
+    for place, other in zip(places, rng.permutation(places).tolist(), strict=True):
+        mixed[place] = left[calls[other].name].pop()
+    return mixed
+
+
 @lru_cache(maxsize=256)
 def _prepare(question: Question, seed: str) -> PreparedQuestion:
     """Draw the calls of a question, and call its reference."""
     text = f"{seed}/{question.info.set_name}/{question.info.id}".encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8]))
-    calls = question.draw(rng)
+    calls = _interleave(question.draw(rng), question.reference, rng)
     wanted = [run_call(question.reference, call, question.own_code)["value"] for call in calls]
     return PreparedQuestion(question, calls, wanted, question.known_mistakes)

@@ -357,7 +357,7 @@ def _find_first_wrong_row(got: np.ndarray, expected: np.ndarray, arguments: Mapp
     if first == n - 1:
         return "All rows but the last are right."
     if first == 1:
-        return "The first row alone is right: what is wrong needs more than one entry to show."
+        return "The first row alone is right. If rows are tokens, what is wrong needs more than one to show."
     return f"The first {first} rows are right."
 
 
@@ -376,7 +376,7 @@ def _find_small_error(got: np.ndarray, expected: np.ndarray, _: Mapping[str, Any
         return ""
     return (
         f"No entry is off by more than {error:.1g} of the largest: is something computed in a narrower "
-        "dtype, a search or a series stopped early, or a number cut off (`clamp`)?"
+        "dtype, a search or a series stopped early, a number cut off (`clamp`), or do large terms cancel?"
     )
 
 
@@ -617,7 +617,8 @@ def _find_near_miss(cases: Sequence[NumberCase], wrong: Sequence[NumberCase]) ->
     if error > 0.02:
         return ""
     return (
-        f"No result is off by more than {100 * error:.2g} %: is a search too coarse, or a formula not exact?"
+        f"No result is off by more than {100 * error:.2g} %: is a search too coarse, a formula not exact, "
+        "or a small term left out?"
     )
 
 

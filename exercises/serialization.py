@@ -8,7 +8,8 @@ import base64
 import math
 import numbers
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ OUR_FILES = (
     "kernel_texts.py",
     "sandbox_worker.py",
 )
+MAX_MARKS = 4  # combining marks on a letter, of a text
 MAX_TEXT = 2_000  # characters of a text, an error, a line of code
 LONGEST_TEXT = 6 * MAX_TEXT  # when it is encoded, with lone surrogates spelt out
 
@@ -119,13 +121,23 @@ def encode(value: Any, budget: Budget | None = None) -> Any:
 
 
 def make_printable(text: str) -> str:
-    """Return a text that can be written anywhere: no lone surrogates, no control characters, not too long.
+    """Return a text that can be written anywhere: no lone surrogates, control characters or heaps of marks.
 
     Args:
         text: any text; what exceeds ``MAX_TEXT`` characters is cut off.
     """
     short = text[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in short)
+    shown = (c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in short)
+    return "".join(_drop_heaps(shown))
+
+
+def _drop_heaps(characters: Iterable[str]) -> Iterator[str]:
+    """Yield characters without the marks that would be drawn over the lines around them."""
+    marks = 0
+    for c in characters:
+        marks = marks + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
+        if marks <= MAX_MARKS:
+            yield c
 
 
 def decode(data: Any, budget: Budget | None = None) -> Any:

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f907a6481e33"
+VERSION = "fc001843cc78"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -357,6 +357,8 @@ def q4(rng):
         (3, 5, 2, 2, 5, 1.0),  # all keys in one tile, some in the future
         (3, 5, 2, 2, 8, 1.0),
         (4, 4, 2, 3, 9, 1.0),
+        (3, 9, 4, 3, 4, 1.0),  # the last tile is short, and hidden keys stand in two before it as well
+        (9, 21, 4, 3, 5, 1.0),
     ):
         inputs = f"T = {T}, " + (f"S = {S}, " if S > T else "") + f"tiles of {tile}"
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""

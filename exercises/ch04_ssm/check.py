@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "bdcf0ded2e39"
+VERSION = "48fd9473b932"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -215,6 +215,10 @@ def q2(rng):
         calls.append(Call("kernel", arguments, f"{N} modes of any size, delta = {delta:.3g}, T = {T}", exact))
         u, k = torch.from_numpy(rng.normal(size=(2, T)) * rng.choice([0, 1, 1, 100], size=(2, T)))
         calls.append(Call("convolve", (u, k), f"T = {T}", exact))
+    for T in (2, 3, 5, 17):                                     # where 2 T - 2 is a power of two, and one place too few
+        u, k = torch.from_numpy(rng.normal(size=(2, T)))
+        u[-1], k[-1] = rng.uniform(1, 2, size=2).tolist()
+        calls.append(Call("convolve", (u, k), f"T = {T}", exact))
     for T in (7, 16, 1, 384_000, 250 * int(rng.integers(1180, 1220))):   # of order T^2 they take more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
@@ -329,6 +333,10 @@ def q4(rng):
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
     slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(7)]  # the first 100 steps do not tell
+    late = []
+    for _ in range(8):  # most of the response is rounding of next to nothing
+        life = _between(rng, 3, 60)
+        late.append((life, _between(rng, 2.2, min(400, 10 * life))))
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters
@@ -341,9 +349,10 @@ def q4(rng):
         plain.append((life, rng.uniform(11, 11.9) * life))
     sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
     plain.append(sine)
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
+        T = int(rng.integers(max(T, 500), 1001)) if (life, period) in late else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase

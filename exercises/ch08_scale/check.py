@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "5f24d50d831d"
+VERSION = "affb5440959f"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -400,7 +400,9 @@ def _any_runs(rng):
         y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
         one, other = rng.permutation(n)[:2]
         y[one] += rng.choice((-bad, 0, bad))
-        y[other] = y[one] if rng.random() < 0.3 else y[other]  # two of one loss
+        y[other] = y[one] if rng.random() < 0.3 else y[other]  # two of one loss, or three
+        if y[other] == y[one] and rng.random() < 0.5:
+            y[rng.integers(n)] = y[one]
         N, L = np.exp(x).tolist(), np.exp(y).tolist()
         k, a = robust(N, L)
         above = np.sort(y + a * x - np.log(k))
@@ -431,6 +433,10 @@ def _runs_for_this_median(rng, center, kept):
 
 def _lower(values):
     return np.sort(values)[(len(values) - 1) // 2]
+
+
+def _of_different(values):
+    return np.median(np.unique(values))
 
 
 def _upper(values):
@@ -474,8 +480,8 @@ def q5(rng):
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
-    for center, kept in ((_lower, np.isfinite), (_upper, np.isfinite), (np.median, np.abs)):
-        for _ in range(3):                        # the middle two are two, and slopes of 0 are slopes
+    for center, kept in ((_lower, np.isfinite), (_upper, np.isfinite), (np.median, np.abs), (_of_different, np.isfinite)):
+        for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
     for _ in range(40):

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "afda0726265f"
+VERSION = "1f2a737b2a9e"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -178,7 +178,7 @@ def _any_models(rng):
 
 
 def _choose_otherwise(other, shuffled, second):
-    """Models that other shares choose: of the last nine tenths, of losses above 0, against the lower of two losses."""
+    """Models that other shares choose: of the last nine tenths, of losses above 0, against a median, or the lower of two losses."""
     start = other.shape[1] // 10
     above, both = (np.where(x > 0, x, np.nan) for x in (shuffled, second))
     seen = np.where(shuffled > 0, second, np.nan)
@@ -186,6 +186,7 @@ def _choose_otherwise(other, shuffled, second):
         "start": 1 - second[:, start:].mean(1) / np.maximum(shuffled[:, start:].mean(1), 1e-9),
         "zeros": 1 - np.nanmean(both, 1) / np.nanmean(above, 1),
         "zeros of one": 1 - np.nanmean(seen, 1) / np.nanmean(above, 1),
+        "median": (shuffled - second).mean(1) / np.maximum(np.median(shuffled, 1), 1e-9),
         "least": 1 - second.mean(1) / np.minimum(other.mean(1), shuffled.mean(1)),
     }
     return {name: int(share.argmax()) for name, share in shares.items()}
@@ -239,7 +240,7 @@ def q2(rng):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
     some = [_any_models(rng) for _ in range(40)]
-    for name in 2 * ("start", "zeros", "zeros of one", "least"):  # another share would choose another model
+    for name in 2 * ("start", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)
         while _choose_otherwise(*losses)[name] == which(*losses):
             losses = _any_models(rng)
@@ -343,6 +344,14 @@ def q3(rng):
     np.put_along_axis(logits, said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{14 + right} needles, in 14 of them a text that is much like the number", share))
+    digits = rng.permuted(np.tile(np.arange(10), (8, 1)), axis=1)[:, :6]
+    digits[[1, 3]] = digits[[0, 2]]                  # two are asked for twice; in the last two each other is said
+    said = digits[[0, 1, 2, 3, 4, 5, 7, 6]]
+    said[3, 0] = (said[3, 0] + 1) % 10               # of one pair only one is found
+    logits = rng.normal(size=(8, 6, 256))
+    np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), "8 needles, some of them alike, two said in exchange", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits

@@ -22,7 +22,9 @@ MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to 
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
 MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
-ASKED = re.compile(r"(?m)^[ \t]*check\.q(\d+)[ \t]*\(")
+ASKED = re.compile(r"(?m)^[ \t]*check\.(q\d+)[ \t]*\(")  # in a cell that is no Python
+TIMED_CHECK = re.compile(r"(?m)^([ \t]*)%[ \t]*time[ \t]+(?=\S)")
+CHECK = re.compile(r"q\d+")
 
 Names = Mapping[
     str, Mapping[str, str]
@@ -112,7 +114,7 @@ def _read_source(cell: dict[str, Any]) -> str:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
-    return source if isinstance(source, str) else ""
+    return re.sub("\r\n?", "\n", source) if isinstance(source, str) else ""
 
 
 def _guess_set(code: list[str], names: Names) -> str:
@@ -135,6 +137,7 @@ def _assign_questions(
     questions = set(names.values())
     code = [_read_source(cell) for cell in cells if _is_code(cell)]
     filled = {name for source in code for name in _list_defined(source)}
+    checks = _name_checks(code)
     section = ""
     for cell in cells:
         source = _read_source(cell)
@@ -150,8 +153,53 @@ def _assign_questions(
         if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
             answers.add(f"q{marked[1]}")
         section = min(answers) if len(answers) == 1 else section
-        asked = {f"q{number}" for number in ASKED.findall(source)} & questions
-        yield source, sorted(answers), section, sorted(asked)
+        yield source, sorted(answers), section, sorted(_list_asked(source, checks) & questions)
+
+
+def _parse(source: str) -> ast.Module | None:
+    """Return the tree of a cell, with what %time runs in it; None if it is no Python."""
+    try:
+        return ast.parse(strip_magics(TIMED_CHECK.sub(r"\1", source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _name_checks(code: Iterable[str]) -> dict[str, str]:
+    """Return under which names cells import a check, by name its question; "" for the module of checks."""
+    found = {"check": ""}
+    for tree in map(_parse, (source for source in code if IMPORT.search(source))):
+        for node in ast.walk(tree) if tree else ():
+            if isinstance(node, ast.Import):
+                names = {one.asname: "" for one in node.names if IMPORT.match(one.name) and one.asname}
+            elif isinstance(node, ast.ImportFrom) and IMPORT.match(node.module or ""):
+                kinds = {one.asname or one.name: one.name for one in node.names}
+                names = {name: kind for name, kind in kinds.items() if CHECK.fullmatch(kind)}
+                names |= {name: "" for name, kind in kinds.items() if kind == "check"}
+            else:
+                continue
+            found |= names
+    return found
+
+
+def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
+    """Return the questions whose checks a cell calls, wherever in a statement.
+
+    Args:
+        source: the cell.
+        checks: under which names the checks are known, see ``_name_checks``.
+    """
+    tree = _parse(source)
+    if tree is None:
+        return set(ASKED.findall(source))
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    by_module = {
+        one.attr
+        for one in called
+        if isinstance(one, ast.Attribute)
+        and isinstance(one.value, ast.Name)
+        and checks.get(one.value.id) == ""
+    }
+    return by_module | {checks.get(one.id, "") for one in called if isinstance(one, ast.Name)}
 
 
 def _remove_definitions(source: str, names: Iterable[str]) -> str:

@@ -500,3 +500,21 @@ def test_one_right_answer_of_many_is_no_measure_of_rows():
     verdict = question.check({**question.reference, "design": design})
     assert not verdict.right
     assert "rows are right" not in verdict.message
+
+
+def test_no_function_can_rely_on_what_another_was_called_with():
+    """8.5 asks three functions about the same runs; one that reads what the one before left is told."""
+    question = next(one for one in QUESTIONS if one.info.number == "8.5")
+    right, left = question.reference, {}
+
+    def robust(N, L):
+        left["line"] = right["robust"](N, L)
+        return left["line"]
+
+    def suspect(N, L):
+        k, a = left.get("line", (1.0, 0.0))
+        return int((np.log(L) - np.log(k) + a * np.log(N)).argmax())
+
+    assert not question.check({**right, "robust": robust, "suspect": suspect}).right
+    names = [[call.name for call in question.prepare(seed).calls] for seed in SEEDS[1:]]
+    assert names[0] != names[1]

@@ -1,5 +1,6 @@
 """How the cells of a notebook are run while it is graded."""
 
+import json
 import sys
 import types
 
@@ -56,6 +57,47 @@ def _main_module_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_magics_are_taken_out(source, want):
     assert reading.strip_magics(source) == want
+
+
+IMPORTS = """from linattn_exercises.ch01_softmax.check import q5
+import linattn_exercises.ch01_softmax.check as other
+from linattn_exercises.ch01_softmax import check as third
+"""
+
+
+def read_cells(*sources: str) -> list[list]:
+    cells = [{"cell_type": "code", "source": source} for source in sources]
+    names = {"ch01_softmax": {"fault": "q2", "merge": "q5"}}
+    return reading.read_notebook(json.dumps({"cells": cells}).encode(), names)["cells"]
+
+
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("check.q5(merge)", ["q5"]),
+        ("%time check.q5(merge)", ["q5"]),
+        ("%%time\nok = [check.q2(fault, repaired), check.q5(merge)]", ["q2", "q5"]),
+        ("try: print(check.q5(merge))\nexcept Exception: pass", ["q5"]),
+        ("q5(merge)", ["q5"]),
+        ("x; other.q5(merge); third.q2(fault)", ["q2", "q5"]),
+        ("check.q5(merge\n1 +", ["q5"]),
+        ("# check.q5(merge)\nx = 'check.q5('\ncheck.q5\nq2(fault)\nmine.q5(merge)", []),
+    ],
+)
+def test_a_check_is_seen_wherever_it_is_called(source, asked):
+    assert read_cells(IMPORTS, source)[1][3] == asked
+
+
+def test_lines_may_end_as_on_any_system():
+    stub = "def merge(a, b):\r    raise NotImplementedError\rcheck.q5(merge)\r\nx = 1"
+    below = read_cells(IMPORTS, "def merge(a, b):\r    return a", stub)[2]
+    assert below == ["check.q5(merge)\nx = 1", ["q5"], "q5", ["q5"]]
+
+
+def test_no_text_is_drawn_over_the_lines_around_it():
+    assert serialization.make_printable(
+        "e\N{COMBINING ACUTE ACCENT}" * 3 + "\N{COMBINING GRAVE ACCENT}" * 50 + "!"
+    ) == ("e\N{COMBINING ACUTE ACCENT}" * 3 + "\N{COMBINING GRAVE ACCENT}" * 3 + "!")
 
 
 def run(

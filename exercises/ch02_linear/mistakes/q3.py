@@ -96,7 +96,7 @@ def floor_under_the_denominator(q, k, v):
 
 
 @mistake(
-    "One maximum for all queries cancels, but it does not lift a query that is small beside another.",
+    "One maximum for all queries cancels, and none does nothing: neither lifts a query that is small beside another.",
     replaces="repaired",
 )
 def one_maximum_for_all_queries(q, k, v):

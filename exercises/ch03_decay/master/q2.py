@@ -61,6 +61,16 @@ def _as_loud(rng, longer):
             return q, k, v, lives[n].item()
 
 
+def _ask(draw, note=""):
+    """Return a call on what `draw` gives, (q, k, v, life); drawn anew until rounding leaves the half-life within 1 %."""
+    while True:
+        q, k, v, life = draw()
+        o = _outputs(q, k, v, life)
+        if abs(half_life(q, k, v, o) / life - 1) < 0.01:
+            inputs = f"T = {len(q)}, K = {q.shape[1]}, V = {v.shape[1]}, a half-life of {life:.1f}{note}"
+            return Call("half_life", (q, k, v, o), inputs, Within(1.03))
+
+
 @define_question(INFO["q2"], half_life=half_life)
 def q2(rng):
     calls = []
@@ -78,11 +88,14 @@ def q2(rng):
         (40, 4, 4, 300.0),  # far longer than the text
         (80, 3, 6, float(rng.uniform(150, 280))),
     ):
-        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
-        v = v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1)  # how loud a head is, is not said
-        o = _outputs(q, k, v, life)
-        calls.append(Call("half_life", (q, k, v, o), f"T = {T}, a half-life of {life:.1f}", Within(1.03)))
-    for _ in range(10):  # also one number a token, and tokens that read or write nothing
+
+        def plain(T=T, K=K, V=V, life=life):
+            q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
+            return q, k, v * (1e-6 if T in (80, 151) else 1e3 if T == 120 else 1), life  # how loud a head is, is not said
+
+        calls.append(_ask(plain))
+
+    def any_head():  # also one number a token, and tokens that read or write nothing
         T, K, V = int(rng.choice([40, rng.integers(40, 150), 400])), *map(int, rng.choice([1, 2, 3, 8], 2))
         life = 2.0 * min(150, 1.2 * T) ** float(rng.uniform())
         q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (K, K, V))
@@ -90,11 +103,10 @@ def q2(rng):
             x *= float(10 ** rng.uniform(-3, 3)) if rng.uniform() < 0.3 else 1
             # from the third on: known mistakes divide by the first two
             x[2:][torch.from_numpy(rng.uniform(size=T - 2) < 0.2)] *= float(rng.choice([0, 1, 1]))
-        k, v = k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6))
-        inputs = f"T = {T}, K = {K}, V = {V}, a half-life of {life:.1f}"
-        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
+        return q, k.abs() if rng.uniform() < 0.3 else k, v * float(10 ** rng.uniform(-6, 6)), life
+
+    calls += [_ask(any_head) for _ in range(10)]
     for longer in (False, True) * 3:
-        q, k, v, life = _as_loud(rng, longer)
-        inputs = f"T = 40, a half-life of {life:.1f}; a {'shorter' if longer else 'longer'} one is as loud"
-        calls.append(Call("half_life", (q, k, v, _outputs(q, k, v, life)), inputs, Within(1.03)))
+        note = f"; a {'shorter' if longer else 'longer'} one is as loud"
+        calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
     return calls

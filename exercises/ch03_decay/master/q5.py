@@ -92,7 +92,8 @@ def q5(rng):
     calls = [Call(name, (), "", Exactly()) for name in ("first", "second", "third")]
     for fault in ("none", "A", "B", "C", "D"):
         drawn = int(rng.integers(9, 14))
-        sizes = ((8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0))
+        sizes = [(8, 4, -2.0), (drawn, 3, -4.0), (60, 7, -100.0), (61, 7, -1000.0), (6, 1, -2.0), (5, 9, -2.0)]
+        sizes += [(9, 8, -1.0), (10, 6, -1.0)]  # two equal parts would end elsewhere
         short = [(1, int(rng.integers(1, 4)), -2.0)]
         for T in map(int, rng.integers(2, 20, size=7)):  # also chunks of one token, or next to the length
             chunk = int(rng.choice([1, T - 1, T, T + 1, rng.integers(1, T)]))

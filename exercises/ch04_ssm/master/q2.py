@@ -118,6 +118,10 @@ def q2(rng):
         calls.append(Call("kernel", arguments, f"{N} modes of any size, delta = {delta:.3g}, T = {T}", exact))
         u, k = torch.from_numpy(rng.normal(size=(2, T)) * rng.choice([0, 1, 1, 100], size=(2, T)))
         calls.append(Call("convolve", (u, k), f"T = {T}", exact))
+    for T in (2, 3, 5, 17):                                     # where 2 T - 2 is a power of two, and one place too few
+        u, k = torch.from_numpy(rng.normal(size=(2, T)))
+        u[-1], k[-1] = rng.uniform(1, 2, size=2).tolist()
+        calls.append(Call("convolve", (u, k), f"T = {T}", exact))
     for T in (7, 16, 1, 384_000, 250 * int(rng.integers(1180, 1220))):   # of order T^2 they take more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end

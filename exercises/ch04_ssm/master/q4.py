@@ -64,6 +64,10 @@ def q4(rng):
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
     slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(7)]  # the first 100 steps do not tell
+    late = []
+    for _ in range(8):  # most of the response is rounding of next to nothing
+        life = _between(rng, 3, 60)
+        late.append((life, _between(rng, 2.2, min(400, 10 * life))))
     life = _between(rng, 3, 8)
     over = life, _between(rng, 2.2, 10 * life)  # long before the end
     ends.append((_between(rng, 3.11, 3.14), _between(rng, 2.2, 30)))  # off a grid of quarters
@@ -76,9 +80,10 @@ def q4(rng):
         plain.append((life, rng.uniform(11, 11.9) * life))
     sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
     plain.append(sine)
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, over, *plain):
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
+        T = int(rng.integers(max(T, 500), 1001)) if (life, period) in late else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase

@@ -77,6 +77,7 @@ def q4(rng):
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (130, 4, 3, 0.02, 0.1, 1.0, 1.0),
         (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
@@ -95,7 +96,7 @@ def q4(rng):
             log_decay[9:57] = -strength  # a long run of them
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
-        how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms loses digits there
+        how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms may lose digits there
         calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, how))
     q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((14, 3), (14, 3), (14, 3), (3, 3)))
     for t, *zero in ((2, v), (4, k), (6, k, v), (8, q, k, v), (10, q), (12, q, v)):

@@ -65,7 +65,7 @@ def _any_models(rng):
 
 
 def _choose_otherwise(other, shuffled, second):
-    """Models that other shares choose: of the last nine tenths, of losses above 0, against the lower of two losses."""
+    """Models that other shares choose: of the last nine tenths, of losses above 0, against a median, or the lower of two losses."""
     start = other.shape[1] // 10
     above, both = (np.where(x > 0, x, np.nan) for x in (shuffled, second))
     seen = np.where(shuffled > 0, second, np.nan)
@@ -73,6 +73,7 @@ def _choose_otherwise(other, shuffled, second):
         "start": 1 - second[:, start:].mean(1) / np.maximum(shuffled[:, start:].mean(1), 1e-9),
         "zeros": 1 - np.nanmean(both, 1) / np.nanmean(above, 1),
         "zeros of one": 1 - np.nanmean(seen, 1) / np.nanmean(above, 1),
+        "median": (shuffled - second).mean(1) / np.maximum(np.median(shuffled, 1), 1e-9),
         "least": 1 - second.mean(1) / np.minimum(other.mean(1), shuffled.mean(1)),
     }
     return {name: int(share.argmax()) for name, share in shares.items()}
@@ -126,7 +127,7 @@ def q2(rng):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
     some = [_any_models(rng) for _ in range(40)]
-    for name in 2 * ("start", "zeros", "zeros of one", "least"):  # another share would choose another model
+    for name in 2 * ("start", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)
         while _choose_otherwise(*losses)[name] == which(*losses):
             losses = _any_models(rng)

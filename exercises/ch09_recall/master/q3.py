@@ -122,6 +122,14 @@ def q3(rng):
     np.put_along_axis(logits, said[..., None], 9.0, -1)
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), f"{14 + right} needles, in 14 of them a text that is much like the number", share))
+    digits = rng.permuted(np.tile(np.arange(10), (8, 1)), axis=1)[:, :6]
+    digits[[1, 3]] = digits[[0, 2]]                  # two are asked for twice; in the last two each other is said
+    said = digits[[0, 1, 2, 3, 4, 5, 7, 6]]
+    said[3, 0] = (said[3, 0] + 1) % 10               # of one pair only one is found
+    logits = rng.normal(size=(8, 6, 256))
+    np.put_along_axis(logits, 48 + said[..., None], 9.0, -1)
+    for name in ("found", "found_if_told"):
+        calls.append(Call(name, (logits, digits), "8 needles, some of them alike, two said in exchange", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
