@@ -82,12 +82,14 @@ class PreparedQuestion:
         calls: what is called, in order.
         wanted: the result of the reference for each call.
         mistakes: the known mistakes.
+        looked_at: the numbers of the calls in the order in which a fault is looked for, simple ones first.
     """
 
     question: "Question"
     calls: list[Call]
     wanted: list[Any]
     mistakes: list[KnownMistake]
+    looked_at: list[int]
     _outcomes: dict[tuple[str, int], Outcome] = field(default_factory=dict)
 
     def ask_mistake(self, known: KnownMistake, number: int) -> Outcome:
@@ -186,7 +188,10 @@ class Question:
             seed: what the inputs were drawn from.
         """
         prepared = self.prepare(seed)
-        for number, (call, outcome) in enumerate(zip(prepared.calls, outcomes, strict=True)):
+        if len(outcomes) != len(prepared.calls):
+            raise ValueError(f"outcomes: got {len(outcomes)}, expected {len(prepared.calls)}")
+        for number in prepared.looked_at:
+            call, outcome = prepared.calls[number], outcomes[number]
             if not (fault := find_fault(call, outcome, prepared.wanted[number])):
                 continue
             known = self._recognise(prepared, outcomes, call.name) or self._recognise_by_one_call(
@@ -361,14 +366,14 @@ def define_question(
     return lambda draw: Question(info, reference, draw, own_code, wrong_values or {})
 
 
-def _interleave(calls: list[Call], reference: Mapping[str, Any], rng: np.random.Generator) -> list[Call]:
-    """Return calls in another order, those of each function in theirs, and values where they stand.
+def _mix(calls: Sequence[Call], reference: Mapping[str, Any], rng: np.random.Generator) -> list[int]:
+    """Return numbers of calls in another order: those of each function in theirs, values where they stand.
 
     So no function can rely on what another one was called with before it.
     """
     places = [n for n, call in enumerate(calls) if callable(reference[call.name])]
-    left = {name: [calls[n] for n in reversed(places) if calls[n].name == name] for name in reference}
-    mixed = list(calls)
+    left = {name: [n for n in reversed(places) if calls[n].name == name] for name in reference}
+    mixed = list(range(len(calls)))
     for place, other in zip(places, rng.permutation(places).tolist(), strict=True):
         mixed[place] = left[calls[other].name].pop()
     return mixed
@@ -379,6 +384,9 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     """Draw the calls of a question, and call its reference."""
     text = f"{seed}/{question.info.set_name}/{question.info.id}".encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8]))
-    calls = _interleave(question.draw(rng), question.reference, rng)
+    drawn = question.draw(rng)
+    mixed = _mix(drawn, question.reference, rng)
+    calls = [drawn[n] for n in mixed]
     wanted = [run_call(question.reference, call, question.own_code)["value"] for call in calls]
-    return PreparedQuestion(question, calls, wanted, question.known_mistakes)
+    looked_at = sorted(range(len(calls)), key=mixed.__getitem__)
+    return PreparedQuestion(question, calls, wanted, question.known_mistakes, looked_at)
