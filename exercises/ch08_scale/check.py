@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "affb5440959f"
+VERSION = "d85d4a92ce24"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -275,7 +275,12 @@ def q3(rng):
     C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
     text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
-    return [*calls, Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001))]
+    calls.append(Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001)))
+    # two valleys again: of that whose lowest size is not the best, the parabola goes lower
+    loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
+    N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()
+    calls.append(Call("iso_flop", (C[:2], N, loss.tolist()), "5 sizes, 2 budgets, 2 valleys at each", Within(1.00001)))
+    return calls
 
 
 # --- q4: Two sizes up ---
@@ -318,8 +323,8 @@ def q4(rng):
         if n == 3:
             E, alpha = -0.3, 0.12
         if n == 4:                                # nearly a line of L against log N
-            alpha = float(rng.uniform(0.0011, 0.0015))
-            A = float(rng.uniform(0.1, 0.2)) / alpha
+            alpha = float(rng.uniform(0.00105, 0.0012))
+            A = float(rng.uniform(0.25, 0.35)) / alpha
             E = 3 - A
         if n == 5:                                # nearly at E
             E, alpha = 0.5, float(rng.uniform(4.7, 4.9))

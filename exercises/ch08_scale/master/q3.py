@@ -91,4 +91,9 @@ def q3(rng):
     C = np.sort(10 ** rng.uniform(18, 21, len(COLUMNS))).tolist()
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
     text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
-    return [*calls, Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001))]
+    calls.append(Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001)))
+    # two valleys again: of that whose lowest size is not the best, the parabola goes lower
+    loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
+    N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()
+    calls.append(Call("iso_flop", (C[:2], N, loss.tolist()), "5 sizes, 2 budgets, 2 valleys at each", Within(1.00001)))
+    return calls

@@ -62,8 +62,8 @@ def q4(rng):
         if n == 3:
             E, alpha = -0.3, 0.12
         if n == 4:                                # nearly a line of L against log N
-            alpha = float(rng.uniform(0.0011, 0.0015))
-            A = float(rng.uniform(0.1, 0.2)) / alpha
+            alpha = float(rng.uniform(0.00105, 0.0012))
+            A = float(rng.uniform(0.25, 0.35)) / alpha
             E = 3 - A
         if n == 5:                                # nearly at E
             E, alpha = 0.5, float(rng.uniform(4.7, 4.9))

@@ -88,6 +88,8 @@ def q4(rng):
     half = 2 * int(rng.integers(5, 15))              # half of the keys, even, odd and a half more
     for keys, values in ((2 * half + 1, half + 1), (2 * half, half), (2 * half + 2, half + 1), (2 * half + 3, half + 9)):
         calls.append(Call("pairs", (1e9, keys, values), f"a billion bits, {keys} keys, {values} values", Exactly()))
+    for n in rng.integers(6, 10_000, 3).tolist():    # as many values as pairs: lgamma between whole numbers lies higher
+        calls.append(Call("pairs", (bits(n, 2 * n, n) + 1.1e-5, 2 * n, n), f"just enough bits for {n:,} pairs, as many values", Exactly()))
     for _ in range(40):                              # one key or value on; no pairs, and as many as there can be
         keys, values = (10 ** rng.uniform(0, rng.choice((2.5, 6.0)), 2)).astype(int).tolist()
         most = min(keys, values, 30_000)
