@@ -38,6 +38,7 @@ ACCESSES = ("load", "store", "atomic", "gather", "scatter", "print", "assert")
 WRONG_WAY = (
     'Triton was imported as a compiler. Set os.environ["TRITON_INTERPRET"] = "1" before anything imports it'
 )
+OLDEST = (3, 6)  # version of Triton; the interpreter and the front end of earlier ones are built otherwise
 
 
 def check_kernel(kernel: Any) -> None:
@@ -48,13 +49,19 @@ def check_kernel(kernel: Any) -> None:
 
     Raises:
         TypeError: if it is no function under ``triton.jit``, or names what is no part of Triton's language.
-        RuntimeError: if Triton was imported as a compiler.
+        RuntimeError: if Triton was imported as a compiler, or is too old.
     """
+    import triton
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
     if isinstance(kernel, JITFunction):
         raise RuntimeError(WRONG_WAY)
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST:
+        raise RuntimeError(
+            f"Triton {triton.__version__} is installed, expected {'.'.join(map(str, OLDEST))} or newer: "
+            "`pip install -U triton`, then start Python again. No GPU is needed"
+        )
     if not isinstance(kernel, InterpretedFunction):
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
     _check_returns(kernel.fn)

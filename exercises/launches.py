@@ -163,7 +163,7 @@ class _Patches:
 
     def __enter__(self) -> "_Patches":
         self._patch_tensor = self._interpreter._patch_lang_tensor
-        self._interpreter._patch_lang_tensor = self._patch_truth
+        self._interpreter._patch_lang_tensor = self._patch_numbers
         self._patch_language, self._patched = self._interpreter._patch_lang, set[frozenset[int]]()
         self._interpreter._patch_lang = self._patch_once
         self._options = self._builder.options
@@ -207,10 +207,11 @@ class _Patches:
         self._patched.add(own)
         return self._patch_language(function)
 
-    def _patch_truth(self, tensor: Any, *scope: Any) -> None:
-        """Let Triton change its tensors for the launch, but not take a tile as true."""
+    def _patch_numbers(self, tensor: Any, *scope: Any) -> None:
+        """Let Triton change its tensors for the launch, but not take a tile as true or as a count."""
         self._patch_tensor(tensor, *scope)
         tensor.__bool__ = _tell_truth
+        tensor.__index__ = _tell_count  # before Triton 3.7 its own does not work with NumPy 2.4
         if not hasattr(tensor.__getitem__, "__wrapped__"):
             tensor.__getitem__ = _keep_axes(tensor.__getitem__)
 
@@ -291,6 +292,11 @@ def _tell_truth(x: Any) -> bool:
             "tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`"
         )
     return bool(values) if values.size == 1 else True
+
+
+def _tell_count(x: Any) -> int:
+    """Return a number of Triton as a whole number of Python, as ``range`` asks for it."""
+    return int(x.handle.data.item())
 
 
 def _keep_axes(take: Callable[..., Any]) -> Callable[..., Any]:

@@ -379,6 +379,14 @@ def _mix(calls: Sequence[Call], reference: Mapping[str, Any], rng: np.random.Gen
     return mixed
 
 
+def _ask_reference(question: Question, call: Call) -> Any:
+    """Return the result of the reference; on a machine that it does not run on, say why."""
+    outcome = run_call(question.reference, call, question.own_code)
+    if "value" not in outcome:
+        raise RuntimeError(f"Exercise {question.info.number} cannot be checked here: {outcome['text']}")
+    return outcome["value"]
+
+
 @lru_cache(maxsize=256)
 def _prepare(question: Question, seed: str) -> PreparedQuestion:
     """Draw the calls of a question, and call its reference."""
@@ -387,6 +395,6 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     drawn = question.draw(rng)
     mixed = _mix(drawn, question.reference, rng)
     calls = [drawn[n] for n in mixed]
-    wanted = [run_call(question.reference, call, question.own_code)["value"] for call in calls]
+    wanted = [_ask_reference(question, call) for call in calls]
     looked_at = sorted(range(len(calls)), key=mixed.__getitem__)
     return PreparedQuestion(question, calls, wanted, question.known_mistakes, looked_at)

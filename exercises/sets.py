@@ -1,15 +1,26 @@
 """Find the sets of exercises: every folder ``chNN_slug`` beside this file that has a ``check.py``."""
 
 import importlib
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
+from linattn_exercises.kernel_rules import OLDEST
 from linattn_exercises.questions import Question
 
-NEEDS = {"ch06_fast": "triton"}  # the package without which a set is left out; there is a triton for Linux
+NEEDS = {"ch06_fast": ("triton", OLDEST)}  # without which a set is left out; there is a triton for Linux
+
+
+def _is_there(package: str, oldest: tuple[int, ...]) -> bool:
+    """Return whether a package is installed, in this version or a newer one."""
+    try:
+        return tuple(map(int, version(package).split(".")[: len(oldest)])) >= oldest
+    except PackageNotFoundError:
+        return False
+
+
 FOUND = sorted(path.parent.name for path in Path(__file__).parent.glob("ch*/check.py"))
-SETS = tuple(name for name in FOUND if name not in NEEDS or find_spec(NEEDS[name]))
+SETS = tuple(name for name in FOUND if name not in NEEDS or _is_there(*NEEDS[name]))
 
 
 def load_check(set_name: str) -> ModuleType:
@@ -23,11 +34,13 @@ def load_check(set_name: str) -> ModuleType:
         the master it was generated from).
 
     Raises:
-        ValueError: if there is no such set, or the package that it needs is not installed.
+        ValueError: if there is no such set, or the package that it needs is not installed or too old.
     """
     if set_name in FOUND and set_name not in SETS:
-        needed = NEEDS[set_name]
-        raise ValueError(f"set: got {set_name!r}, which needs the package {needed}; it is not installed")
+        package, oldest = NEEDS[set_name]
+        raise ValueError(
+            f"set: got {set_name!r}, expected {package} {'.'.join(map(str, oldest))} or newer to be installed"
+        )
     if set_name not in SETS:
         raise ValueError(f"set: got {set_name!r}, expected one of {', '.join(SETS)}")
     return importlib.import_module(f"linattn_exercises.{set_name}.check")

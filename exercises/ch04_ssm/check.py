@@ -16,7 +16,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "e2c5c09f6590"
+VERSION = "88cc68482b14"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -349,13 +349,13 @@ def q4(rng):
         plain.append((life, rng.uniform(11, 11.9) * life))
     sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
     plain.append(sine)
-    # numbers at a fixed distance, a tenth of 960 or another part, lie whole half turns apart: they tell no angle
-    even = [(_between(rng, 60, 300), period) for period in (16.0, 18.0, 19.0, 20.0, 24.0, 17.125, 18.25, 53 / 3)]
+    # numbers at a fixed distance, a tenth of 480 or another part, lie whole half turns apart: they tell no angle
+    even = [(_between(rng, 60, 240), period) for period in (8.0, 16.0, 17.0, 18.0, 19.0, 20.0, 24.0, 53 / 3)]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         T = int(rng.integers(max(T, 500), 1001)) if (life, period) in late else T
-        T = 960 if (life, period) in even else T
+        T = 480 if (life, period) in even else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase

@@ -16,7 +16,7 @@ from triton import cdiv
 from triton.language import constexpr
 from triton.runtime import interpreter
 
-from linattn_exercises import kernel_front, kernel_rules, kernel_texts, launches
+from linattn_exercises import kernel_front, kernel_rules, kernel_texts, launches, sets
 from linattn_exercises.calls import Call, run_call
 from linattn_exercises.ch06_fast import check
 from linattn_exercises.grading.sandbox import Limits, Sandbox
@@ -1480,6 +1480,14 @@ def to_a_fixed_end(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def to_the_end(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns, TILE):
+        total += tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    tl.store(out, total)
+
+
+@triton.jit
 def added_truths(x, out, n_columns, TILE: tl.constexpr):
     i = tl.arange(0, TILE)
     tl.store(out, tl.sum(tl.where((i < 3) + (i < 5), tl.load(x + i), 0.0), 0))
@@ -1646,3 +1654,23 @@ def test_triton_changes_its_language_once_and_not_at_every_sum(monkeypatch):
     monkeypatch.setattr(interpreter, "_patch_lang", change)
     assert run_once(to_a_fixed_end)["value"].item() == 64.0  # with 128 calls of `tl.sum`
     assert change.call_count == 2  # for the kernel, and for the language itself
+
+
+def test_counts_are_read_where_the_interpreter_cannot(monkeypatch):
+    """Before Triton 3.7 it takes `int(x)` of an array with one axis, which NumPy 2.4 refuses."""
+    change = interpreter._patch_lang_tensor
+
+    def change_as_it_was(tensor, *scope):
+        change(tensor, *scope)
+        tensor.__index__ = lambda x: int(np.array([1, 2]))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", change_as_it_was)
+    assert run_once(to_the_end)["value"].item() == 64.0
+
+
+def test_a_triton_that_is_too_old_is_named(monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.5.1")
+    says = r"Exercise 6\.2 cannot be checked here: Triton 3\.5\.1 is installed, expected 3\.6 or newer"
+    with pytest.raises(RuntimeError, match=says):
+        check.q2(check.row_logsumexp, seed="too old")
+    assert not sets._is_there("triton", (99,)) and not sets._is_there("nobody-has-this", (1,))

@@ -12,7 +12,8 @@
 # the period of the oscillation, both in steps. Half-lives lie between 3 and 300 steps, periods between
 # 2.2 and 400, a period is shorter than 12 half-lives, and the response is at least two half-lives, one and
 # a half periods and 10 steps long, but no longer than 1,000. (A search is a good answer; go coarsely first,
-# then finely.) How loud it is, you do not know either.
+# then finely: the check has some fifty responses, and a grader 5 seconds for all of them.) How loud it is,
+# you do not know either.
 #
 # On paper four numbers do: any three neighbours satisfy $y_{l+2} = 2\operatorname{Re}(\bar
 # A)\,y_{l+1} - |\bar A|^2\,y_l$, which is linear in the two unknowns. Why is a least squares fit of
@@ -80,13 +81,13 @@ def q4(rng):
         plain.append((life, rng.uniform(11, 11.9) * life))
     sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
     plain.append(sine)
-    # numbers at a fixed distance, a tenth of 960 or another part, lie whole half turns apart: they tell no angle
-    even = [(_between(rng, 60, 300), period) for period in (16.0, 18.0, 19.0, 20.0, 24.0, 17.125, 18.25, 53 / 3)]
+    # numbers at a fixed distance, a tenth of 480 or another part, lie whole half turns apart: they tell no angle
+    even = [(_between(rng, 60, 240), period) for period in (8.0, 16.0, 17.0, 18.0, 19.0, 20.0, 24.0, 53 / 3)]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         T = int(rng.integers(max(T, 500), 1001)) if (life, period) in late else T
-        T = 960 if (life, period) in even else T
+        T = 480 if (life, period) in even else T
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase

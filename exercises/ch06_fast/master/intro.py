@@ -6,7 +6,7 @@
 # mistake, it gives a hint. You can check as often as you like.
 #
 # Two questions are about numbers. In the others you write kernels in [Triton](https://triton-lang.org). They run in Triton's
-# interpreter, on any Linux machine, without a GPU. The check launches them itself, with contiguous tensors of float32. It sees every entry
+# interpreter (3.6 or newer), on any Linux machine, without a GPU. The check launches them itself, with contiguous tensors of float32. It sees every entry
 # that a program reads or writes, and refuses
 #
 # - an entry outside of the tensors, also where the interpreter alone would not mind;
