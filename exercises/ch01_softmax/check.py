@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "fc001843cc78"
+VERSION = "481aa4b3f8a2"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -300,7 +300,7 @@ def q3(rng):
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
         calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
-    for _ in range(60):
+    for _ in range(150):
         config, batch = _any_config(rng), int(rng.integers(1, 4))
         window = config.get("sliding_window") or 50
         near = int(rng.choice([0, 1, 2, window - 1, window, window + 1, 2 * window, rng.integers(10**9)]))
@@ -456,7 +456,7 @@ def q5(rng):
         calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
         other = f"{n:,} and 1 keys, maxima {gap} apart"
         calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
-    for _ in range(24):
+    for _ in range(72):
         V, both = int(rng.integers(1, 5)), []
         start, gap = rng.choice([0.0, 0.0, -800.0, 5000.0]), rng.choice([0.0, 1.0, 30.0, -30.0, 800.0, -800.0])
         for at in (start, start + gap):
@@ -479,6 +479,7 @@ def q5(rng):
         (((0.0, 1.5, u), (0.0, 2.5, -2 * u)), "m = 0 in both"),
         (((m, 1.5, u), (-m, 2.5, -2 * u)), "m of opposite signs"),
         (((m, 1.5, u), (m, 2.5, u)), "equal m and u"),
+        (((m, 1.5, u), (m, 1.5, u)), "two equal triples"),
     ):
         calls.append(Call("merge", pair, inputs))
     nobody = -math.inf, 0.0, torch.zeros(5, dtype=torch.float64)

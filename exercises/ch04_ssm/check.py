@@ -6,6 +6,8 @@ import math
 import torch
 
 
+import cmath
+
 from linattn_exercises.calls import Call
 from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
@@ -16,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "88cc68482b14"
+VERSION = "19016813b0c1"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -98,6 +100,7 @@ def q1(rng):
     below.append((long, 0.5 - largest_step(long, 0.0) / far / 2))
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
+    many = many[torch.from_numpy(rng.permutation(len(many)))]
     alike = torch.tensor([[-1.5, 0.1], [-1.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.5, 2))
     stiff = [  # a mode that does not turn, or hardly, decides beside one that does
         as_pairs([complex(-rng.uniform(4, 6), rng.uniform(6, 7)), complex(-rng.uniform(25, 35), turns)][:: int(rng.choice([-1, 1]))])
@@ -107,6 +110,12 @@ def q1(rng):
     inner = _no_extreme_decides(rng)
     below += [(inner, 0.0), (inner, low)]
     below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
+    for scale in (1e-3, 1.0, 1e3):  # two modes whose bounds are 3 % apart, of which one turns more than it decays
+        for bounds in ((1.0, 1.03), (1.03, 1.0)):
+            angles = [math.radians(rng.uniform(*ends)) for ends in ((20, 30), (65, 75))]
+            sizes = [2 * math.cos(angle) / bound / scale for angle, bound in zip(angles, bounds)]
+            pair = [size * complex(-math.cos(angle), math.sin(angle)) for size, angle in zip(sizes, angles)]
+            below.append((as_pairs(pair), 0.0))
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -118,7 +127,7 @@ def q1(rng):
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
-    for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
+    for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
         sizes = 10 ** rng.uniform(-1.5, 1.5, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
         signs = [(-1, int(rng.choice([-1, 0, 0, 1]))) for _ in sizes]
         A = torch.from_numpy(sizes * signs)
@@ -175,6 +184,10 @@ def q2(rng):
     for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
+    for size in (3e-4, 6e-6, -6e-6):  # an oscillator, whose output is of the order of what a shortcut leaves out
+        size, delta = size * float(rng.uniform(0.8, 1)), float(rng.uniform(0.5, 1))
+        one = (as_pairs([x]) for x in (complex(0, size / delta), 1j, complex(rng.uniform(1, 2), 0)))
+        calls.append(Call("kernel", (delta, *one, 8), f"one A near {size / delta:.2g} i, T = 8", exact))
     for delta in (1e-3, 0.05, 20.0, 1e4):
         more = torch.complex(*-torch.from_numpy(rng.uniform((0.05, -1), (0.5, 1), (4, 2)).T))
         A = torch.cat([x, more]) / delta
@@ -208,7 +221,7 @@ def q2(rng):
         modulus = 10.0 ** torch.from_numpy(rng.choice([rng.uniform(-13, -3, N), rng.uniform(-2, 2, N)]))
         angle = math.pi * torch.from_numpy(rng.choice([rng.uniform(0.5, 1.5, N), rng.choice([0.5, 1, 1.5], N)]))
         x = torch.polar(modulus, angle) * torch.from_numpy(rng.choice([0, 1, 1, 1], N))
-        x.real.clamp_(max=0)  # rounded, the cosine is above 0
+        x.real[x.real > -1e-12 * x.abs()] = 0  # rounded, the cosine of a quarter turn is not 0
         _, B, C = _channel(rng, N)
         B.imag *= int(rng.integers(2))
         arguments = (delta, *map(as_pairs, (x / delta, B, C / delta)), T)
@@ -219,7 +232,8 @@ def q2(rng):
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         u[-1], k[-1] = rng.uniform(1, 2, size=2).tolist()
         calls.append(Call("convolve", (u, k), f"T = {T}", exact))
-    for T in (7, 16, 1, 384_000, 250 * int(rng.integers(1180, 1220))):   # of order T^2 they take more than 5 s
+    long = int(rng.integers(295_000, 305_000)) | 1
+    for T in (7, 16, 1, 384_000, long, int(rng.integers(21, 5000)) | 1):   # of order T^2 the longest take more than 5 s
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
         calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
@@ -295,7 +309,16 @@ def q3(rng):
                 delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
-        for _ in range(6):  # any short input, also with zeros; any step and channel, also one that does not turn
+        for zeros in (slice(0, 2), slice(-2, None)):  # at the ends of what goes round
+            u = torch.from_numpy(rng.normal(size=8))
+            u[zeros] = 0
+            inputs = f"fault {fault}, T = 8, two tokens of 0 at an end"
+            calls.append(Call("outputs", (fault, u, 0.2, 0.5, 2.0), inputs, Close(1e-9)))
+        for rate, frequency in ((0.003, 0.0), (0.003, 0.002), (0.35, 0.0), (0.3, 0.1)):  # hardly anything happens in a step,
+            u = 1e4 * torch.from_numpy(rng.normal(size=6))  # and inputs are large
+            inputs = f"fault {fault}, T = 6, delta = 0.0025, a rate of {rate:g}, a frequency of {frequency:g}"
+            calls.append(Call("outputs", (fault, u, 2.5e-3, rate, frequency), inputs, Close(1e-9)))
+        for _ in range(18):  # any short input, also with zeros; any step and channel, also one that does not turn
             T = int(rng.integers(1, 13))
             u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
             delta, rate, frequency = (float(x) for x in 10 ** rng.uniform((-2.5, -2, -2), (1, 1.5, 1)))
@@ -406,12 +429,21 @@ def q5(rng):
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
-    for N in map(int, rng.integers(1, 5, size=16)):             # any numbers that lie apart, that decay or not
+    for N in map(int, rng.integers(1, 5, size=48)):             # any numbers that lie apart, that decay or not
         angle = math.pi / N * (torch.arange(N) + torch.from_numpy(rng.uniform(0.2, 0.8, N)))
         turn = torch.complex(torch.zeros(N).double(), angle * torch.from_numpy(rng.choice([-1, 1, 1], N))).exp()
         A_bar = turn * torch.from_numpy(rng.choice([1.0, 0.9, rng.uniform(0.4, 1)], N))
         T = int(rng.choice([2 * N, 2 * N + 1, rng.integers(2 * N, 6 * N + 4)]))
         cases.append((as_pairs(A_bar), int(rng.choice([0, T - 1, rng.integers(T)])), T))
+    decay, turn = rng.uniform((0.75, 0.7), (0.85, 0.9)).tolist()
+    for pair in (  # numbers that share an angle, or a part; one that has long faded beside one that has not
+        [decay * cmath.exp(turn * 1j), (decay + 0.15) * cmath.exp(turn * 1j)],
+        [complex(0.4, turn), complex(0.4, -0.3)],
+        [complex(0.7, 0.5), complex(-0.3, -0.5)],
+        [0.5 * cmath.exp(turn * 1j), 0.97 * cmath.exp(2j)],
+    ):
+        T = int(rng.integers(14, 18))
+        cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "40bbcfccf6df"
+VERSION = "4e47bc2539c9"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -56,12 +56,12 @@ def q1(rng):
     exact = Close(1e-9)
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0)]
-    shares.append((1 - float(rng.uniform(2e-5, 6e-5)), 1e-3))
-    shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(6)]
+    shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6)]
+    shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
     limits = [(1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), (3.0, 0.5, 240.0), (2, 1, 3), (1e-4, 1e-3, 5e-3), (1.0, 1e-4, 8e-4), (0.5, 0.01, 0.14)]
-    for _ in range(6):
+    for _ in range(30):
         a = float(10 ** rng.uniform(-3, 2))
         high = float(10 ** rng.uniform(-5, 2.8)) / a
         limits.append((a, high * float(rng.choice((1.0, rng.uniform(0.001, 1.0)))), high))
@@ -402,11 +402,21 @@ def q3(rng):
         M[range(75, 80), range(65, 70)] = torch.from_numpy(rng.uniform(1, 2, size=5))
         return M
 
+    def bridged(mirrored):  # two are read far away, and three others next to one end
+        M = torch.from_numpy(rng.uniform(1, 2, size=100)).diag()
+        M[[97, 98, 8, 9, 10], [0, 1, 2, 3, 4]] = torch.from_numpy(rng.uniform(1, 2, size=5))
+        return M.flip(0, 1).T if mirrored else M
+
+    def all_at_once(n):  # n tokens write, and n others read, each another mixture of them
+        M = torch.from_numpy(rng.uniform(1, 2, size=80)).diag()
+        M[-n:, :n] = torch.linalg.qr(torch.from_numpy(rng.normal(size=(n, n))))[0]
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
     K, wide, erased, taps = draw(12, 15), draw(2, 4), draw(3, 5), draw(4, 6)
-    small, large, brief = draw(1, 2), draw(3, 5), draw(3, 4)
+    small, large, brief, many = draw(1, 2), draw(3, 5), draw(3, 4), draw(24, 30)
     short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
         (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
@@ -430,6 +440,9 @@ def q3(rng):
         (lambda: offside(False), 4, "40 tokens, the first four of which are read, at different distances"),
         (lambda: offside(True), 4, "40 tokens, the last four of which read one of the others each"),
         (again, 5, "100 tokens, 3 of which are read, and 5 long after that"),
+        (lambda: bridged(False), 5, "100 tokens, two of which are read far away, three nearer by"),
+        (lambda: bridged(True), 5, "100 tokens, two of which read far back, three nearer by"),
+        (lambda: all_at_once(many), many, f"80 tokens, {many} of which are read by {many} others, mixed"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
@@ -451,6 +464,8 @@ def q3(rng):
         M = _measure(rng, make, size, 4.0)
         for n in (size, size + draw(1, 3)):
             calls.append(Call("least_error", (M, n), f"{inputs}; n = {n}", Close(1e-3)))
+    M = _measure(rng, lambda: _gated(rng, 30, wide), wide, -8.0, -7.0)
+    calls.append(Call("least_error", (M, wide), f"30 tokens of linear attention, K = {wide}; n = {wide}", Within(1.001)))
     M = _measure(rng, lambda: _gated(rng, 30, wide), wide, 4.0)
     for n in (13, 14):  # no more than errors, and small ones of them
         calls.append(Call("least_error", (M, n), f"30 tokens of linear attention, K = {wide}; n = {n}", Close(1e-3)))
@@ -607,7 +622,10 @@ def q5(rng):
                 log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
-        for T in (1, *(int(n) for n in rng.integers(2, 10, size=8))):  # strengths and gates of all kinds
+        beta = torch.from_numpy(rng.uniform(0.8, 1.5, size=40))  # all of a long text matters for each token
+        log_decay = torch.from_numpy(rng.uniform(-0.02, 0.0, size=40))
+        calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = 40, hardly any decay", Close(1e-9)))
+        for T in (1, *(int(n) for n in rng.integers(2, 10, size=24))):  # strengths and gates of all kinds
             beta = torch.from_numpy(rng.uniform(0.01, 2.0, size=T))
             log_decay = torch.from_numpy(rng.uniform(rng.choice((-0.1, -2.0, -30.0)), 0.0, size=T))
             for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "bc9b2ce41c9e"
+VERSION = "9905a42048b1"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -109,6 +109,16 @@ def q1(rng):
                 if not cache:
                     inputs, text = (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token"
                     calls.append(Call("double_context", inputs, text, Within(1.000001)))
+    P, rate = (float(10 ** rng.uniform(*span)) for span in ((8, 11), (11.6, 12.9)))
+    peak, gpu = rate * float(rng.uniform(0.3, 0.6)), "a machine that moves more bytes than it does FLOPs"
+    for share in rng.uniform((0.3, 0.7, 1.2), (0.5, 0.9, 3.0)).tolist():
+        cache = share * 2 * P * rate / peak
+        calls.append(Call("ridge_batch", (P, cache, rate, peak), f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}", Within(1.000001)))
+        for batch in (1, int(rng.integers(2, 60))):
+            text = f"P = {P:.3g}, batch {batch}, {gpu}"
+            calls.append(Call("step_seconds", (P, batch, cache, rate, peak), f"{text}, cache {cache:.3g} bytes", Within(1.000001)))
+            per_token = float(10 ** rng.uniform(3, 6))
+            calls.append(Call("double_context", (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token", Within(1.000001)))
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))
@@ -215,6 +225,8 @@ def q2(rng):
             columns = (3 * tile + 5, tile - 3, tile)[n - 9]
             rows, x = 3, _normal(rng, 3, columns)
             x[1] = -math.inf
+            if n == 11:  # a masked score of another kind, in a row of nothing else
+                x[0] = -1e4
             x[0, tile : 2 * tile] = -math.inf  # and a tile of nothing between others
             x[2] -= 300.0  # what is masked is not its maximum
         if n == 12:  # a jump of the maximum that float32 can just hold, once
@@ -349,10 +361,10 @@ def q3(rng):
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
         if n == 5:  # one token forgets much, and not all, of what was large and has not been asked for
             at = C * int(rng.integers(0, 2)) + int(rng.integers(1, C))
-            g[:, at] = -float(rng.uniform(12.5, 14))
+            g[:, at] = -float(rng.uniform(15.2, 16.5))
             q[:, :at] = 0.0
-            v[:, :at] *= 1e4
-            state *= 1e4
+            v[:, :at] *= 1e5
+            state *= 1e5
         if n == 9:  # large is the state, what this chunk has written, and both
             at = C + int(rng.integers(1, C))
             g[:, at] = -torch.stack([_far_from_half(rng) for _ in range(N)])

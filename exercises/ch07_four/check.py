@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "a19d49be73aa"
+VERSION = "b59b441d555d"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -148,6 +148,7 @@ def q2(rng):
     sizes = [(2, 64, 4, 2, 96), (3, 60, 6, 1, 100), (5, 48, 3, 3, 128), (32, 4096, 32, 8, 14336)]
     for group, H_kv, width, L, F in rng.integers(1, (7, 5, 33, 9, 300), size=(8, 5)).tolist():
         sizes.append((L, group * H_kv * width, group * H_kv, H_kv, F))
+    sizes.append((28, 3000, 24, 8, 8191))  # more than float32 counts
     sizes += [(1, 32, 1, 1, 32), (3, 7, 7, 7, 5)]  # one head; heads of width 1
     for one in sizes:
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)
@@ -335,10 +336,10 @@ def q5(rng):
     for first, second in ((small, large), (large, small)):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
-    for n in range(18):  # laws of any kind, some with the same k or a
+    for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])
-        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 6]))
+        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 18]))
         text = f"{first[0]:.3g} C^-{first[1]:.3g} and {second[0]:.3g} C^-{second[1]:.3g}, C = {C:.3g}"
         calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     return calls

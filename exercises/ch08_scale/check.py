@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d85d4a92ce24"
+VERSION = "8f1e9d1c8732"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -86,11 +86,11 @@ def q1(rng):
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        near = 10 ** float(rng.uniform(-7, -6.6)) if E else 1e-12  # almost at the floor
+        near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
-    for n in range(90):                              # losses below 1 and above 10, most or little of which is E; any gamma
+    for n in range(270):                             # losses below 1 and above 10, most or little of which is E; any gamma
         E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
         E = E if rng.random() < 0.85 else 0.0
         L, ratio = E + above, float(rng.uniform(1.05, 4.0))
@@ -183,7 +183,7 @@ def q2(rng):
     for fall, text in ((10.0, "below the first"), (5.5, "hardly above the first")):
         arguments = ([1e6, 4e6], 1e10, 1.5e10, [fall, 1.0])
         calls.append(Call("with_cost", arguments, f"2 sizes, factors {fall} and 1: the last budget is {text}", exact))
-    for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
+    for _ in range(90):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
         factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
@@ -197,6 +197,10 @@ def q2(rng):
         least = 1.5 * N[0] * factor[0] / (N[-1] * back)  # where the last run ends at a larger budget than the first
         factor[-1] = max(factor[-1], least) if rng.random() < 0.8 else float(rng.uniform(0.1, 0.4)) * least
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
+    N, first, last = draw()
+    text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}"
+    calls.append(Call("design_exponent", (N, last, last), f"{text}, one evaluation of each", exact))
+    calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -259,7 +263,7 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    for _ in range(60):                           # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
+    for _ in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
         n_sizes, n_budgets = int(rng.integers(3, 8)), int(rng.integers(1, 9))
         ranks = rng.permuted(np.tile(np.arange(n_sizes), (n_budgets, 1)), axis=1)
         reached = rng.random(ranks.shape) < rng.choice((0.75, 0.95))
@@ -333,7 +337,7 @@ def q4(rng):
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
-    for _ in range(20):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
+    for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
         L = [last + part * last * ((x / N[0]) ** -alpha - (N[2] / N[0]) ** -alpha) for x in N]
@@ -399,7 +403,9 @@ def _any_runs(rng):
     """(N, L) of 3 to 11 runs that scatter little or much, in any order; one is farthest above the line."""
     while True:
         n = int(rng.integers(3, 12))
-        x = rng.uniform(2, 20) + (rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)).cumsum()
+        steps = rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)
+        steps[rng.integers(1, n)] *= rng.choice((1.0, 1.0, 1.0, 1e-2, 1e-5))  # two may be nearly of one size
+        x = rng.uniform(2, 20) + steps.cumsum()
         x = (x, x[::-1], rng.permutation(x))[rng.integers(3)]
         level, slope, scatter, bad = 10 ** rng.uniform((-2, -1.5, -3, -2), (1.5, 0, 0.2, 0))
         y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
@@ -489,7 +495,7 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
-    for _ in range(40):
+    for _ in range(100):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")
     return calls
@@ -533,7 +539,7 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
+        for factor in rng.uniform((0.005, 0.2, 0.9992, 0.999993, 1.0001, 2.0), (0.02, 0.5, 0.9999, 0.999997, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for C, surface in ((1e24, (900.0, 10.0, 0.15, 0.6)), (1e17, (10.0, 900.0, 0.6, 0.15))):  # far from balanced
@@ -548,7 +554,7 @@ def q6(rng):
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))
-    for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
+    for _ in range(180):                      # any best size and number of tokens, exponents near 0 and above 1, equal ones
         A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
         beta = alpha if rng.random() < 0.3 else beta
         C, B = 6 * N * D, alpha * A * N**-alpha / (beta * D**-beta)

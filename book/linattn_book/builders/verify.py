@@ -118,7 +118,8 @@ def find_undeclared(package: Path, requirements: Iterable[str]) -> list[str]:
             if name in sys.stdlib_module_names or name in (*OURS, package.name):
                 continue
             provided = {normalise_name(provider) for provider in providers.get(name, [name])}
-            guarded = NEEDS.get(path.relative_to(package).parts[0]) == name
+            needed, _ = NEEDS.get(path.relative_to(package).parts[0], ("", ()))
+            guarded = needed == name
             if not provided & (plain | extra if guarded or not at_import else plain):
                 where = path.relative_to(package.parent)
                 faults.append(f"{where} imports {name}, which the package does not require")

@@ -151,7 +151,7 @@ def q3(rng):
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"
         calls.append(Call("most_tokens", (sliding, free, 7), inputs, exact))
-    for _ in range(60):
+    for _ in range(150):
         config, batch = _any_config(rng), int(rng.integers(1, 4))
         window = config.get("sliding_window") or 50
         near = int(rng.choice([0, 1, 2, window - 1, window, window + 1, 2 * window, rng.integers(10**9)]))

@@ -4,7 +4,7 @@
 # A Taylor map to order $p$ has as its features all products of at most $p$ entries of $x\in\mathbb R^K$; an
 # entry may occur several times, and the empty product 1 counts. The package's map lists mixed products
 # twice, $x_1x_2$ and $x_2x_1$. Keep each once, with a suitable factor: how many features are there, for any
-# $K$ and $p$?
+# $K$ and $p$? (The check asks for up to twelve million.)
 #
 # With that map, and a denominator, one head's state is compared with its KV cache. State entries take
 # `state_bytes` each, cache entries `cache_bytes`. From how many tokens on is the cache the larger of the
@@ -56,6 +56,7 @@ def q5(rng):
     # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
     sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
     sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
+    sizes += [(7, 14, 5, 7, 2), (32, 12, 4, 8, 3), (12, 14, 5, 2, 3), (17, 32, 4, 7, 1), (1, 2, 2, 7, 3), (1, 2, 0, 5, 1)]
     for K, V, order, state, cache in sizes:
         inputs = f"K = {K}, V = {V}, order {order}, {state} and {cache} bytes"
         calls.append(Call("break_even", (K, V, order, state, cache), inputs, exact))

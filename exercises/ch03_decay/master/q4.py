@@ -93,7 +93,7 @@ def q4(rng):
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"
     calls.append(Call("logits_for", (wide,), inputs, Close(1e-8)))
-    for _ in range(8):  # few layers or one, in any order, also with ties and far from 0
+    for _ in range(40):  # few layers or one, in any order, also with ties and far from 0
         given = rng.normal(size=int(rng.integers(1, 9))) * rng.choice([0, 1, 2]) + rng.choice([-1000, 0, 1000])
         given = [float(x) for x in (given.round() if rng.uniform() < 0.3 else given)]
         layer = int(rng.choice([0, len(given) - 1, rng.integers(len(given))]))

@@ -21,6 +21,8 @@ import math
 import torch
 
 # %% checks
+import cmath
+
 from linattn_exercises.calls import Call
 from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question

@@ -100,6 +100,7 @@ def q1(rng):
     below.append((long, 0.5 - largest_step(long, 0.0) / far / 2))
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
+    many = many[torch.from_numpy(rng.permutation(len(many)))]
     alike = torch.tensor([[-1.5, 0.1], [-1.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.5, 2))
     stiff = [  # a mode that does not turn, or hardly, decides beside one that does
         as_pairs([complex(-rng.uniform(4, 6), rng.uniform(6, 7)), complex(-rng.uniform(25, 35), turns)][:: int(rng.choice([-1, 1]))])
@@ -109,6 +110,12 @@ def q1(rng):
     inner = _no_extreme_decides(rng)
     below += [(inner, 0.0), (inner, low)]
     below += [(alike, 0.0), (turned, 0.0), (many, low), (drawn[3], 0.49999)]
+    for scale in (1e-3, 1.0, 1e3):  # two modes whose bounds are 3 % apart, of which one turns more than it decays
+        for bounds in ((1.0, 1.03), (1.03, 1.0)):
+            angles = [math.radians(rng.uniform(*ends)) for ends in ((20, 30), (65, 75))]
+            sizes = [2 * math.cos(angle) / bound / scale for angle, bound in zip(angles, bounds)]
+            pair = [size * complex(-math.cos(angle), math.sin(angle)) for size, angle in zip(sizes, angles)]
+            below.append((as_pairs(pair), 0.0))
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -120,7 +127,7 @@ def q1(rng):
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
-    for _ in range(20):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
+    for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
         sizes = 10 ** rng.uniform(-1.5, 1.5, size=(int(rng.integers(1, 7)), 2)) * 10 ** rng.uniform(-3, 4)
         signs = [(-1, int(rng.choice([-1, 0, 0, 1]))) for _ in sizes]
         A = torch.from_numpy(sizes * signs)

@@ -9,7 +9,7 @@
 #   read before the input is written;
 # - `"D"`: $B$ is not discretised, $\bar B = B$.
 #
-# All else is as in the chapter: one complex number of state, $A = -r + i\omega$ with a rate $r$ and a
+# All else is as in the chapter: one complex number of state, $A = -r + i\omega$ with a rate $r > 0$ and a
 # frequency $\omega$, $B = C = 1$, the zero-order hold, no skip. The input is as plain as can be, eight
 # ones, with $\Delta = 0.5$, $r = 1$ and $\omega = 2$. Three of the four gave the outputs in `symptoms`.
 # Which is which?
@@ -107,7 +107,16 @@ def q3(rng):
                 delta, rate, frequency = map(float, rng.uniform((0.05, 1, 0.2), (0.1, 2, 0.6)))
             inputs = f"fault {fault}, T = {T}, a rate of {rate:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
-        for _ in range(6):  # any short input, also with zeros; any step and channel, also one that does not turn
+        for zeros in (slice(0, 2), slice(-2, None)):  # at the ends of what goes round
+            u = torch.from_numpy(rng.normal(size=8))
+            u[zeros] = 0
+            inputs = f"fault {fault}, T = 8, two tokens of 0 at an end"
+            calls.append(Call("outputs", (fault, u, 0.2, 0.5, 2.0), inputs, Close(1e-9)))
+        for rate, frequency in ((0.003, 0.0), (0.003, 0.002), (0.35, 0.0), (0.3, 0.1)):  # hardly anything happens in a step,
+            u = 1e4 * torch.from_numpy(rng.normal(size=6))  # and inputs are large
+            inputs = f"fault {fault}, T = 6, delta = 0.0025, a rate of {rate:g}, a frequency of {frequency:g}"
+            calls.append(Call("outputs", (fault, u, 2.5e-3, rate, frequency), inputs, Close(1e-9)))
+        for _ in range(18):  # any short input, also with zeros; any step and channel, also one that does not turn
             T = int(rng.integers(1, 13))
             u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
             delta, rate, frequency = (float(x) for x in 10 ** rng.uniform((-2.5, -2, -2), (1, 1.5, 1)))

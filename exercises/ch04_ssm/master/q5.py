@@ -14,7 +14,7 @@
 #    differences over $l = 0, \dots, T-1$ is the smallest.
 # 2. How large is this sum?
 #
-# $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real, and no two are equal or conjugate, though
+# $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real or above 1 in size, and no two are equal or conjugate, though
 # some are only 0.1 apart: there a formula that is right on paper may lose its digits, and seven are compared.
 #
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
@@ -83,12 +83,21 @@ def q5(rng):
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)
     cases.append((as_pairs(turned.exp()), 5, 24))
-    for N in map(int, rng.integers(1, 5, size=16)):             # any numbers that lie apart, that decay or not
+    for N in map(int, rng.integers(1, 5, size=48)):             # any numbers that lie apart, that decay or not
         angle = math.pi / N * (torch.arange(N) + torch.from_numpy(rng.uniform(0.2, 0.8, N)))
         turn = torch.complex(torch.zeros(N).double(), angle * torch.from_numpy(rng.choice([-1, 1, 1], N))).exp()
         A_bar = turn * torch.from_numpy(rng.choice([1.0, 0.9, rng.uniform(0.4, 1)], N))
         T = int(rng.choice([2 * N, 2 * N + 1, rng.integers(2 * N, 6 * N + 4)]))
         cases.append((as_pairs(A_bar), int(rng.choice([0, T - 1, rng.integers(T)])), T))
+    decay, turn = rng.uniform((0.75, 0.7), (0.85, 0.9)).tolist()
+    for pair in (  # numbers that share an angle, or a part; one that has long faded beside one that has not
+        [decay * cmath.exp(turn * 1j), (decay + 0.15) * cmath.exp(turn * 1j)],
+        [complex(0.4, turn), complex(0.4, -0.3)],
+        [complex(0.7, 0.5), complex(-0.3, -0.5)],
+        [0.5 * cmath.exp(turn * 1j), 0.97 * cmath.exp(2j)],
+    ):
+        T = int(rng.integers(14, 18))
+        cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

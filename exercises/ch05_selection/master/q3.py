@@ -182,11 +182,21 @@ def q3(rng):
         M[range(75, 80), range(65, 70)] = torch.from_numpy(rng.uniform(1, 2, size=5))
         return M
 
+    def bridged(mirrored):  # two are read far away, and three others next to one end
+        M = torch.from_numpy(rng.uniform(1, 2, size=100)).diag()
+        M[[97, 98, 8, 9, 10], [0, 1, 2, 3, 4]] = torch.from_numpy(rng.uniform(1, 2, size=5))
+        return M.flip(0, 1).T if mirrored else M
+
+    def all_at_once(n):  # n tokens write, and n others read, each another mixture of them
+        M = torch.from_numpy(rng.uniform(1, 2, size=80)).diag()
+        M[-n:, :n] = torch.linalg.qr(torch.from_numpy(rng.normal(size=(n, n))))[0]
+        return M
+
     def draw(low, high):
         return int(rng.integers(low, high + 1))
 
     K, wide, erased, taps = draw(12, 15), draw(2, 4), draw(3, 5), draw(4, 6)
-    small, large, brief = draw(1, 2), draw(3, 5), draw(3, 4)
+    small, large, brief, many = draw(1, 2), draw(3, 5), draw(3, 4), draw(24, 30)
     short, middle, long = (2 * draw(*ends) for ends in ((4, 5), (6, 8), (9, 10)))
     tables = (
         (lambda: _gated(rng, 24, wide), wide, f"24 tokens of linear attention, K = {wide}"),
@@ -210,6 +220,9 @@ def q3(rng):
         (lambda: offside(False), 4, "40 tokens, the first four of which are read, at different distances"),
         (lambda: offside(True), 4, "40 tokens, the last four of which read one of the others each"),
         (again, 5, "100 tokens, 3 of which are read, and 5 long after that"),
+        (lambda: bridged(False), 5, "100 tokens, two of which are read far away, three nearer by"),
+        (lambda: bridged(True), 5, "100 tokens, two of which read far back, three nearer by"),
+        (lambda: all_at_once(many), many, f"80 tokens, {many} of which are read by {many} others, mixed"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
         (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
@@ -231,6 +244,8 @@ def q3(rng):
         M = _measure(rng, make, size, 4.0)
         for n in (size, size + draw(1, 3)):
             calls.append(Call("least_error", (M, n), f"{inputs}; n = {n}", Close(1e-3)))
+    M = _measure(rng, lambda: _gated(rng, 30, wide), wide, -8.0, -7.0)
+    calls.append(Call("least_error", (M, wide), f"30 tokens of linear attention, K = {wide}; n = {wide}", Within(1.001)))
     M = _measure(rng, lambda: _gated(rng, 30, wide), wide, 4.0)
     for n in (13, 14):  # no more than errors, and small ones of them
         calls.append(Call("least_error", (M, n), f"30 tokens of linear attention, K = {wide}; n = {n}", Close(1e-3)))

@@ -114,7 +114,10 @@ def q5(rng):
                 log_decay[10:50] = least  # a long run of them
             inputs = f"fault {fault}, T = {T}, strengths up to {most:g}, log decays down to {least:g}"
             calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
-        for T in (1, *(int(n) for n in rng.integers(2, 10, size=8))):  # strengths and gates of all kinds
+        beta = torch.from_numpy(rng.uniform(0.8, 1.5, size=40))  # all of a long text matters for each token
+        log_decay = torch.from_numpy(rng.uniform(-0.02, 0.0, size=40))
+        calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = 40, hardly any decay", Close(1e-9)))
+        for T in (1, *(int(n) for n in rng.integers(2, 10, size=24))):  # strengths and gates of all kinds
             beta = torch.from_numpy(rng.uniform(0.01, 2.0, size=T))
             log_decay = torch.from_numpy(rng.uniform(rng.choice((-0.1, -2.0, -30.0)), 0.0, size=T))
             for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):

@@ -65,6 +65,16 @@ def q1(rng):
                 if not cache:
                     inputs, text = (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token"
                     calls.append(Call("double_context", inputs, text, Within(1.000001)))
+    P, rate = (float(10 ** rng.uniform(*span)) for span in ((8, 11), (11.6, 12.9)))
+    peak, gpu = rate * float(rng.uniform(0.3, 0.6)), "a machine that moves more bytes than it does FLOPs"
+    for share in rng.uniform((0.3, 0.7, 1.2), (0.5, 0.9, 3.0)).tolist():
+        cache = share * 2 * P * rate / peak
+        calls.append(Call("ridge_batch", (P, cache, rate, peak), f"P = {P:.3g}, cache {cache:.3g} bytes, {gpu}", Within(1.000001)))
+        for batch in (1, int(rng.integers(2, 60))):
+            text = f"P = {P:.3g}, batch {batch}, {gpu}"
+            calls.append(Call("step_seconds", (P, batch, cache, rate, peak), f"{text}, cache {cache:.3g} bytes", Within(1.000001)))
+            per_token = float(10 ** rng.uniform(3, 6))
+            calls.append(Call("double_context", (P, batch, per_token, rate, peak), f"{text}, {per_token:.4g} bytes a token", Within(1.000001)))
     for n in range(12):
         P = float(10 ** rng.uniform(7, 11 if n not in (3, 4) else 7.1))
         rate, peak = float(10 ** rng.uniform(11.3, 12.9)), float(10 ** rng.uniform(13.5 if n not in (3, 4) else 15, 15.2))

@@ -2,7 +2,7 @@
 # ## One pass over a long row
 #
 # Write a kernel that returns $\ell_r = \ln \sum_c e^{x_{rc}}$ for each row of a matrix. Program $r$ has row $r$, which has
-# any number of columns, often more than a tile, and is read only once. Entries may be as large as $10^4$ of either sign, and $-\infty$ (a
+# any number of columns, often more than a tile, and is read only once. Entries may be as large as some $10^4$ of either sign, and $-\infty$ (a
 # masked score); a row of nothing but $-\infty$ has $\ell = -\infty$.
 
 # %% answer q2
@@ -79,6 +79,8 @@ def q2(rng):
             columns = (3 * tile + 5, tile - 3, tile)[n - 9]
             rows, x = 3, _normal(rng, 3, columns)
             x[1] = -math.inf
+            if n == 11:  # a masked score of another kind, in a row of nothing else
+                x[0] = -1e4
             x[0, tile : 2 * tile] = -math.inf  # and a tile of nothing between others
             x[2] -= 300.0  # what is masked is not its maximum
         if n == 12:  # a jump of the maximum that float32 can just hold, once

@@ -128,10 +128,10 @@ def q3(rng):
         state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
         if n == 5:  # one token forgets much, and not all, of what was large and has not been asked for
             at = C * int(rng.integers(0, 2)) + int(rng.integers(1, C))
-            g[:, at] = -float(rng.uniform(12.5, 14))
+            g[:, at] = -float(rng.uniform(15.2, 16.5))
             q[:, :at] = 0.0
-            v[:, :at] *= 1e4
-            state *= 1e4
+            v[:, :at] *= 1e5
+            state *= 1e5
         if n == 9:  # large is the state, what this chunk has written, and both
             at = C + int(rng.integers(1, C))
             g[:, at] = -torch.stack([_far_from_half(rng) for _ in range(N)])

@@ -1,7 +1,7 @@
 # %% [markdown] q4 diagnose, 4 points, 25 minutes, level 2
 # ## Two programs, one state
 #
-# One sequence with few heads leaves most of a GPU idle, so time is cut into segments of $L$ tokens, each with a program of its own. The kernel below adds
+# One sequence with few heads leaves most of a GPU idle, so time is cut into $\lceil T/L \rceil$ segments of $L$ tokens, each with a program of its own. The kernel below adds
 # what every segment writes, $\sum_j k_j^\top v_j$, to one state. In the interpreter its result is right. On a GPU it is wrong, and
 # wrong in another way each time. Find out why, and write two kernels in its place that give equal bits in every run:
 #

@@ -71,6 +71,7 @@ def q2(rng):
     sizes = [(2, 64, 4, 2, 96), (3, 60, 6, 1, 100), (5, 48, 3, 3, 128), (32, 4096, 32, 8, 14336)]
     for group, H_kv, width, L, F in rng.integers(1, (7, 5, 33, 9, 300), size=(8, 5)).tolist():
         sizes.append((L, group * H_kv * width, group * H_kv, H_kv, F))
+    sizes.append((28, 3000, 24, 8, 8191))  # more than float32 counts
     sizes += [(1, 32, 1, 1, 32), (3, 7, 7, 7, 5)]  # one head; heads of width 1
     for one in sizes:
         inputs = "L = {}, D = {}, H = {}, H_kv = {}, F = {}".format(*one)

@@ -86,10 +86,10 @@ def q5(rng):
     for first, second in ((small, large), (large, small)):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
-    for n in range(18):  # laws of any kind, some with the same k or a
+    for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])
-        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 6]))
+        C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 18]))
         text = f"{first[0]:.3g} C^-{first[1]:.3g} and {second[0]:.3g} C^-{second[1]:.3g}, C = {C:.3g}"
         calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     return calls

@@ -68,11 +68,11 @@ def q1(rng):
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
-        near = 10 ** float(rng.uniform(-7, -6.6)) if E else 1e-12  # almost at the floor
+        near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
-    for n in range(90):                              # losses below 1 and above 10, most or little of which is E; any gamma
+    for n in range(270):                             # losses below 1 and above 10, most or little of which is E; any gamma
         E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
         E = E if rng.random() < 0.85 else 0.0
         L, ratio = E + above, float(rng.uniform(1.05, 4.0))

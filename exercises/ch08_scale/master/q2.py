@@ -1,7 +1,7 @@
 # %% [markdown] q2 derive, 4 points, 25 minutes, level 2
 # ## Design or model?
 #
-# A study trains models of the sizes `N` (rising) on one text, evaluates each from `first` tokens on to `last`, and fits
+# A study trains models of the sizes `N` (rising) on one text, evaluates each from `first` tokens on to `last` (which may be the same), and fits
 # $N \propto C^a$ to *all* of the lowest curve.
 #
 # 1. What is the slope of the staircase from its first end to its last, by the chapter's formula, if $C = 6ND$?
@@ -102,7 +102,7 @@ def q2(rng):
     for fall, text in ((10.0, "below the first"), (5.5, "hardly above the first")):
         arguments = ([1e6, 4e6], 1e10, 1.5e10, [fall, 1.0])
         calls.append(Call("with_cost", arguments, f"2 sizes, factors {fall} and 1: the last budget is {text}", exact))
-    for _ in range(30):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
+    for _ in range(90):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
         factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
@@ -116,5 +116,9 @@ def q2(rng):
         least = 1.5 * N[0] * factor[0] / (N[-1] * back)  # where the last run ends at a larger budget than the first
         factor[-1] = max(factor[-1], least) if rng.random() < 0.8 else float(rng.uniform(0.1, 0.4)) * least
         calls.append(Call("with_cost", (N, first, last, factor), f"{text}, factors {factor[0]:.2f} to {factor[-1]:.2f}", exact))
+    N, first, last = draw()
+    text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}"
+    calls.append(Call("design_exponent", (N, last, last), f"{text}, one evaluation of each", exact))
+    calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls

@@ -4,7 +4,7 @@
 # Write isoFLOP for curves that are read off at common budgets. `loss[s][g]` is the loss of the size `N[s]` at the budget `C[g]`,
 # `math.inf` where that run does not reach the budget (it was not evaluated so early, or has ended). For each budget:
 #
-# 1. Find the size with the lowest loss.
+# 1. Find the size with the lowest loss. (No other has the same.)
 # 2. Skip the budget if that is the smallest or the largest size, or if one of its two neighbours does not reach the budget: the
 #    best size may be one that nobody trained. A budget that no run reaches is skipped too.
 # 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
@@ -75,7 +75,7 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    for _ in range(60):                           # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
+    for _ in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
         n_sizes, n_budgets = int(rng.integers(3, 8)), int(rng.integers(1, 9))
         ranks = rng.permuted(np.tile(np.arange(n_sizes), (n_budgets, 1)), axis=1)
         reached = rng.random(ranks.shape) < rng.choice((0.75, 0.95))

@@ -1,7 +1,8 @@
 # %% [markdown] q4 measure, 4 points, 30 minutes, level 2
 # ## Two sizes up
 #
-# Models of one architecture have read the same text. Their losses at three sizes (rising) are known, and that at a larger one is asked.
+# Models of one architecture have read the same text. Their losses at three sizes are known, and that at a larger one is asked. The larger a
+# model is, the lower is its loss.
 #
 # 1. Put $L = E + A\,N^{-\alpha}$ through the three points *exactly*, and return its value at `target`. (Eliminate $E$ and $A$;
 #    one equation for $\alpha$ is left. It has one solution between 0.001 and 5 for all inputs, which halving an interval finds. $E$ may come out below zero.)
@@ -72,7 +73,7 @@ def q4(rng):
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
-    for _ in range(20):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
+    for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
         L = [last + part * last * ((x / N[0]) ** -alpha - (N[2] / N[0]) ** -alpha) for x in N]

@@ -79,7 +79,9 @@ def _any_runs(rng):
     """(N, L) of 3 to 11 runs that scatter little or much, in any order; one is farthest above the line."""
     while True:
         n = int(rng.integers(3, 12))
-        x = rng.uniform(2, 20) + (rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)).cumsum()
+        steps = rng.uniform(0.1, 1, n) * 10 ** rng.uniform(-0.5, 0.5)
+        steps[rng.integers(1, n)] *= rng.choice((1.0, 1.0, 1.0, 1e-2, 1e-5))  # two may be nearly of one size
+        x = rng.uniform(2, 20) + steps.cumsum()
         x = (x, x[::-1], rng.permutation(x))[rng.integers(3)]
         level, slope, scatter, bad = 10 ** rng.uniform((-2, -1.5, -3, -2), (1.5, 0, 0.2, 0))
         y = np.log(level) - slope * (x - x.mean()) + scatter * rng.normal(size=n)
@@ -169,7 +171,7 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
-    for _ in range(40):
+    for _ in range(100):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")
     return calls

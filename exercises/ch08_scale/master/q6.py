@@ -61,7 +61,7 @@ def q6(rng):
             calls.append(Call("split", (C, A, B, alpha, beta), text, tight))
             continue
         N = ((alpha * A) / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
-        for factor in rng.uniform((0.005, 0.2, 0.9992, 1.0001, 2.0), (0.02, 0.5, 0.9999, 1.001, 6.0)).tolist():
+        for factor in rng.uniform((0.005, 0.2, 0.9992, 0.999993, 1.0001, 2.0), (0.02, 0.5, 0.9999, 0.999997, 1.001, 6.0)).tolist():
             most = factor * C / (6 * N)
             calls.append(Call("split_scarce", (C, A, B, alpha, beta, most), f"{text}, {most:.4g} tokens", tight))
     for C, surface in ((1e24, (900.0, 10.0, 0.15, 0.6)), (1e17, (10.0, 900.0, 0.6, 0.15))):  # far from balanced
@@ -76,7 +76,7 @@ def q6(rng):
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))
-    for _ in range(60):                       # any best size and number of tokens, exponents near 0 and above 1, equal ones
+    for _ in range(180):                      # any best size and number of tokens, exponents near 0 and above 1, equal ones
         A, alpha, beta, N, D = (10 ** rng.uniform((-2, -1.2, -1.2, 2, 2), (4, 0.2, 0.2, 14, 14))).tolist()
         beta = alpha if rng.random() < 0.3 else beta
         C, B = 6 * N * D, alpha * A * N**-alpha / (beta * D**-beta)

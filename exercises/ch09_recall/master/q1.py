@@ -94,6 +94,9 @@ def q1(rng):
     for n in (3, 4, 6):                              # what stood before is known as soon as can be, and overlaps itself
         calls.append(Call("misleading", (np.array([a] * n + [b]), n), f"{n} equal bytes and another, n = {n}"))
     calls.append(Call("misleading", (np.array([a, b, a, b, a, a]), 4), "two bytes in turns, and one of them twice, n = 4"))
+    for few in ([1, 3, 0, 3, 1, 0], [0, 1, 3, 1, 0]):  # of three letters: 3 * 0 + 3 is 3 * 1 + 0, from either end
+        for name in ("repeated", "misleading"):
+            calls.append(Call(name, (np.array(few), 2), f"{len(few)} bytes, 3 letters, n = 2"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -120,14 +123,14 @@ def q1(rng):
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
-    for _ in range(40):                              # short texts of few letters, 0 and 255 among them; n may exceed their length
+    for _ in range(100):                             # short texts of few letters, 0 and 255 among them; n may exceed their length
         letters = rng.permutation([0, 255, *rng.integers(1, 255, 3)])[: rng.integers(1, 6)]
         n = int(rng.integers(2, rng.choice((3, 5, 8))))
         written = np.resize(rng.choice(letters, int(rng.integers(1, 12))), int(rng.integers(1, rng.choice((5, 30)))))
         written[rng.random(len(written)) < rng.choice((0.0, 0.2))] = letters[0]
         for name in ("repeated", "misleading"):
             calls.append(Call(name, (written, n), f"{len(written)} bytes, {len(letters)} letters, n = {n}"))
-    for _ in range(24):                              # differences of 0, losses of 0 in one model or both
+    for _ in range(60):                              # differences of 0, losses of 0 in one model or both
         T = int(rng.integers(1, rng.choice((5, 30))))
         mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))
         mine = np.where(rng.random(T) < rng.choice((0.0, 0.3)), theirs, mine)

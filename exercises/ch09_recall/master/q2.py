@@ -65,16 +65,19 @@ def _any_models(rng):
 
 
 def _choose_otherwise(other, shuffled, second):
-    """Models that other shares choose: of the last nine tenths, of losses above 0, against a median, or the lower of two losses."""
-    start = other.shape[1] // 10
+    """Models that other shares choose: of the first or last nine tenths, of losses above 0, against a median, or the lower of two losses."""
+    T = other.shape[1]
+    start, early, end = T // 10, T // 20, T - T // 10
     above, both = (np.where(x > 0, x, np.nan) for x in (shuffled, second))
     seen = np.where(shuffled > 0, second, np.nan)
     shares = {
         "start": 1 - second[:, start:].mean(1) / np.maximum(shuffled[:, start:].mean(1), 1e-9),
+        "twentieth": 1 - second[:, early:].mean(1) / np.maximum(shuffled[:, early:].mean(1), 1e-9),
         "zeros": 1 - np.nanmean(both, 1) / np.nanmean(above, 1),
         "zeros of one": 1 - np.nanmean(seen, 1) / np.nanmean(above, 1),
         "median": (shuffled - second).mean(1) / np.maximum(np.median(shuffled, 1), 1e-9),
         "least": 1 - second.mean(1) / np.minimum(other.mean(1), shuffled.mean(1)),
+        "end": 1 - second[:, :end].mean(1) / np.maximum(shuffled[:, :end].mean(1), 1e-9),
     }
     return {name: int(share.argmax()) for name, share in shares.items()}
 
@@ -126,8 +129,8 @@ def q2(rng):
         for name in ("copying", "adapting"):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
-    some = [_any_models(rng) for _ in range(40)]
-    for name in 2 * ("start", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
+    some = [_any_models(rng) for _ in range(100)]
+    for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)
         while _choose_otherwise(*losses)[name] == which(*losses):
             losses = _any_models(rng)

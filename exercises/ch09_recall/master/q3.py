@@ -134,7 +134,7 @@ def q3(rng):
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
     np.put_along_axis(logits, own[..., None], 1_995.0, -1)
-    ahead = 10 ** rng.uniform(-4, -2, 8) * rng.permutation([-1, -1, -1, 1, 1, 1, 1, 1])
+    ahead = np.sort(10 ** rng.uniform(-9, -2, 8)) * [-1, 1, 1, -1, 1, 1, -1, 1]
     rival = 48 + (digits[:, 2] + rng.integers(1, 10, 8)) % 10
     logits[np.arange(8), 2, rival] = 1_995.0 - ahead
     for name in ("found", "found_if_told"):

@@ -9,7 +9,8 @@
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
 #    0, as a feature map such as $e^x$ makes them. Return `keys` [n, K], `signs` [n] of $\pm1$, and `proof` [n]: numbers
-#    $c_i \ge 0$, not all 0, with $\sum_i c_i\,\text{signs}_i\,k_i = 0$. (Why does that prove it?) $K$ is 2 to 30.
+#    $c_i \ge 0$, not all 0, with $\sum_i c_i\,\text{signs}_i\,k_i = 0$, in float64. (Why does that prove it?) $K$ is 2 to 30, all of which
+#    are asked for: keys that are drawn anew each time may come out nearly dependent at one of them.
 # 3. `solvable(n, K)`: with $n$ keys, what share of the $2^n$ ways to give them signs does some state solve? The keys
 #    do not matter. Add them one by one: each way that is solvable goes on with one sign of the new key, or with both if a state
 #    that solves it has $k_{\text{new}}\cdot s = 0$. Such states see the old keys projected onto $K-1$ dimensions, again in general position. In 0 dimensions
@@ -109,7 +110,7 @@ def q5(rng):
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
     keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-3)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)
@@ -119,7 +120,7 @@ def q5(rng):
     for K in range(2, 31):                   # a family of keys may be dependent at some K alone
         calls.append(Call("design", (K,), f"K = {K}", Judged(partial(_find_flaw, K))))
     one_more, few, many = rng.integers((4, 21, 440), (10, 24, 480)).tolist()
-    for n, K in ((1, 1), (1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
+    for n, K in ((1, 1), (1, 3), (3, 3), (4, 3), (6, 3), (one_more + 1, one_more), (2, 1), (9, 1), (11, 1), (9, 2), (20, 3), (60, 14), (few, 1), (40, 20), (90, 30), (200, 120), (1000, 500), (1000, many)):
         calls.append(Call("solvable", (n, K), f"{n:,} keys, K = {K}", exact))
     for top in (*[3] * 4, *[30] * 6, *[300] * 6, 1000):
         K = int(rng.integers(top // 2, top)) + 1
