@@ -294,6 +294,8 @@ def _agree(call: Call, outcome: Outcome, other: Outcome) -> bool:
     many = "operations" in call.find_excess(outcome)
     if many and outcome["operations"] < other.get("operations", 0) / 1.5:
         return False  # chunks that are too short are no loop over tokens
+    if "value" in outcome and "value" in other and _is_nothing(outcome["value"]):
+        return _is_nothing(other["value"])  # NaN is not equal to NaN
     return outcomes_agree(call, outcome, other)
 
 

@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "19016813b0c1"
+VERSION = "9fef526473f8"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -371,7 +371,8 @@ def q4(rng):
         life = _between(rng, 3, 33)
         plain.append((life, rng.uniform(11, 11.9) * life))
     sine = rng.uniform(20, 60), 8.0  # every zero of it is one of its numbers
-    plain.append(sine)
+    four = rng.uniform(20, 60), 4.0  # every second number is 0
+    plain += [sine, four]
     # numbers at a fixed distance, a tenth of 480 or another part, lie whole half turns apart: they tell no angle
     even = [(_between(rng, 60, 240), period) for period in (8.0, 16.0, 17.0, 18.0, 19.0, 20.0, 24.0, 53 / 3)]
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even):
@@ -382,7 +383,7 @@ def q4(rng):
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
-        phase = math.pi / 2 if (life, period) == sine else phase
+        phase = {sine: math.pi / 2, four: 0.0}.get((life, period), phase)
         turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)

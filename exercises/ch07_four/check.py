@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b59b441d555d"
+VERSION = "0802e816ec4f"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -75,7 +75,7 @@ def q1(rng):
             speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
-            log_decay[:, 0] = least                # one channel forgets all at each token
+            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))

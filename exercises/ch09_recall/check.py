@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "c17cc69a238b"
+VERSION = "9068ae9ec1a2"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -106,6 +106,9 @@ def q1(rng):
     for few in ([1, 3, 0, 3, 1, 0], [0, 1, 3, 1, 0]):  # of three letters: 3 * 0 + 3 is 3 * 1 + 0, from either end
         for name in ("repeated", "misleading"):
             calls.append(Call(name, (np.array(few), 2), f"{len(few)} bytes, 3 letters, n = 2"))
+    odd = np.array([n.bit_count() % 2 for n in range(1024)])  # by no polynomial modulo a power of 2 is it another than its complement
+    turns = np.where(np.append(odd, 1 - odd), a, b)
+    calls.append(Call("repeated", (turns, 1024), "2,048 bytes of two letters, n = 1,024"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -129,6 +132,9 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
+    more = 10 ** float(rng.uniform(-4, -3.3))
+    alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
+    calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
@@ -144,7 +150,8 @@ def q1(rng):
         mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))
         mine = np.where(rng.random(T) < rng.choice((0.0, 0.3)), theirs, mine)
         one = int(rng.integers(T))
-        mine[one] += max(1.0, 1.0 - (mine - theirs).sum())  # more in all
+        least = max(float(10 ** rng.uniform(-4, 0)), 1e-4 * float((mine + theirs).sum()))  # digits enough are left of it
+        mine[one] += max(least, least - (mine - theirs).sum())  # more in all, if little
         losses = (mine, theirs) if rng.random() < 0.5 else (theirs, mine)
         calls.append(Call("share", (*losses, rng.random(T) < rng.random()), f"{T} bytes, some losses are 0 or equal", Close(1e-9)))
     return calls
@@ -545,7 +552,7 @@ def q5(rng):
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
-    keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
+    keys = np.stack([key, 0.0001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-3)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths

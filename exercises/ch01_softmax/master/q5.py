@@ -73,7 +73,7 @@ def q5(rng):
         calls.append(Call("merge", ((m, d, u), many), inputs, Close(1e-11), hint=hint))
         other = f"{n:,} and 1 keys, maxima {gap} apart"
         calls.append(Call("merge", (many, (m, d, u)), other, Close(1e-11), hint=hint))
-    for _ in range(72):
+    for _ in range(24):
         V, both = int(rng.integers(1, 5)), []
         start, gap = rng.choice([0.0, 0.0, -800.0, 5000.0]), rng.choice([0.0, 1.0, 30.0, -30.0, 800.0, -800.0])
         for at in (start, start + gap):

@@ -121,4 +121,11 @@ def q2(rng):
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
+
+    def silent():  # of all tokens the first; known mistakes divide by it, so this comes last
+        q, k, v = (torch.from_numpy(rng.normal(size=(120, 3))) for _ in range(3))
+        v[0], v[:, 1] = 0.0, 0.0
+        return q, k, v, float(rng.uniform(10, 40))
+
+    calls.append(_ask(silent, "; the first token and a channel are silent"))
     return calls

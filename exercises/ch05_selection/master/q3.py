@@ -21,7 +21,7 @@
 #    of rank $n$ is the one by singular values. It is so for this norm too, $\max_x |Mx|$: what it misses a
 #    matrix by is singular value number $n+1$.)
 #
-# $M$ was measured, for at most 100 tokens: each entry on and below the diagonal has an error of up to
+# $M$ was measured, for at most 100 tokens, and is not 0 everywhere: each entry on and below the diagonal has an error of up to
 # $10^{-6}$ of the largest entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
 # errors alone lie below $10^{-5}$ of the largest entry of $M$; where the state is largest, all others lie
 # above $10^{-3}$ of it.

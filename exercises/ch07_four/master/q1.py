@@ -14,7 +14,7 @@
 # so that a sequence can be cut anywhere and go on with the state alone. With $\omega = 0$ it is then GLA, with
 # $\alpha = 1$ cosFormer2. The state has $2KV$ numbers: for what was written $n$ tokens ago under $k$, the real and the
 # imaginary part of $e^{i\omega_c n}\alpha\cdots\alpha\;k_c v$, as `torch.view_as_real` stores them. Some decays forget
-# within a token; $\log\alpha = -40$ is among the inputs. The check sees the numbers only.
+# within a token; $\log\alpha = -40$ and $-200$ are among the inputs. The check sees the numbers only.
 
 # %% answer q1
 def attend(q, k, v, speed, log_decay, state):
@@ -71,7 +71,7 @@ def q1(rng):
             speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
-            log_decay[:, 0] = least                # one channel forgets all at each token
+            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))

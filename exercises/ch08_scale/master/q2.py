@@ -6,7 +6,8 @@
 #
 # 1. What is the slope of the staircase from its first end to its last, by the chapter's formula, if $C = 6ND$?
 # 2. And if a model of the size `N[i]` costs `factor[i]` times $6ND$? (From the first evaluation of the smallest size to the last of the largest.)
-# 3. You want this slope to be `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on do you evaluate?
+# 3. You want this slope to be `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on (a real
+#    number) do you evaluate?
 # 4. Four studies with $C = 6ND$ print the `a` of their fits in `studies`. In three of them it is close to what the design gives. Which
 #    one is far from it?
 
@@ -120,5 +121,7 @@ def q2(rng):
     text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}"
     calls.append(Call("design_exponent", (N, last, last), f"{text}, one evaluation of each", exact))
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
+    cheaper = [float(rng.uniform(2, 4)), 1.0]
+    calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))
     return calls

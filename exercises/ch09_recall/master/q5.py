@@ -4,7 +4,7 @@
 # A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
 # and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
 # is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent (for the check: scaled to length 1,
-# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$).
+# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$; lengths may be $10^4$ times as large as others).
 #
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
@@ -108,7 +108,7 @@ def q5(rng):
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
-    keys = np.stack([key, 0.001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
+    keys = np.stack([key, 0.0001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
     calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-3)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
