@@ -5,6 +5,7 @@ and in the grader (outcomes from a sandbox, inputs drawn from a secret seed)."""
 
 import contextlib
 import hashlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from linattn_exercises.recognisers import Case, recognise
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
 SECONDS = 5  # of processor time that a grader gives an answer, if not told otherwise
+TIMES_REFERENCE = 5  # or so many times what the reference takes, if that is more, as of kernels
 BYTES = 1_000_000_000  # that it lets an answer take, beyond what torch takes
 KINDS = ("derive", "implement", "measure", "diagnose")
 
@@ -83,6 +85,7 @@ class PreparedQuestion:
         wanted: the result of the reference for each call.
         mistakes: the known mistakes.
         looked_at: the numbers of the calls in the order in which a fault is looked for, simple ones first.
+        seconds: of processor time that the reference took on this machine.
     """
 
     question: "Question"
@@ -90,7 +93,12 @@ class PreparedQuestion:
     wanted: list[Any]
     mistakes: list[KnownMistake]
     looked_at: list[int]
+    seconds: float
     _outcomes: dict[tuple[str, int], Outcome] = field(default_factory=dict)
+
+    def allow(self, seconds: int) -> int:
+        """Return the processor time that an answer gets on this machine: ``seconds`` or more."""
+        return max(seconds, math.ceil(TIMES_REFERENCE * self.seconds))
 
     def ask_mistake(self, known: KnownMistake, number: int) -> Outcome:
         """Return the outcome of a known mistake for the call of this number; it is called once."""
@@ -142,7 +150,7 @@ class Question:
         """
         if len(answers) != len(self.reference):
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
-        self.prepare(str(seed))  # not to be counted
+        most = self.prepare(str(seed)).allow(SECONDS)  # the reference is not counted
         begin = time.process_time()
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # as a grader has it; threads that wait for a busy core count as work
@@ -153,8 +161,8 @@ class Question:
             torch.set_num_threads(threads)
         seconds = time.process_time() - begin
         message = ("right. " if verdict.right else "") + verdict.message
-        if verdict.right and seconds > SECONDS:  # of a wrong answer, known mistakes were run as well
-            message += f" But it took {seconds:.0f} s of processor time, and a grader stops after {SECONDS}."
+        if verdict.right and seconds > most:  # of a wrong answer, known mistakes were run as well
+            message += f" But it took {seconds:.0f} s of processor time, and a grader stops after {most}."
         if verdict.right and memory.grown > BYTES:
             message += (
                 f" But it took {memory.grown / 1e9:.1f} GB, and a grader stops after {BYTES / 1e9:.0f} GB."
@@ -397,6 +405,8 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     drawn = question.draw(rng)
     mixed = _mix(drawn, question.reference, rng)
     calls = [drawn[n] for n in mixed]
+    begin = time.thread_time()  # of this thread alone: a grader has others
     wanted = [_ask_reference(question, call) for call in calls]
+    seconds = time.thread_time() - begin
     looked_at = sorted(range(len(calls)), key=mixed.__getitem__)
-    return PreparedQuestion(question, calls, wanted, question.known_mistakes, looked_at)
+    return PreparedQuestion(question, calls, wanted, question.known_mistakes, looked_at, seconds)

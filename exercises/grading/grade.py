@@ -242,7 +242,8 @@ class Grader:
         none after two that gave different values, or one that chose a wrong letter: more would be guesses.
         """
         with self._lock:  # draws inputs and expected values, the first time
-            calls = question.prepare(self.seed).calls
+            prepared = question.prepare(self.seed)
+        limits = self.limits.raise_to(prepared.allow(self.limits.cpu))
         if not any(own for _, own in submission.select_cells(question.info.id)):
             names = ", ".join(f"`{name}`" for name in question.reference)
             return False, f"No answer found: no cell defines {names}."
@@ -253,9 +254,9 @@ class Grader:
             if only_if_lacking and not lacks_a_name:
                 continue
             while True:
-                if message and time.monotonic() - begin > 3 * self.limits.wall:
+                if message and time.monotonic() - begin > 3 * limits.wall:
                     return False, message
-                outcomes = sandbox.run(cells, calls, hurried)
+                outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
                 verdict = question.judge(outcomes, self.seed)
                 if verdict.right:
                     return True, verdict.message

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -54,6 +54,10 @@ class Limits:
     memory: int = BYTES
     file: int = 10_000_000
     processes: int = 16
+
+    def raise_to(self, cpu: int) -> "Limits":
+        """Return limits with another processor time, and time on the clock in proportion."""
+        return replace(self, cpu=cpu, wall=self.wall * cpu // self.cpu)
 
 
 class MachineFault(RuntimeError):
@@ -102,7 +106,11 @@ class Sandbox:
         self.close()
 
     def run(
-        self, cells: Sequence[tuple[str, bool]], calls: Sequence[Call], hurried: bool = False
+        self,
+        cells: Sequence[tuple[str, bool]],
+        calls: Sequence[Call],
+        hurried: bool = False,
+        limits: Limits | None = None,
     ) -> list[Outcome]:
         """Run the cells, then make the calls.
 
@@ -111,6 +119,7 @@ class Sandbox:
             calls: what is called.
             hurried: give each statement of the cells but little of the time that is left, so that a slow
                 experiment beside the answer does not take all of it. Default False.
+            limits: what it may use; default those of the sandbox.
 
         Returns:
             One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped".
@@ -120,6 +129,7 @@ class Sandbox:
             MachineFault: if the machine has no process for it.
             SandboxClosed: if ``close`` was called from another thread.
         """
+        limits = limits or self.limits
         arguments = [[encode(x) for x in call.arguments] for call in calls]
         names = [call.name for call in calls]
         job: dict[str, Any] = {
@@ -131,12 +141,12 @@ class Sandbox:
         }
         jobs: list[dict[str, Any]] = [job, {"calls": arguments}] if self.own_code else [job]
         start = time.monotonic()
-        end, reports = self._run_job("run", jobs)
-        early = time.monotonic() - start < self.limits.wall / 3
+        end, reports = self._run_job("run", jobs, limits)
+        early = time.monotonic() - start < limits.wall / 3
         if end in ("lost", "died") and early:  # may have been the machine: once more
-            end, reports = self._run_job("run", jobs)
+            end, reports = self._run_job("run", jobs, limits)
         if end != "done":
-            return [_make_stopped(self._explain(end))] * len(calls)
+            return [_make_stopped(_explain(end, limits))] * len(calls)
         try:
             found = json.loads(reports[0])["outcomes"]
             if not isinstance(found, list) or len(found) != len(calls):  # before time is spent on it
@@ -163,9 +173,9 @@ class Sandbox:
             SandboxClosed: if ``close`` was called from another thread.
         """
         job = {"names": names, "default_set": default_set}
-        end, reports = self._run_job("read", [job], notebook)
+        end, reports = self._run_job("read", [job], self.limits, notebook)
         if end in ("lost", "died"):
-            end, reports = self._run_job("read", [job], notebook)
+            end, reports = self._run_job("read", [job], self.limits, notebook)
         if end != "done":
             raise UnreadableNotebook("The notebook cannot be read within the limits of an answer.")
         try:
@@ -195,23 +205,8 @@ class Sandbox:
                 with contextlib.suppress(OSError):
                     subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
-    def _explain(self, end: str) -> str:
-        """Return in words how a job ended that was not done; the ends are those of ``_run_job``."""
-        limits = self.limits
-        reasons = {
-            "cpu": f"Stopped after {limits.cpu} seconds of processor time: too slow, or a loop without end.",
-            "wall": f"Stopped after {limits.wall} seconds: it waits for something, or loops without end.",
-            "died": "The process that ran the answer ended before it reported; it was ended from inside, or "
-            f"ran out of its {limits.memory // 10**6:,} MB of memory.",
-            "memory": "Stopped: its processes together took more than "
-            f"{2 * limits.memory // 10**6:,} MB of memory.",
-            "files": f"Stopped: it made more than {MAX_FILES:,} files.",
-            "lost": "The answer ended the process that runs answers.",
-        }
-        return reasons.get(end, "The answer could not be run.")
-
     def _run_job(
-        self, kind: str, jobs: Sequence[dict[str, Any]], notebook: BinaryIO | None = None
+        self, kind: str, jobs: Sequence[dict[str, Any]], limits: Limits, notebook: BinaryIO | None = None
     ) -> tuple[str, list[bytes]]:
         """Send a job; return how it ended, and what its processes wrote.
 
@@ -221,13 +216,14 @@ class Sandbox:
         Args:
             kind: "run" or "read".
             jobs: what each process of the job is asked.
+            limits: what each of them may use.
             notebook: the open file to read.
         """
         with contextlib.ExitStack() as stack:
             files, reports = [], []
             for job in jobs:
                 asked, report = (stack.enter_context(_open_nameless_file()) for _ in range(2))
-                asked.write(json.dumps({**job, "limits": asdict(self.limits)}).encode())
+                asked.write(json.dumps({**job, "limits": asdict(limits)}).encode())
                 asked.flush()
                 asked.seek(0)
                 files += [asked.fileno(), report.fileno()]
@@ -236,7 +232,7 @@ class Sandbox:
                 notebook.seek(0)
                 files.append(notebook.fileno())
             try:
-                end = self._send_job(kind, files)
+                end = self._send_job(kind, files, limits)
             except (OSError, ValueError, TimeoutError):
                 self._stop()
                 if self._closed:
@@ -252,21 +248,21 @@ class Sandbox:
                 _require_space(reports)
             return end, found
 
-    def _send_job(self, kind: str, files: list[int]) -> str:
+    def _send_job(self, kind: str, files: list[int], limits: Limits) -> str:
         """Send the open files of a job, wait, and return how the job ended."""
         if self._process is None or self._process.poll() is not None:
             self._stop()
             self._start()
         assert self._channel is not None
         self._jobs += 1
-        asked = {"id": self._jobs, "kind": kind, "wall": self.limits.wall, "memory": 2 * self.limits.memory}
+        asked = {"id": self._jobs, "kind": kind, "wall": limits.wall, "memory": 2 * limits.memory}
         try:
             socket.send_fds(self._channel, [json.dumps(asked).encode()], files)
         except BrokenPipeError:
             raise  # the worker has ended
         except OSError as error:
             raise MachineFault(f"an answer could not be sent: {error.strerror or error}") from error
-        reply = self._read_line(PATIENCE * self.limits.wall + 15)
+        reply = self._read_line(PATIENCE * limits.wall + 15)
         if reply.get("id") != self._jobs:
             raise ValueError("reply: not to what was asked")
         return str(reply["end"])
@@ -362,6 +358,21 @@ def _require_space(reports: Sequence[int]) -> None:
         taken = sum(os.fstat(number).st_size for number in reports)  # by this answer itself
         if found.f_blocks and found.f_bavail * found.f_frsize + taken < MAX_REPORT:
             raise MachineFault(f"too little space is left for reports in {tempfile.gettempdir()}")
+
+
+def _explain(end: str, limits: Limits) -> str:
+    """Return in words how a job ended that was not done; the ends are those of ``_run_job``."""
+    reasons = {
+        "cpu": f"Stopped after {limits.cpu} seconds of processor time: too slow, or a loop without end.",
+        "wall": f"Stopped after {limits.wall} seconds: it waits for something, or loops without end.",
+        "died": "The process that ran the answer ended before it reported; it was ended from inside, or "
+        f"ran out of its {limits.memory // 10**6:,} MB of memory.",
+        "memory": "Stopped: its processes together took more than "
+        f"{2 * limits.memory // 10**6:,} MB of memory.",
+        "files": f"Stopped: it made more than {MAX_FILES:,} files.",
+        "lost": "The answer ended the process that runs answers.",
+    }
+    return reasons.get(end, "The answer could not be run.")
 
 
 def _make_stopped(text: str) -> Outcome:

@@ -255,13 +255,23 @@ def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
     assert [name for name, value in points(one).items() if value] == ["q3"]
 
 
+def test_an_answer_as_slow_as_the_reference_is_not_stopped(tmp_path):
+    answer = answer_cell(notebook("ch06_fast"), "q4")["source"]
+    content = notebook("ch06_fast", "exercises")
+    answer_cell(content, "q4")["source"] = answer
+    grader = make_grader(tmp_path / "out", limits=Limits(cpu=1, wall=3))
+    assert load_questions("ch06_fast")["q4"].prepare(grader.seed).seconds > 1
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q4"] == 4, messages(one)["q4"]
+
+
 class SlowSandbox:
     """Stand for a sandbox in which every answer is wrong and takes 20 seconds; count how often one runs."""
 
     def __init__(self) -> None:
         self.seconds, self.runs = 0.0, 0
 
-    def run(self, cells, calls, hurried=False):
+    def run(self, cells, calls, hurried, limits):
         self.seconds, self.runs = self.seconds + 20, self.runs + 1
         return [{"value": None} for _ in calls]
 

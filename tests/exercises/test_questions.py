@@ -11,7 +11,7 @@ import torch
 from linattn_exercises.calls import Call, run_call
 from linattn_exercises.comparison import Close, Difference, Exactly, Judged, Within
 from linattn_exercises.known_mistakes import KnownAnswer, KnownMistake
-from linattn_exercises.questions import PUBLIC_SEED, Question, QuestionInfo, define_question
+from linattn_exercises.questions import PUBLIC_SEED, SECONDS, Question, QuestionInfo, define_question
 from linattn_exercises.serialization import call_answer
 from linattn_exercises.watch import COUNTS, WatchedTensor
 from tests.exercises.notebooks import QUESTIONS, name_of
@@ -31,13 +31,17 @@ def test_the_reference_is_right(question, seed):
 @pytest.mark.parametrize(("question", "known"), KNOWN, ids=IDS)
 def test_a_known_answer_is_recognised(question: Question, known: KnownAnswer):
     for seed in SEEDS[:1] if question.own_code else SEEDS:  # a call that is watched takes seconds
+        most = question.prepare(seed).allow(SECONDS) / 2  # other machines are slower
+        begin = time.thread_time()
         verdict = question.check({**question.reference, known.name: known.value}, seed)
+        seconds = time.thread_time() - begin
         if isinstance(known, KnownMistake):
             assert not verdict.right
             assert verdict.mistake == known.label
             assert verdict.message.endswith(f"Hint: {known.hint}")
         else:
             assert verdict.right, verdict.message
+            assert seconds < most, "too slow for a grader on another machine"
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
@@ -74,6 +78,9 @@ def test_the_check_tells_a_right_answer_that_is_too_slow_for_a_grader(capsys, mo
     question(*question.reference.values())
     assert late not in capsys.readouterr().out
     monkeypatch.setattr("linattn_exercises.questions.SECONDS", 0)
+    question(*question.reference.values())
+    assert late not in capsys.readouterr().out  # five times what the reference takes are allowed
+    monkeypatch.setattr("linattn_exercises.questions.TIMES_REFERENCE", 0)
     question(*question.reference.values())
     assert late in capsys.readouterr().out
     question(*[None for _ in question.reference])
