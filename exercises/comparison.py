@@ -15,7 +15,7 @@ import torch
 # A letter that is chosen, as in "C", "(c)", "option C.", "it is C" or "C: the denominator", and what follows
 # it; in "A gate is missing" stands an article.
 LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
-NOUNS = "ANSWER|CASE|FAULT|MODEL|OPTION|STUDY"  # that may stand before it
+NOUNS = "ANSWER|CASE|COUNTER|FAULT|LETTER|MODEL|OPTION|PROGRAM|STUDY"  # that may stand before it
 OPENING = r"[\s(\[*`'\"]*+"
 BEFORE = rf"(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*|IT(?:\s+IS|'S)\s+)?"
 ARTICLE = r"A\s++(?!(?:AS|BECAUSE|IS|SINCE)\b)\w"

@@ -8,7 +8,7 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -152,13 +152,8 @@ class Question:
             raise TypeError(f"answers: got {len(answers)}, expected {', '.join(self.reference)}")
         most = self.prepare(str(seed)).allow(SECONDS)  # the reference is not counted
         begin = time.process_time()
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as a grader has it; threads that wait for a busy core count as work
-        try:
-            with PeakMemory() as memory:
-                verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
-        finally:
-            torch.set_num_threads(threads)
+        with use_one_thread(), PeakMemory() as memory:
+            verdict = self.check(dict(zip(self.reference, answers, strict=True)), seed)
         seconds = time.process_time() - begin
         message = ("right. " if verdict.right else "") + verdict.message
         if verdict.right and seconds > most:  # of a wrong answer, known mistakes were run as well
@@ -389,6 +384,17 @@ def _mix(calls: Sequence[Call], reference: Mapping[str, Any], rng: np.random.Gen
     return mixed
 
 
+@contextlib.contextmanager
+def use_one_thread() -> Iterator[None]:
+    """Let torch use one thread, as in a grader: threads that wait for a busy core count as work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _ask_reference(question: Question, call: Call) -> Any:
     """Return the result of the reference; on a machine that it does not run on, say why."""
     outcome = run_call(question.reference, call, question.own_code)
@@ -406,7 +412,8 @@ def _prepare(question: Question, seed: str) -> PreparedQuestion:
     mixed = _mix(drawn, question.reference, rng)
     calls = [drawn[n] for n in mixed]
     begin = time.thread_time()  # of this thread alone: a grader has others
-    wanted = [_ask_reference(question, call) for call in calls]
+    with use_one_thread():
+        wanted = [_ask_reference(question, call) for call in calls]
     seconds = time.thread_time() - begin
     looked_at = sorted(range(len(calls)), key=mixed.__getitem__)
     return PreparedQuestion(question, calls, wanted, question.known_mistakes, looked_at, seconds)

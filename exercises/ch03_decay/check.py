@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b08688531d99"
+VERSION = "2db72fb4c41f"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -175,7 +175,7 @@ def q2(rng):
     def in_part(silent):  # queries are 0 late in the text, or early; or the values of two channels cancel
         q, k, v = (torch.from_numpy(rng.normal(size=(200, 4))) for _ in range(3))
         if silent == "late":
-            q[120:] = 0.0
+            q[60:] = 0.0
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "together":

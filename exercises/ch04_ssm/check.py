@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "c14d2e2d63a6"
+VERSION = "ab70198dc810"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -355,9 +355,9 @@ def q4(rng):
     ends = [(3.0, _between(rng, 2.2, 30)), (300.0, _between(rng, 50, 400)), (_between(rng, 3, 300), 2.2)]
     ends += [(300.0, _between(rng, 2.3, 8)) for _ in range(3)]  # turns that a coarse grid of periods misses
     slow = [(rng.uniform(34, 50), rng.uniform(380, 400)) for _ in range(4)]  # little of a turn is seen
-    slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(7)]  # the first 100 steps do not tell
+    slow += [(rng.uniform(280, 300), rng.uniform(380, 400)) for _ in range(4)]  # the first 100 steps do not tell
     late = []
-    for _ in range(8):  # most of the response is rounding of next to nothing
+    for _ in range(6):  # most of the response is rounding of next to nothing
         life = _between(rng, 3, 60)
         late.append((life, _between(rng, 2.2, min(400, 10 * life))))
     life = _between(rng, 3, 8)
@@ -375,18 +375,33 @@ def q4(rng):
     plain += [sine, four]
     # numbers at a fixed distance, a tenth of 480 or another part, lie whole half turns apart: they tell no angle
     even = [(_between(rng, 60, 240), period) for period in (8.0, 16.0, 17.0, 18.0, 19.0, 20.0, 24.0, 53 / 3)]
-    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even):
+    fixed = {  # by half-life and period: T, and the phase at which what is left out, or next to nothing, is needed
+        (3.0, 35.0): (53, 200),   # what comes back after it seemed over; the same from elsewhere
+        (6.0, 71.4): (108, 195),
+        (4.5, 52.2): (79, 180),
+        (8.2, 89.7): (135, 180),
+        (4.3, 5.5): (10, 90),     # as short as may be
+        (5.0, 6.0): (11, 200),
+        (250.0, 400.0): (600, 320),  # the first 100 steps do not tell, and windows of 8 or 10 neither
+        (300.0, 400.0): (600, 180),
+        (34.0, 400.0): (600, 300),
+        (32.7, 378.5): (568, 200),
+    }
+    for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even, *fixed):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))
         T = 1000 if (life, period) == over else T
         T = int(rng.integers(max(T, 500), 1001)) if (life, period) in late else T
         T = 480 if (life, period) in even else T
+        T, degrees = fixed.get((life, period), (T, None))
         l = torch.arange(T, dtype=torch.float64)
         phase = rng.uniform(0, 2 * math.pi)
         phase = math.pi / 2 * int(rng.integers(4)) if (life, period) in plain else phase
+        phase = phase if degrees is None else math.radians(degrees)
         phase = {sine: math.pi / 2, four: 0.0}.get((life, period), phase)
         turn = 2 * math.pi * l / period + phase
         size = 10 ** rng.uniform(-3, 2)
         size = {quiet: 1e-8, loud: 1e6}.get((life, period), size)
+        size = size if degrees is None else 1.0  # as what is rounded off depends on it
         wave = torch.where(turn.cos().abs() < 1e-9, 0.0, turn.cos())
         y = (size * 2.0 ** (-l / life) * wave).bfloat16().double()
         inputs = f"T = {T}, a half-life of {life:.1f} and a period of {period:.1f}"

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9068ae9ec1a2"
+VERSION = "25da1cfa34a7"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -132,9 +132,10 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
-    more = 10 ** float(rng.uniform(-4, -3.3))
-    alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
-    calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
+    for power in (-3.3, -5.4, -8.4):                 # next to nothing, and not nothing
+        more = 10 ** float(rng.uniform(power - 0.6, power))
+        alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
+        calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
@@ -366,14 +367,16 @@ def q3(rng):
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), "8 needles, some of them alike, two said in exchange", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
+    digits[:, 2] = rng.integers(1, 9, 8)
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
     np.put_along_axis(logits, own[..., None], 1_995.0, -1)
-    ahead = np.sort(10 ** rng.uniform(-9, -2, 8)) * [-1, 1, 1, -1, 1, 1, -1, 1]
-    rival = 48 + (digits[:, 2] + rng.integers(1, 10, 8)) % 10
-    logits[np.arange(8), 2, rival] = 1_995.0 - ahead
-    for name in ("found", "found_if_told"):
-        calls.append(Call(name, (logits, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+    for sign in (-1, 1):                             # all are found, or none is; a tie would go to the lower byte
+        rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
+        near = logits.copy()
+        near[np.arange(8), 2, rival] += 1_995.0 + sign * 10 ** rng.uniform(-9, -5, 8) - near[np.arange(8), 2, rival]
+        for name in ("found", "found_if_told"):
+            calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)

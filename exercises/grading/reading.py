@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 MAX_BYTES = 20_000_000  # of a file
@@ -140,20 +141,20 @@ def _assign_questions(
     checks = _name_checks(code)
     section = ""
     for cell in cells:
-        source = _read_source(cell)
         if not _is_code(cell):
-            if (found := HEADING.search(source, 0, MAX_HEAD)) and f"q{found[1]}" in questions:
+            if (found := HEADING.search(_read_source(cell), 0, MAX_HEAD)) and f"q{found[1]}" in questions:
                 section = f"q{found[1]}"
             continue
-        defined = _list_defined(source)
-        stubs = [name for name in _list_defined(source, stubs=True) if name in names]
-        if stubs and filled.issuperset(stubs) and not set(defined) & set(names):
-            source = _remove_definitions(source, stubs)
-        answers = {names[name] for name in (*defined, *stubs) if name in names}
-        if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
-            answers.add(f"q{marked[1]}")
-        section = min(answers) if len(answers) == 1 else section
-        yield source, sorted(answers), section, sorted(_list_asked(source, checks) & questions)
+        for source in _split_after_checks(_read_source(cell), checks):
+            defined = _list_defined(source)
+            stubs = [name for name in _list_defined(source, stubs=True) if name in names]
+            if stubs and filled.issuperset(stubs) and not set(defined) & set(names):
+                source = _remove_definitions(source, stubs)
+            answers = {names[name] for name in (*defined, *stubs) if name in names}
+            if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
+                answers.add(f"q{marked[1]}")
+            section = min(answers) if len(answers) == 1 else section
+            yield source, sorted(answers), section, sorted(_list_asked(source, checks) & questions)
 
 
 def _parse(source: str) -> ast.Module | None:
@@ -181,6 +182,24 @@ def _name_checks(code: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def _split_after_checks(source: str, checks: Mapping[str, str]) -> list[str]:
+    """Return a cell in parts: each ends with a statement that calls a check, the last with the cell.
+
+    What stands below a check in its cell came after it, as in a cell of its own.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [source]
+    lines, parts, begin = source.split("\n"), [], 0
+    for node, after in pairwise(body):
+        end = node.end_lineno or 0
+        if after.lineno > end and _find_asked(node, checks):
+            parts.append("\n".join(lines[begin:end]))
+            begin = end
+    return [*parts, "\n".join(lines[begin:])]
+
+
 def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
     """Return the questions whose checks a cell calls, wherever in a statement.
 
@@ -189,8 +208,11 @@ def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
         checks: under which names the checks are known, see ``_name_checks``.
     """
     tree = _parse(source)
-    if tree is None:
-        return set(ASKED.findall(source))
+    return set(ASKED.findall(source)) if tree is None else _find_asked(tree, checks)
+
+
+def _find_asked(tree: ast.AST, checks: Mapping[str, str]) -> set[str]:
+    """Return the questions whose checks are called in a tree, see ``_list_asked``."""
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     by_module = {
         one.attr
@@ -199,7 +221,8 @@ def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
         and isinstance(one.value, ast.Name)
         and checks.get(one.value.id) == ""
     }
-    return by_module | {checks.get(one.id, "") for one in called if isinstance(one, ast.Name)}
+    by_name = {checks.get(one.id, "") for one in called if isinstance(one, ast.Name)} - {""}
+    return by_module | by_name
 
 
 def _remove_definitions(source: str, names: Iterable[str]) -> str:
@@ -216,7 +239,7 @@ def _remove_definitions(source: str, names: Iterable[str]) -> str:
 def _list_defined(source: str, stubs: bool = False) -> list[str]:
     """Return the names that a cell defines at its left margin, or with ``stubs`` those it leaves unanswered.
 
-    A stub is a function that ends in ``raise NotImplementedError``, or the value None.
+    A stub is a function that ends in ``raise NotImplementedError`` and returns nothing, or the value None.
     """
     source = strip_magics(source)
     try:
@@ -231,7 +254,7 @@ def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
     found: list[tuple[str, bool]] = []
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append((node.name, _raises_not_implemented(node.body[-1])))
+            found.append((node.name, _is_stub(node)))
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             empty = isinstance(node.value, ast.Constant) and node.value.value is None
@@ -242,12 +265,17 @@ def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
     return [name for name, stub in found if stub is stubs]
 
 
-def _raises_not_implemented(node: ast.stmt) -> bool:
-    """Return whether a statement is ``raise NotImplementedError``."""
+def _is_stub(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Return whether a function ends in ``raise NotImplementedError``, and returns nothing before it.
+
+    Who writes an answer above that line may have left it where it was.
+    """
+    last = node.body[-1]
     return (
-        isinstance(node, ast.Raise)
-        and isinstance(node.exc, ast.Name)
-        and node.exc.id == "NotImplementedError"
+        isinstance(last, ast.Raise)
+        and isinstance(last.exc, ast.Name)
+        and last.exc.id == "NotImplementedError"
+        and not any(isinstance(one, ast.Return) for one in ast.walk(node))
     )
 
 

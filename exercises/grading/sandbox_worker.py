@@ -100,14 +100,15 @@ def run_cells(
     functions: dict[str, Any] = {}
     compiler = codeop.Compile()  # as in IPython: what is imported from __future__ holds from then on
     compiler.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    for number, (source, own) in enumerate(cells):
-        name, source = f"<answer {number}>", reading.strip_magics(source)
-        try:
-            failure = run_cell(module, name, source, compiler, clock, functions)
-        except BaseException as error:  # it does not compile
-            failure = serialization.describe_exception(error)
-        if own and first is None:
-            first = failure
+    with asyncio.Runner() as loop:  # one for all cells: what one has started another may wait for
+        for number, (source, own) in enumerate(cells):
+            name, source = f"<answer {number}>", reading.strip_magics(source)
+            try:
+                failure = run_cell(module, name, source, compiler, loop, clock, functions)
+            except BaseException as error:  # it does not compile
+                failure = serialization.describe_exception(error)
+            if own and first is None:
+                first = failure
     return module, first, functions
 
 
@@ -116,6 +117,7 @@ def run_cell(
     name: str,
     source: str,
     compiler: codeop.Compile,
+    loop: asyncio.Runner,
     clock: "Clock | None",
     functions: dict[str, Any],
 ) -> dict[str, Any] | None:
@@ -135,7 +137,7 @@ def run_cell(
             with clock.limit(shares) if clock and limited else contextlib.nullcontext():
                 result = eval(code, vars(module))
                 if code.co_flags & inspect.CO_COROUTINE:
-                    asyncio.run(result)
+                    loop.run(result)
         except BaseException as error:
             # Described at once: an exception holds on to all that its frames hold.
             told = serialization.describe_exception(error)

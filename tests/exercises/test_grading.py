@@ -107,6 +107,19 @@ def test_an_experiment_after_the_check_changes_nothing(grader, tmp_path):
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
 
 
+@pytest.mark.parametrize("stops", ["", "assert False, 'old tries below'\n"])
+def test_an_experiment_below_the_check_in_its_cell_changes_nothing(grader, tmp_path, stops):
+    below = f"check.q5(merge)\n{stops}def merge(a, b):\n    return a\n"
+    content = leave_out(hand_in("ch01_softmax", {"q5": RIGHT + below}))
+    content["cells"] = [
+        cell
+        for cell in content["cells"]
+        if cell.get("id") == "q5-answer" or "check.q5" not in "".join(cell["source"])
+    ]
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == 3, messages(one)["q5"]
+
+
 def test_a_better_answer_after_the_check_counts_as_well(grader, tmp_path):
     content = leave_out(hand_in("ch01_softmax", {"q5": "def merge(a, b):\n    return a"}))
     after(content, "q5", RIGHT)
@@ -136,6 +149,14 @@ def test_what_stands_beside_a_stub_and_what_is_imported_with_a_missing_module_st
     cell["source"] = beside + "def merge(a, b):\n    raise NotImplementedError\n\nprint(least())"
     filled = RIGHT.replace("m == -math.inf", "m == least()")
     content["cells"].insert(1 + content["cells"].index(cell), {**cell, "source": filled, "id": "filled"})
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
+
+
+def test_the_last_line_of_a_stub_may_stay_below_an_answer(grader, tmp_path):
+    answered = RIGHT.rstrip() + "\n    raise NotImplementedError\n"
+    content = leave_out(hand_in("ch01_softmax", {"q5": answered}))
+    after(content, "q5", "merge = 3  # another use of the name")
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
 

@@ -90,8 +90,17 @@ def test_a_check_is_seen_wherever_it_is_called(source, asked):
 
 def test_lines_may_end_as_on_any_system():
     stub = "def merge(a, b):\r    raise NotImplementedError\rcheck.q5(merge)\r\nx = 1"
-    below = read_cells(IMPORTS, "def merge(a, b):\r    return a", stub)[2]
-    assert below == ["check.q5(merge)\nx = 1", ["q5"], "q5", ["q5"]]
+    asks, below = read_cells(IMPORTS, "def merge(a, b):\r    return a", stub)[2:]
+    assert asks == ["check.q5(merge)", ["q5"], "q5", ["q5"]]
+    assert below == ["x = 1", [], "q5", []]
+
+
+def test_a_cell_ends_with_a_check_in_it():
+    first = "def merge(a, b):\n    return a\n\nif True:\n    third.q5(merge)"
+    second = "@f\ndef merge(a, b):\n    return b\nx = q5(merge); merge = 3"
+    found = read_cells(IMPORTS, f"{first}\n{second}\n# the end", "%%time\nx = 1\ncheck.q5(merge)\nx = 2")
+    assert [cell[0] for cell in found[1:3]] == [first, f"{second}\n# the end"]
+    assert [cell[3] for cell in found[1:]] == [["q5"], ["q5"], ["q5"]]
 
 
 def test_no_text_is_drawn_over_the_lines_around_it():
@@ -171,6 +180,13 @@ def test_a_message_is_about_what_failed_and_not_about_the_machine(monkeypatch, s
 
 def test_await_at_the_margin():
     module, failure, _ = run(("import asyncio\nx = await asyncio.sleep(0, 7)", True))
+    assert failure is None
+    assert module.x == 7
+
+
+def test_what_one_statement_has_started_another_may_wait_for():
+    first = "import asyncio\nasync def start():\n    return asyncio.create_task(asyncio.sleep(0, 7))"
+    module, failure, _ = run((first, True), ("task = await start()", True), ("x = await task", True))
     assert failure is None
     assert module.x == 7
 

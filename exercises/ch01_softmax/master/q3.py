@@ -144,6 +144,10 @@ def q3(rng):
     for one, window in ((mixed, 300), (gemma, 4096)):  # near a window that is full, beside layers without one
         rooms += [(f"room for {n:,} tokens", one, cache_bytes(one, n, 2)) for n in (window - 1, window + 1)]
         rooms.append((f"a byte less than {window + 1:,} tokens take", one, cache_bytes(one, window + 1, 2) - 1))
+    sevens = _config(7, 14, 7, 16)  # bytes of a token by whose reciprocal a product may come out a hair below
+    rooms += [(f"room for {n:,} tokens", sevens, cache_bytes(sevens, n, 2)) for n in (1, 1_000)]
+    many = 38_146_972_656  # a quotient of more digits than a number of 64 bits has
+    rooms.append((f"a byte less than {many:,} tokens take", models["Llama 3 8B"], cache_bytes(models["Llama 3 8B"], many, 2) - 1))
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))

@@ -110,7 +110,7 @@ def q2(rng):
     def in_part(silent):  # queries are 0 late in the text, or early; or the values of two channels cancel
         q, k, v = (torch.from_numpy(rng.normal(size=(200, 4))) for _ in range(3))
         if silent == "late":
-            q[120:] = 0.0
+            q[60:] = 0.0
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "together":

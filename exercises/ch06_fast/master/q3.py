@@ -125,7 +125,7 @@ def q3(rng):
         if n in (3, 6):
             g[torch.from_numpy(rng.random(g.shape) < rng.choice([0.1, 0.9]))] = -40.0
         q, k, v = (_normal(rng, N, T, w, scale=w**-0.5) for w in (K, K, V))
-        state = _normal(rng, N, K, V, scale=1.0 if n else 1e4)  # the first forgets all of it
+        state = _normal(rng, N, K, V, scale=1.0 if n else 1e12)  # the first forgets all of it
         if n == 5:  # one token forgets much, and not all, of what was large and has not been asked for
             at = C * int(rng.integers(0, 2)) + int(rng.integers(1, C))
             g[:, at] = -float(rng.uniform(15.2, 16.5))

@@ -123,9 +123,10 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
-    more = 10 ** float(rng.uniform(-4, -3.3))
-    alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
-    calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
+    for power in (-3.3, -5.4, -8.4):                 # next to nothing, and not nothing
+        more = 10 ** float(rng.uniform(power - 0.6, power))
+        alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
+        calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))

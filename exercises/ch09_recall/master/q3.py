@@ -131,14 +131,16 @@ def q3(rng):
     for name in ("found", "found_if_told"):
         calls.append(Call(name, (logits, digits), "8 needles, some of them alike, two said in exchange", share))
     digits = rng.integers(0, 10, (8, 6))             # far up, where a rival of a digit is hardly above it, or hardly below
+    digits[:, 2] = rng.integers(1, 9, 8)
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
     np.put_along_axis(logits, own[..., None], 1_995.0, -1)
-    ahead = np.sort(10 ** rng.uniform(-9, -2, 8)) * [-1, 1, 1, -1, 1, 1, -1, 1]
-    rival = 48 + (digits[:, 2] + rng.integers(1, 10, 8)) % 10
-    logits[np.arange(8), 2, rival] = 1_995.0 - ahead
-    for name in ("found", "found_if_told"):
-        calls.append(Call(name, (logits, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+    for sign in (-1, 1):                             # all are found, or none is; a tie would go to the lower byte
+        rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
+        near = logits.copy()
+        near[np.arange(8), 2, rival] += 1_995.0 + sign * 10 ** rng.uniform(-9, -5, 8) - near[np.arange(8), 2, rival]
+        for name in ("found", "found_if_told"):
+            calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
