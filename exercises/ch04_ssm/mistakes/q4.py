@@ -136,12 +136,12 @@ def best_fit_of_the_whole_response(y):
     )
     near = torch.linspace(-1, 1, 5)
     width = torch.tensor([0.5, 0.034])
-    for _ in range(50):
+    for _ in range(80):
         found = errors(life.double(), period.double())
         m, n = divmod(int(found.argmin()), len(period))
         moved = len(life) == 5 and (m, n) != (2, 2)
         width = width if moved else width / 2
-        if width[0] < 2e-3:
+        if width[0] < 2e-4:
             break
         life, period = life[m] * (2 * width[0] * near).exp(), period[n] * (2 * width[1] * near).exp()
         period = period.clamp(min=2.05)
