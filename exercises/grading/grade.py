@@ -254,7 +254,7 @@ class Grader:
             if only_if_lacking and not lacks_a_name:
                 continue
             while True:
-                if message and time.monotonic() - begin > 3 * limits.wall:
+                if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
                 outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
                 verdict = question.judge(outcomes, self.seed)
