@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "2db72fb4c41f"
+VERSION = "baa6d6d96841"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -337,6 +337,8 @@ def q4(rng):
         calls.append(Call("logits_for", (lives,), f"{len(lives)} layers", Close(1e-9)))
     close = [0.0, 1.0, 1000.0, 1000.001]  # a share of 7e-10
     calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
+    closer = [0.0, 1.0, 1000.0, 1000.0001]  # a share of 7e-11, of which six digits are left
+    calls.append(Call("logits_for", (closer,), "4 layers, two of nearly one half-life", Close(1e-5)))
     spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "b4ea7cec5fd2"
+VERSION = "9af1aa2d511f"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -92,6 +92,8 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
+    nearly = 2.0**33, 2.0**27 * (1 - 2.0**-32), 2.0**42, 2.0**49  # and one that grows less fast by a hair
+    calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow", Within(1.000001)))
     below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
     for low, high, part, other in ((40, 80, below, above), (400, 900, above, below)):  # batches on both sides of where arithmetic begins to decide
         P, rate, per_token = (float(10 ** rng.uniform(*span)) for span in ((8, 11), (11.6, 12.9), (3, 6)))
@@ -623,6 +625,7 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda operations, moved, chain: max(moved, chain),
         lambda *seconds: float(f"{max(seconds):.3e}"),
         lambda *seconds: round(max(seconds), 7),
+        lambda *seconds: round(max(seconds), 9),
     ],
 }
 

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "97cf20b27d57"
+VERSION = "cf994aac95e8"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -85,6 +85,11 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(2e-6, 4e-6)))   # nearly the same place: exponents differ by less than 1e-6
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
+    L2 = L1 * (1 + float(rng.uniform(1e-8, 1.5e-8)))
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are the same to eight digits", Close(1e-6)))
+    for E, L, target in ((0.0, 2.0, 1e-15), (1.0, 3.0, 1 + 2.0**-46)):  # a hair above the floor, and exactly so
+        calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
@@ -265,13 +270,14 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    for _ in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
+    for n in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
         n_sizes, n_budgets = int(rng.integers(3, 8)), int(rng.integers(1, 9))
         ranks = rng.permuted(np.tile(np.arange(n_sizes), (n_budgets, 1)), axis=1)
         reached = rng.random(ranks.shape) < rng.choice((0.75, 0.95))
         g, s = int(rng.integers(n_budgets)), int(rng.integers(1, n_sizes - 1))
         ranks[g], reached[g, s - 1 : s + 2] = abs(np.arange(n_sizes) - s), True  # one that is not skipped
-        loss = 1 + rng.uniform(0.02, 0.5) * ranks + rng.uniform(0, 0.01, ranks.shape) * rng.integers(2)  # or some are equal
+        step = 10 ** rng.uniform(*((-6, -5) if n % 6 == 0 else (-5, -0.3)))  # valleys may be flat; or some losses are equal
+        loss = 1 + step * (ranks + rng.uniform(0, 0.2, ranks.shape) * rng.integers(2))
         loss *= 10 ** rng.uniform(-1.5, 1.5)
         C = np.sort(10 ** rng.uniform(17, 24, n_budgets)).tolist()
         N = np.exp((rng.uniform(0.1, 1, n_sizes) * 10 ** rng.uniform(-0.5, 0.5)).cumsum() + rng.uniform(1, 20)).tolist()
@@ -417,10 +423,11 @@ def _any_runs(rng):
         if y[other] == y[one] and rng.random() < 0.5:
             y[rng.integers(n)] = y[one]
         N, L = np.exp(x).tolist(), np.exp(y).tolist()
-        k, a = robust(N, L)
-        above = np.sort(y + a * x - np.log(k))
-        if a > 0.01 and above[-1] - above[-2] > 1e-5:
-            return N, L
+        with np.errstate(over="ignore", invalid="ignore"):  # a k beyond all numbers: not these
+            k, a = robust(N, L)
+            above = np.sort(y + a * x - np.log(k))
+            if a > 0.01 and above[-1] - above[-2] > 1e-5:
+                return N, L
 
 
 def _runs_with_a_twin(rng, earlier):
@@ -454,6 +461,27 @@ def _of_different(values):
 
 def _upper(values):
     return -_lower(-values)
+
+
+def _runs_with_a_rival(rng, rounded):
+    """(N, L) of runs, of which one is hardly above another; with the rounded a or numbers the other is."""
+    while True:
+        N, L = _any_runs(rng)
+        bad, (k, a) = suspect(N, L), robust(N, L)
+        above = np.log(L) + a * np.log(N) - np.log(k)
+        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + rng.uniform(2e-5, 4e-5)))
+        k, a = robust(N, L)
+        above = np.log(L) + a * np.log(N) - np.log(k)
+        first, second = np.sort(above)[:-3:-1]
+        if len(N) > 3 and a > 0.01 and first - second > 1.1e-5 and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
+            return N, L
+
+
+_ROUNDED = (
+    lambda x, y, level, a: y + round(a, 4) * x - level,
+    lambda x, y, level, a: (y + a * x - level).round(4),
+    lambda x, y, level, a: y.round(4) + a * x.round(4) - level,
+)
 
 
 def _ask(inputs, text):
@@ -497,6 +525,9 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
+    for rounded in _ROUNDED * 2:
+        N, L = _runs_with_a_rival(rng, rounded)
+        calls += _ask((N, L), f"{len(N)} runs, one of which is hardly above another")
     for _ in range(100):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "25da1cfa34a7"
+VERSION = "4763c0c99911"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -83,6 +83,13 @@ def _text(rng, T, letters):
     return text
 
 
+# To the base of 256 and of 257 these are 10^9 + 7, 10^9 + 9, 998,244,353, 2^31 - 1 and, of eight digits, 2^61 - 1.
+_DIGITS = [
+    [59, 154, 202, 7], [58, 234, 70, 157], [59, 154, 202, 9], [58, 234, 70, 159], [59, 128, 0, 1], [58, 207, 178, 70],
+    [127, 255, 255, 255], [126, 131, 126, 128], [31] + [255] * 7, [31, 35, 153, 169, 89, 99, 223, 224],
+]
+
+
 @define_question(INFO["q1"], repeated=repeated, misleading=misleading, share=share)
 def q1(rng):
     calls = []
@@ -109,6 +116,13 @@ def q1(rng):
     odd = np.array([n.bit_count() % 2 for n in range(1024)])  # by no polynomial modulo a power of 2 is it another than its complement
     turns = np.where(np.append(odd, 1 - odd), a, b)
     calls.append(Call("repeated", (turns, 1024), "2,048 bytes of two letters, n = 1,024"))
+    for n, digits in ((4, _DIGITS[:8]), (8, _DIGITS[8:])):  # strings that have the hash of n zeros
+        for turn in (1, -1):
+            same = [d[::turn] for d in digits]
+            other = [[*d[:-1], (d[-1] + 1) % 256, *d] for d in same]
+            for name, strings in (("repeated", same), ("misleading", other)):
+                alike_in_hash = np.concatenate([np.zeros(n, int), *strings])
+                calls.append(Call(name, (alike_in_hash, n), f"n = {n}, strings that are alike in a hash"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -132,7 +146,7 @@ def q1(rng):
         mine = theirs + np.where(where, there, elsewhere) + 0.2 * rng.normal(size=T)
         text = f"{T} bytes, {where.mean():.0%} of them repeated, differences near {there} and {elsewhere}"
         calls.append(Call("share", (mine, theirs, where), text, Close(1e-9)))
-    for power in (-3.3, -5.4, -8.4):                 # next to nothing, and not nothing
+    for power in (-3.3, -5.4, -8.4, -12.4):          # next to nothing, and not nothing
         more = 10 ** float(rng.uniform(power - 0.6, power))
         alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
         calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
@@ -551,7 +565,7 @@ def q5(rng):
         keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         if n == 8:
-            keys *= 1e-6
+            keys *= 1e-13
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]

@@ -11,7 +11,7 @@
 # - `"D"`: the causal mask leaves a query without any key;
 # - `"E"`: the sum of the denominator is taken over queries instead of keys.
 #
-# Below which $x$ (to six digits) does it strike, if every result is rounded to the nearest number, and numbers have `bits` significant bits (24 in float32, 11 in float16, 8
+# Below which $x$ (to six digits) does it strike, if `elu(x)` is rounded to the nearest number, and so is the sum, and numbers have `bits` significant bits (24 in float32, 11 in float16, 8
 # in bfloat16)? And repair it, so that entries of $q$ and $k$ between $-60$ and $5$ give the right output in
 # float32, to four digits. Think about what may be multiplied into numerator and denominator without
 # changing the output.

@@ -40,7 +40,7 @@ def q5(rng):
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
     widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     # where products of quotients, in one order or another, come out a hair below
-    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3))
+    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (4897, 2))
     for K, order in (*widths, *hairs, (int(rng.integers(3, 6)), high)):
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while
@@ -57,6 +57,7 @@ def q5(rng):
     sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
     # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
     sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
+    sizes.append((12, 64, 12, 8, 1))  # equal after many tokens
     sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
     sizes += [(7, 14, 5, 7, 2), (32, 12, 4, 8, 3), (12, 14, 5, 2, 3), (17, 32, 4, 7, 1), (1, 2, 2, 7, 3), (1, 2, 0, 5, 1)]
     for K, V, order, state, cache in sizes:

@@ -119,8 +119,9 @@ def counted_by_order(K, order):
 
 @also_right(replaces="break_even")
 def counted_up(K, V, order, state_bytes, cache_bytes):
-    state, tokens = math.comb(K + order, order) * (V + 1) * state_bytes, 0
-    while tokens * (K + V) * cache_bytes <= state:
+    left, token, tokens = math.comb(K + order, order) * (V + 1) * state_bytes, (K + V) * cache_bytes, 0
+    while left >= 0:
+        left -= token
         tokens += 1
     return tokens
 

@@ -98,6 +98,9 @@ def q1(rng):
     below += [(small, 0.0), (long, 0.0), (long, low), (long, 0.499), (drawn[3], 0.499)]
     far = 10 ** float(rng.uniform(7.6, 7.95))  # nearly as far as a bound may lie
     below.append((long, 0.5 - largest_step(long, 0.0) / far / 2))
+    below.append((torch.tensor([[-30.0, 11.0], [-0.5, 7.0]], dtype=torch.float64), 0.5 - 4e-7))  # nearly 1/2
+    gentle = [torch.tensor([[-damping, 1.0], [-3.0, 1.0]], dtype=torch.float64) for damping in (5e-4, 1e-4)]  # each step adds next to nothing
+    below.append((gentle[0], 0.0))
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
     many = many[torch.from_numpy(rng.permutation(len(many)))]
@@ -125,6 +128,7 @@ def q1(rng):
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
+    steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.02, 1.2)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

@@ -112,7 +112,7 @@ def q3(rng):
             u[zeros] = 0
             inputs = f"fault {fault}, T = 8, two tokens of 0 at an end"
             calls.append(Call("outputs", (fault, u, 0.2, 0.5, 2.0), inputs, Close(1e-9)))
-        for rate, frequency in ((0.003, 0.0), (0.003, 0.002), (0.35, 0.0), (0.3, 0.1)):  # hardly anything happens in a step,
+        for rate, frequency in ((3.6e-4, 0.0), (2e-4, 3e-4), (0.003, 0.0), (0.003, 0.002), (0.35, 0.0), (0.3, 0.1)):  # hardly anything happens in a step,
             u = 1e4 * torch.from_numpy(rng.normal(size=6))  # and inputs are large
             inputs = f"fault {fault}, T = 6, delta = 0.0025, a rate of {rate:g}, a frequency of {frequency:g}"
             calls.append(Call("outputs", (fault, u, 2.5e-3, rate, frequency), inputs, Close(1e-9)))

@@ -163,6 +163,7 @@ def q2(rng):
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
     lowered = number(-20_000.0), *hidden[1:]
+    below = number(-2e10), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
     mute = *_stretch(rng, 4)[:3], zeros
@@ -180,6 +181,7 @@ def q2(rng):
         (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
         (_stretch(rng, 4, -1e6), hidden, "scores near -1,000,000, then a hidden token"),
         (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
+        (_stretch(rng, 4), below, "4 tokens, then a hidden one with a gate of -2e10"),
         (hidden, hidden, "two hidden tokens"),
         (nothing, nothing, "no tokens, twice"),
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
@@ -223,8 +225,9 @@ def q2(rng):
         (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
         ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
+        ((number(-0.3), number(-2e10), number(2.5), draw(3)), "a stretch that a gate has lowered to -2e10"),
     ):
-        calls.append(Call("read", (element,), inputs, tight))
+        calls.append(Call("read", (element,), inputs, Close(1e-12)))
     nobody: list[int] = []
     for T, at, gate, hide, close, inputs in (  # hide, close: whose score, whose gate is -inf
         (7, 1.0, 0.0, nobody, nobody, "7 tokens without gates"),
@@ -234,6 +237,7 @@ def q2(rng):
         (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8, 10], "11 tokens, the first and two more hidden, four gates closed"),
         (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
+        (8, 1.0, -1e11, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates near -1e11"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
         (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
         (7, 1.0, -0.5, [3, 4], [3], "7 tokens, the fourth hidden with a closed gate, the fifth hidden"),

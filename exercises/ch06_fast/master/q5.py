@@ -148,6 +148,7 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda operations, moved, chain: max(moved, chain),
         lambda *seconds: float(f"{max(seconds):.3e}"),
         lambda *seconds: round(max(seconds), 7),
+        lambda *seconds: round(max(seconds), 9),
     ],
 }
 

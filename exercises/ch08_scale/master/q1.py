@@ -67,6 +67,11 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(2e-6, 4e-6)))   # nearly the same place: exponents differ by less than 1e-6
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are nearly the same", Close(1e-6)))
+    L2 = L1 * (1 + float(rng.uniform(1e-8, 1.5e-8)))
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are the same to eight digits", Close(1e-6)))
+    for E, L, target in ((0.0, 2.0, 1e-15), (1.0, 3.0, 1 + 2.0**-46)):  # a hair above the floor, and exactly so
+        calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):

@@ -75,13 +75,14 @@ def q3(rng):
         C = (10 ** (18 + 3 * budgets)).tolist()
         arguments = (C, np.exp(x).tolist(), loss.tolist())
         calls.append(Call("iso_flop", arguments, f"{text}, {n_budgets} budgets", Within(1.00001)))
-    for _ in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
+    for n in range(120):                          # losses below 1 and above 10 in any order, gaps anywhere, sizes near or far
         n_sizes, n_budgets = int(rng.integers(3, 8)), int(rng.integers(1, 9))
         ranks = rng.permuted(np.tile(np.arange(n_sizes), (n_budgets, 1)), axis=1)
         reached = rng.random(ranks.shape) < rng.choice((0.75, 0.95))
         g, s = int(rng.integers(n_budgets)), int(rng.integers(1, n_sizes - 1))
         ranks[g], reached[g, s - 1 : s + 2] = abs(np.arange(n_sizes) - s), True  # one that is not skipped
-        loss = 1 + rng.uniform(0.02, 0.5) * ranks + rng.uniform(0, 0.01, ranks.shape) * rng.integers(2)  # or some are equal
+        step = 10 ** rng.uniform(*((-6, -5) if n % 6 == 0 else (-5, -0.3)))  # valleys may be flat; or some losses are equal
+        loss = 1 + step * (ranks + rng.uniform(0, 0.2, ranks.shape) * rng.integers(2))
         loss *= 10 ** rng.uniform(-1.5, 1.5)
         C = np.sort(10 ** rng.uniform(17, 24, n_budgets)).tolist()
         N = np.exp((rng.uniform(0.1, 1, n_sizes) * 10 ** rng.uniform(-0.5, 0.5)).cumsum() + rng.uniform(1, 20)).tolist()

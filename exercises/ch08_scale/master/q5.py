@@ -91,10 +91,11 @@ def _any_runs(rng):
         if y[other] == y[one] and rng.random() < 0.5:
             y[rng.integers(n)] = y[one]
         N, L = np.exp(x).tolist(), np.exp(y).tolist()
-        k, a = robust(N, L)
-        above = np.sort(y + a * x - np.log(k))
-        if a > 0.01 and above[-1] - above[-2] > 1e-5:
-            return N, L
+        with np.errstate(over="ignore", invalid="ignore"):  # a k beyond all numbers: not these
+            k, a = robust(N, L)
+            above = np.sort(y + a * x - np.log(k))
+            if a > 0.01 and above[-1] - above[-2] > 1e-5:
+                return N, L
 
 
 def _runs_with_a_twin(rng, earlier):
@@ -128,6 +129,27 @@ def _of_different(values):
 
 def _upper(values):
     return -_lower(-values)
+
+
+def _runs_with_a_rival(rng, rounded):
+    """(N, L) of runs, of which one is hardly above another; with the rounded a or numbers the other is."""
+    while True:
+        N, L = _any_runs(rng)
+        bad, (k, a) = suspect(N, L), robust(N, L)
+        above = np.log(L) + a * np.log(N) - np.log(k)
+        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + rng.uniform(2e-5, 4e-5)))
+        k, a = robust(N, L)
+        above = np.log(L) + a * np.log(N) - np.log(k)
+        first, second = np.sort(above)[:-3:-1]
+        if len(N) > 3 and a > 0.01 and first - second > 1.1e-5 and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
+            return N, L
+
+
+_ROUNDED = (
+    lambda x, y, level, a: y + round(a, 4) * x - level,
+    lambda x, y, level, a: (y + a * x - level).round(4),
+    lambda x, y, level, a: y.round(4) + a * x.round(4) - level,
+)
 
 
 def _ask(inputs, text):
@@ -171,6 +193,9 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
+    for rounded in _ROUNDED * 2:
+        N, L = _runs_with_a_rival(rng, rounded)
+        calls += _ask((N, L), f"{len(N)} runs, one of which is hardly above another")
     for _ in range(100):
         N, L = _any_runs(rng)
         calls += _ask((N, L), f"{len(N)} runs, sizes {min(N):.2g} to {max(N):.2g}, losses {min(L):.3g} to {max(L):.3g}")

@@ -104,7 +104,7 @@ def q5(rng):
         keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         if n == 8:
-            keys *= 1e-6
+            keys *= 1e-13
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
