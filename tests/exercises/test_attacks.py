@@ -497,7 +497,7 @@ def test_an_answer_that_cannot_be_sent_costs_nobody_a_point(monkeypatch):
 
 def test_a_worker_that_cannot_prepare_an_answer_costs_nobody_a_point(tmp_path, monkeypatch):
     one = write(tmp_path / "a.ipynb", notebook("ch04_ssm", "exercises"))
-    monkeypatch.setattr(Sandbox, "_send_job", lambda self, kind, files: "machine")
+    monkeypatch.setattr(Sandbox, "_send_job", lambda *given: "machine")
     found = grade(make_grader(tmp_path / "out"), one)["a.ipynb"]
     assert "could not be prepared" in found.fault
     assert not list((tmp_path / "out" / "kept").glob("*.json"))
