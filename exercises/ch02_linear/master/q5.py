@@ -42,7 +42,8 @@ def q5(rng):
     # where products of quotients, in one order or another, come out a hair below
     hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (4897, 2))
     for K, order in (*widths, *hairs, (int(rng.integers(3, 6)), high)):
-        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact))
+        hint = "A quotient of floats may come out a hair below a whole number; whole numbers are divided exactly by //." if (K, order) in hairs else ""
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while
     for order in (0, 1, 2, 3, 4, 5, high):
         most = 40 if order < 6 else 6
