@@ -276,14 +276,16 @@ def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
     assert [name for name, value in points(one).items() if value] == ["q3"]
 
 
-def test_an_answer_as_slow_as_the_reference_is_not_stopped(tmp_path):
-    answer = answer_cell(notebook("ch06_fast"), "q4")["source"]
-    content = notebook("ch06_fast", "exercises")
-    answer_cell(content, "q4")["source"] = answer
-    grader = make_grader(tmp_path / "out", limits=Limits(cpu=1, wall=3))
-    assert load_questions("ch06_fast")["q4"].prepare(grader.seed).seconds > 1
+@pytest.mark.parametrize(("allowed", "given"), [(0, 0), (20, 3)])
+def test_an_answer_gets_a_multiple_of_what_the_reference_takes(tmp_path, monkeypatch, allowed, given):
+    slow = "\nbegin = time.process_time()\n\ndef merge(a, b, right=merge):\n"
+    slow += "    while time.process_time() - begin < 3:\n        pass\n    return right(a, b)\n"
+    content = leave_out(hand_in("ch01_softmax", {"q5": "import time\n" + RIGHT + slow}))
+    grader = make_grader(tmp_path / "out", limits=Limits(cpu=1, wall=5))
+    took = load_questions("ch01_softmax")["q5"].prepare(grader.seed).seconds
+    monkeypatch.setattr("linattn_exercises.questions.TIMES_REFERENCE", allowed / took)
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
-    assert points(one)["q4"] == 4, messages(one)["q4"]
+    assert points(one)["q5"] == given, messages(one)["q5"]
 
 
 class SlowSandbox:
