@@ -5,13 +5,14 @@ returns an encoded outcome. This file imports nothing of ours, so that the sandb
 alone."""
 
 import base64
+import linecache
 import math
 import numbers
+import os
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -279,10 +280,12 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
         text = str(error)
     except Exception:
         text = ""
-    frames = [
-        one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).name not in OUR_FILES
-    ]
-    line = [frame.line for frame in frames if frame.filename == frames[0].filename][-1] if frames else ""
+    # Frames are told apart before their lines are looked up: of a deep value, a thousand are ours.
+    walk = traceback.walk_tb(error.__traceback__)
+    places = [(frame.f_code.co_filename, number or 0) for frame, number in walk]
+    frames = [one for one in places if os.path.basename(one[0]) not in OUR_FILES]
+    own = [one for one in frames if one[0] == frames[0][0]]
+    line = linecache.getline(*own[-1]) if own else ""
     if isinstance(error, SyntaxError):
         line = error.text or ""
     name = next(known for known in type(error).__mro__ if known.__module__ == "builtins").__name__
