@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "627855e03e9d"
+VERSION = "59243c646248"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -66,6 +66,8 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
+    k, noise = torch.from_numpy(rng.normal(size=(2, 1, 3)))  # nearly the same, and not the same
+    calls.append(Call("measured_size", (k, noise, 0.999995), "pairs: 1, K = 3, rho = 0.999995"))
     for n in (1, 1, 2, 3, 4):  # few pairs, few entries
         K, rho = 3 if n == 3 else int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
@@ -80,8 +82,9 @@ def q1(rng):
     between = [(K, float(rng.uniform(*span) / K) ** 0.5) for span in ((100, 200), (200, 300))]
     # many entries and no small rho: the spread still counts in the fourth digit
     tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
-        inputs = f"K = {K:,}, rho = {rho:.2g}"
+    ends = (10**12, 9e-9), (1000, 0.999995)  # nearly 0, and nearly 1
+    for K, rho in [*ends, (wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
+        inputs = f"K = {K:,}, rho = {rho:.6g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls
 
@@ -297,6 +300,8 @@ def q3(rng):
     rooms += [(f"room for {n:,} tokens", sevens, cache_bytes(sevens, n, 2)) for n in (1, 1_000)]
     many = 38_146_972_656  # a quotient of more digits than a number of 64 bits has
     rooms.append((f"a byte less than {many:,} tokens take", models["Llama 3 8B"], cache_bytes(models["Llama 3 8B"], many, 2) - 1))
+    rooms.append((f"a byte less than {many:,} tokens take", old, cache_bytes(old, many, 2) - 1))
+    rooms.append(("very much room", _config(1, 1, 1, 8, dtype="float8_e4m3fn"), 10**18))
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
@@ -368,6 +373,9 @@ def q4(rng):
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
         cases.append((*_head(rng, T, S, K, V, size), tile, inputs))
     cases.append((*_two_futures(rng, 9, 1000.0), 4, "T = 9, tiles of 4, a hidden score near 1000"))
+    q, k, v = _two_futures(rng, 9, 6000.0)
+    k[[*range(7), 8], 0] -= 12_000.0
+    cases.append((q, k, v, 4, "T = 9, tiles of 4, visible scores near -6000, a hidden one near 6000"))
     q, k, v = _head(rng, 9, 9, 4, 3)
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))
@@ -451,6 +459,9 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
+    for high, low in ((-50_000.0, -50_000.4), (1.0005, 1.0), (1.0 + 2e-7, 1.0)):
+        u, w = torch.from_numpy(rng.normal(size=(2, 3)))
+        calls.append(Call("merge", ((high, 1.5, u), (low, 2.5, w)), f"maxima {high:.8g} and {low:.8g}", Close(1e-8)))
     for gap in (5, 9, 13, 20, 28, 36, 42, 50):  # exp(-36) of a million keys is still seen in d
         m, d, u = _triple(rng, 1)
         n = 10**12 if gap > 36 else 10**6

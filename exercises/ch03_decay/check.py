@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "baa6d6d96841"
+VERSION = "988d45eeffa9"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -339,6 +339,10 @@ def q4(rng):
     calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
     closer = [0.0, 1.0, 1000.0, 1000.0001]  # a share of 7e-11, of which six digits are left
     calls.append(Call("logits_for", (closer,), "4 layers, two of nearly one half-life", Close(1e-5)))
+    early = [0.0, 0.0503, 0.0503 + 1e-10, 1.0]  # a share of 3e-14, near 0, where many more digits are left
+    calls.append(Call("logits_for", (early,), "4 layers, two of nearly one half-life near 0", Close(1e-6)))
+    many = [0.0, *(1.0 + m for m in range(99))]  # shares whose product is less than any number
+    calls.append(Call("logits_for", (many,), "100 layers, half-lives 0 to 99", Close(1e-8)))
     spans = ((0.052, 0.06), (0.09, 0.11), (0.3, 2), (50, 500), (2e5, 5e5))  # of bounds from near 0 to near 1
     wide = [0.0, *(float(rng.uniform(*span)) for span in spans)]
     inputs = f"{len(wide)} layers, half-lives from {wide[1]:.2g} to {wide[-1]:,.0f}"

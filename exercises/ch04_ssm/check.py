@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "aad0d71f3358"
+VERSION = "8c87836dff39"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -119,6 +119,8 @@ def q1(rng):
             sizes = [2 * math.cos(angle) / bound / scale for angle, bound in zip(angles, bounds)]
             pair = [size * complex(-math.cos(angle), math.sin(angle)) for size, angle in zip(sizes, angles)]
             below.append((as_pairs(pair), 0.0))
+    fast, slow = (torch.tensor([mode], dtype=torch.float64) for mode in ([-300.0, 4e5], [-2.5e-8, 0.0]))
+    below += [(fast, 0.0), (slow, 0.0)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -126,6 +128,7 @@ def q1(rng):
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
+    steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.02, 1.2)]
@@ -185,7 +188,7 @@ def q2(rng):
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
     sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
-    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
+    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for size in (3e-4, 6e-6, -6e-6):  # an oscillator, whose output is of the order of what a shortcut leaves out
@@ -322,6 +325,10 @@ def q3(rng):
             u = 1e4 * torch.from_numpy(rng.normal(size=6))  # and inputs are large
             inputs = f"fault {fault}, T = 6, delta = 0.0025, a rate of {rate:g}, a frequency of {frequency:g}"
             calls.append(Call("outputs", (fault, u, 2.5e-3, rate, frequency), inputs, Close(1e-9)))
+        for delta, rate in ((10.0, 5e-7), (100.0, 5e-9), (1e6, 5e-13), (1e7, 5e-9)):  # and in a long step
+            u = torch.from_numpy(rng.normal(size=6))
+            inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
+            calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-9)))
         for _ in range(18):  # any short input, also with zeros; any step and channel, also one that does not turn
             T = int(rng.integers(1, 13))
             u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
@@ -464,6 +471,7 @@ def q5(rng):
     ):
         T = int(rng.integers(14, 18))
         cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
+    cases.append((torch.tensor([[3e-12, 4e-12]], dtype=torch.float64), 1, 4))  # hardly anything is left after a step, and not nothing
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "87e8aca7e7ce"
+VERSION = "f32124eeba12"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -56,7 +56,7 @@ def q1(rng):
     exact = Close(1e-9)
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0)]
-    shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6)]
+    shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6), (1 - 1e-10, 1e-6), (1 - 2**-44, 1e-6), (1e-300, 3.0)]
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
@@ -207,7 +207,8 @@ def q2(rng):
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
         (both, _stretch(rng, 4), "a hidden token with a closed gate, then 4"),
     ):
-        calls.append(Call("compose", (one, two), inputs, tight))
+        # where the second was lowered that far, logarithms of absolute sums have but few digits left
+        calls.append(Call("compose", (one, two), inputs, Close(1e-5) if two is below else tight))
     alone = number(-0.3), number(0.0), number(1.0), draw(3)
     for gap in (21, 28, 36):
         million = number(0.0), number(-gap), number(1e6), 1e6 * draw(3)
@@ -263,7 +264,8 @@ def q2(rng):
         if T == 5:
             x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
-        calls.append(Call("prefixes", (x, v, g), inputs, tight))
+        # a small number in a denominator shows
+        calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)
@@ -449,7 +451,7 @@ def q3(rng):
         (lambda: all_at_once(many), many, f"80 tokens, {many} of which are read by {many} others, mixed"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
-        (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
+        (lambda: loud(100), 2, "100 tokens of two channels, one token loud to itself"),
     )
     calls = []
     for number, at in enumerate(rng.permutation(len(tables))):
@@ -515,6 +517,7 @@ def q4(rng):
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
         (130, 4, 3, 0.02, 0.1, 1.0, 1.0),
         (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
+        (400, 4, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -530,6 +533,8 @@ def q4(rng):
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
         if C == 66:
             log_decay[9:57] = -strength  # a long run of them
+        if C == 400:
+            log_decay[:] = -strength  # whose sums differ by more than 10,000
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms may lose digits there

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "9af1aa2d511f"
+VERSION = "3718b21d8a05"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -129,7 +129,7 @@ def q1(rng):
         if n == 7:  # a context of less than a token
             P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.9, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        near = ridge * (1 - 10 ** -rng.uniform(*((7.6, 8) if n == 3 else (4, 6))))  # a batch of millions
+        near = ridge * (1 - 10 ** -rng.uniform(*((8.6, 9) if n == 3 else (4, 6))))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
@@ -146,8 +146,8 @@ def q1(rng):
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
         batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
-        if n == 8:  # a context of more than a thousand million tokens
-            P, batch, per_token = float(10 ** rng.uniform(10.7, 11)), 1, float(10 ** rng.uniform(1, 1.4))
+        if n == 8:  # a context of more than ten thousand million tokens
+            P, batch, per_token = float(10 ** rng.uniform(10.9, 11)), 1, float(10 ** rng.uniform(0.5, 1))
         calls.append(
             Call(
                 "double_context",
@@ -594,6 +594,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda H, places: math.ceil((H + 1) / places),
         lambda H, places: math.ceil(H / (places - 1)),
         lambda H, places: math.ceil(H / (places + 1)),
+        lambda H, places: max(int(H / places + 0.999), 1),
+        lambda H, places: max(round(H / places + 0.499), 1),
         lambda H, places: min(math.ceil(H / places), 5),
         lambda H, places: min(math.ceil(H / places), 10),
     ],
@@ -626,6 +628,7 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda *seconds: float(f"{max(seconds):.3e}"),
         lambda *seconds: round(max(seconds), 7),
         lambda *seconds: round(max(seconds), 9),
+        lambda *seconds: round(max(seconds), 10),
     ],
 }
 
@@ -664,7 +667,7 @@ def _draw_case(rng):
         T = 256 * int(rng.integers(1, 100)) + int(rng.integers(0, 2))
     D = int(rng.choice([32, 64, 128, 256]))
     F, W = float(10 ** rng.uniform(13, 15.2)), float(10 ** rng.uniform(11.4, 12.8))
-    places, tau = int(rng.integers(20, 600)), float(10 ** rng.uniform(-6.5, -5))
+    places, tau = int(rng.integers(20, rng.choice([600, 4000]))), float(10 ** rng.uniform(-6.5, -5))
     if rng.random() < 0.4:
         H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
     if rng.random() < 0.8:  # the chain of one chunk is nearly as long as its bytes, or as the next one's operations

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0802e816ec4f"
+VERSION = "88c3c178c7c2"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -63,7 +63,8 @@ def q1(rng):
         (12, 4, 3, 3.0, 0.0, True),
         (40, 5, 1, 0.3, 0.0, False),
         (30, 1, 4, 1.0, -0.1, True),
-        (50, 4, 3, 0.5, -40.0, True),
+        (60, 4, 3, 0.5, -40.0, True),
+        (600, 2, 1, 0.5, -40.0, True),
         (300, 6, 3, 0.1, -0.02, True),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
@@ -75,7 +76,7 @@ def q1(rng):
             speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
-            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token
+            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token; sums reach -10,000 and -100,000
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))
@@ -266,6 +267,9 @@ def q4(rng):
     budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
     edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90)
+    far = (relative_cost(2**27, 512, 4, 3_000_000) + relative_cost(2**27, 512, 4, 3_000_001)) / 2
+    budgets.append((2**27, 512, 4, far))
+    calls.append(Call("relative_cost", (2**24, 512, 4, math.inf), "T = 16,777,216, D = 512, H = 4, every inf", exact))
     for T, D, H, low, high in edges:
         m = int(rng.uniform(low, high))
         between = (relative_cost(T, D, H, m) + relative_cost(T, D, H, m + 1)) / 2
@@ -318,6 +322,10 @@ def q5(rng):
         a, noise = rng.choice((0.0, rng.uniform(-0.1, 0), rng.uniform(0, 0.3))), rng.choice((0.0, 0.01, 0.1)) * rng.normal(size=n)
         compute, loss = 10.0**logs, rng.uniform(1, 30) * 10.0 ** (noise - a * logs)
         calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
+    calls.append(Call("fit", ([1.0, 10.0, 100.0, 1000.0], [3.0] * 4), "4 points of one loss", exact))
+    calls.append(Call("fit", ([1.0, 1.0001, 1.0002], [3.0, 2.99997, 2.99995]), "3 points, budgets that are nearly the same", exact))
+    calls.append(Call("fit", ([1e-9, 1e-8, 1e-7, 1e-6], [30.0, 25.0, 21.0, 17.0]), "4 points, C from 1e-9 to 1e-6", exact))
+    calls.append(Call("recounted", (18.12, 1.43, 145.85), "k = 18.12, a = 1.43, a factor of 145.85", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
         calls.append(Call("recounted", (k, a, factor), f"k = {k:.3g}, a = {a:.3g}, a factor of {factor:.3g}", exact))
@@ -336,6 +344,7 @@ def q5(rng):
     for first, second in ((small, large), (large, small)):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
+    calls.append(Call("compute_needed", ((1.0, 0.3), (60.0, 0.05), 1e24), "1 C^-0.3 and 60 C^-0.05, C = 1e24", Within(1.0000001)))
     for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "cf994aac95e8"
+VERSION = "bb981ea4c1e4"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -88,7 +88,11 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(1e-8, 1.5e-8)))
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are the same to eight digits", Close(1e-6)))
-    for E, L, target in ((0.0, 2.0, 1e-15), (1.0, 3.0, 1 + 2.0**-46)):  # a hair above the floor, and exactly so
+    E, gamma, L1 = 10 ** float(rng.uniform(-6, -5.7)), float(rng.uniform(0.1, 0.3)), 3.1
+    L2 = L1 * (1 + float(rng.uniform(1e-6, 1.2e-6)))  # exponents differ in their twelfth digit, and differ
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "little of the loss is E, and two losses are nearly the same", Close(1e-7)))
+    for E, L, target in ((0.0, 2.0, 1e-15), (0.0, 2.0, 1e-100), (1.0, 3.0, 1 + 2.0**-46), (1.0, 3.0, 1 + 2.0**-52)):  # a hair above the floor, and exactly so
         calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
@@ -288,6 +292,10 @@ def q3(rng):
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
     text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
     calls.append(Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001)))
+    for spacing, height in ((2.8, 2e-8), (3.1, 5e-9)):  # sizes far apart, losses nearly alike: it is a valley
+        N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
+        loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
+        calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.00001)))
     # two valleys again: of that whose lowest size is not the best, the parabola goes lower
     loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
     N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()
@@ -345,6 +353,8 @@ def q4(rng):
         text = f"sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    steep = [1e5, 1e6, 1e7], [20.0, 14.0, 8.0140753], 3e7  # the line of L against log N bends hardly at all, and E is far below 0
+    calls.append(Call("by_curve", steep, "losses 20, 14 and 8.0140753 at sizes 1e5, 1e6 and 1e7, target 3e7", Close(1e-6)))
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
@@ -430,6 +440,14 @@ def _any_runs(rng):
                 return N, L
 
 
+def _runs_of_nearly_one_size(rng, first):
+    """(N, L) of five runs; the sizes of two differ by one parameter, and one of these is the bad run."""
+    N = np.array([first, first + 1, *(first * np.exp(rng.uniform(0.8, 1.2, 3).cumsum()))])
+    L = 8 * (N / first) ** -rng.uniform(0.05, 0.2) * np.exp(0.004 * rng.normal(size=5))
+    L[rng.integers(2)] *= 1.1
+    return N.tolist(), L.tolist()
+
+
 def _runs_with_a_twin(rng, earlier):
     """(N, L) of runs; one before or behind the suspect, not beside it, has the same loss."""
     while True:
@@ -463,17 +481,17 @@ def _upper(values):
     return -_lower(-values)
 
 
-def _runs_with_a_rival(rng, rounded):
-    """(N, L) of runs, of which one is hardly above another; with the rounded a or numbers the other is."""
+def _runs_with_a_rival(rng, rounded, gap):
+    """(N, L) of runs, of which one is by `gap` or two above another; with the rounded a or numbers the other is."""
     while True:
         N, L = _any_runs(rng)
         bad, (k, a) = suspect(N, L), robust(N, L)
         above = np.log(L) + a * np.log(N) - np.log(k)
-        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + rng.uniform(2e-5, 4e-5)))
+        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + gap * rng.uniform(1, 2)))
         k, a = robust(N, L)
         above = np.log(L) + a * np.log(N) - np.log(k)
         first, second = np.sort(above)[:-3:-1]
-        if len(N) > 3 and a > 0.01 and first - second > 1.1e-5 and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
+        if len(N) > 3 and a > 0.01 and first - second > 0.55 * gap and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
             return N, L
 
 
@@ -481,6 +499,14 @@ _ROUNDED = (
     lambda x, y, level, a: y + round(a, 4) * x - level,
     lambda x, y, level, a: (y + a * x - level).round(4),
     lambda x, y, level, a: y.round(4) + a * x.round(4) - level,
+)
+_NEARLY_EQUAL = (
+    lambda x, y, level, a: y + round(a, 6) * x - level,
+    lambda x, y, level, a: (y + a * x - level).round(6),
+    lambda x, y, level, a: np.exp(y).astype(np.float32) / np.exp(level - a * x).astype(np.float32),
+    lambda x, y, level, a: y.astype(np.float32) - np.float32(level) + np.float32(a) * x.astype(np.float32),
+    lambda x, y, level, a: np.isclose(y + a * x - level, max(y + a * x - level)),
+    lambda x, y, level, a: y + a * x > level + max(y + a * x - level) - 1e-6,
 )
 
 
@@ -518,6 +544,9 @@ def q5(rng):
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
     calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for first, turn in ((1e9, 1), (4e9, -1), (2e12, 1), (2e12, -1)):
+        N, L = _runs_of_nearly_one_size(rng, first)
+        calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
@@ -525,8 +554,8 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
-    for rounded in _ROUNDED * 2:
-        N, L = _runs_with_a_rival(rng, rounded)
+    for rounded, gap in [*((rounded, 2e-5) for rounded in _ROUNDED * 2), *((rounded, 2e-8) for rounded in _NEARLY_EQUAL)]:
+        N, L = _runs_with_a_rival(rng, rounded, gap)
         calls += _ask((N, L), f"{len(N)} runs, one of which is hardly above another")
     for _ in range(100):
         N, L = _any_runs(rng)

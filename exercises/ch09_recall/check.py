@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "4763c0c99911"
+VERSION = "e5d22ee3643b"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -83,10 +83,11 @@ def _text(rng, T, letters):
     return text
 
 
-# To the base of 256 and of 257 these are 10^9 + 7, 10^9 + 9, 998,244,353, 2^31 - 1 and, of eight digits, 2^61 - 1.
+# To the base of 256 and of 257 these are 10^9 + 7, 10^9 + 9, 998,244,353, 2^31 - 1 and, of eight digits, 2^61 - 1;
+# to that of 1000 they are the first, to that of 263 the first two.
 _DIGITS = [
     [59, 154, 202, 7], [58, 234, 70, 157], [59, 154, 202, 9], [58, 234, 70, 159], [59, 128, 0, 1], [58, 207, 178, 70],
-    [127, 255, 255, 255], [126, 131, 126, 128], [31] + [255] * 7, [31, 35, 153, 169, 89, 99, 223, 224],
+    [127, 255, 255, 255], [126, 131, 126, 128], [1, 0, 0, 7], [54, 255, 90, 104], [54, 255, 90, 106], [31] + [255] * 7, [31, 35, 153, 169, 89, 99, 223, 224],
 ]
 
 
@@ -116,13 +117,16 @@ def q1(rng):
     odd = np.array([n.bit_count() % 2 for n in range(1024)])  # by no polynomial modulo a power of 2 is it another than its complement
     turns = np.where(np.append(odd, 1 - odd), a, b)
     calls.append(Call("repeated", (turns, 1024), "2,048 bytes of two letters, n = 1,024"))
-    for n, digits in ((4, _DIGITS[:8]), (8, _DIGITS[8:])):  # strings that have the hash of n zeros
+    for n, digits in ((4, _DIGITS[:-2]), (8, _DIGITS[-2:])):  # strings that have the hash of n zeros
         for turn in (1, -1):
             same = [d[::turn] for d in digits]
             other = [[*d[:-1], (d[-1] + 1) % 256, *d] for d in same]
             for name, strings in (("repeated", same), ("misleading", other)):
                 alike_in_hash = np.concatenate([np.zeros(n, int), *strings])
                 calls.append(Call(name, (alike_in_hash, n), f"n = {n}, strings that are alike in a hash"))
+    twin = [1, 150, 48, 7, 119]                      # zlib.crc32 takes it for five zeros
+    for name, rest in (("repeated", twin), ("misleading", [*twin[:-1], 0, *twin])):
+        calls.append(Call(name, (np.array([0] * 5 + rest), 5), "n = 5, two strings with the same checksum"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -150,6 +154,9 @@ def q1(rng):
         more = 10 ** float(rng.uniform(power - 0.6, power))
         alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
         calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
+    for high, low in ((5e-15, 0.0), (3e-16, 1e-16), (5e-17, 0.0)):
+        alike = np.array([high]), np.array([low]), np.array([True])
+        calls.append(Call("share", alike, f"one byte, repeated, losses of {high:.2g} and {low:.2g}", Close(1e-9)))
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))
@@ -385,12 +392,13 @@ def q3(rng):
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
     np.put_along_axis(logits, own[..., None], 1_995.0, -1)
-    for sign in (-1, 1):                             # all are found, or none is; a tie would go to the lower byte
+    for sign, name in ((-1, "found"), (1, "found"), (-1, "found_if_told"), (1, "found_if_told")):  # all are found, or none is; a tie would go to the lower byte
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
         near = logits.copy()
-        near[np.arange(8), 2, rival] += 1_995.0 + sign * 10 ** rng.uniform(-9, -5, 8) - near[np.arange(8), 2, rival]
-        for name in ("found", "found_if_told"):
-            calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+        gap = 10 ** rng.uniform(-9, -5, 8)
+        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-9.6, -9.2, 2)
+        near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
+        calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
@@ -402,6 +410,13 @@ def q3(rng):
             np.put_along_axis(logits, 48 + digits[..., None], told[..., None], -1)
             for name, how in COMPARED.items():
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", how))
+    digits = rng.integers(0, 10, (6, 6))             # digits low and all else high: more than 2,000 apart
+    logits = rng.normal(size=(6, 6, 256)) + 1_900
+    logits[..., 48:58] -= 3_800
+    right = int(rng.integers(2, 5))
+    np.put_along_axis(logits[:right], 48 + digits[:right, :, None], -1_890.0, -1)
+    for name, how in COMPARED.items():
+        calls.append(Call(name, (logits, digits), "6 needles, digits' logits near -1,900, all others near 1,900", how))
     for _ in range(12):                              # logits far apart or near each other, on any level, to the ends of their range
         needles = int(rng.integers(1, 6))
         digits = rng.integers(0, 10, (needles, 6))
@@ -565,13 +580,16 @@ def q5(rng):
         keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         if n == 8:
-            keys *= 1e-13
+            keys *= 1e-20
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
     keys = np.stack([key, 0.0001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-3)))
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
+    axes = np.linalg.qr(rng.normal(size=(8, 8)))[0]  # a short key in the plane of two long ones, but for an angle as small
+    keys = np.stack([axes[0] + 0.5 * axes[2], axes[0] + 0.5 * axes[3], 1e-4 * (axes[0] + (axes[2] + axes[3]) / 4 + 1.4e-4 * axes[1])])
+    calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)

@@ -7,7 +7,7 @@
 #
 # The questions follow the sections of the chapter and use its symbols. Vectors are rows, so $k^\top v$ is a
 # $K\times V$ matrix. Inputs are float64 tensors unless a question says otherwise; give new tensors the
-# dtype of the inputs, and do not change the inputs.
+# dtype of the inputs, float64 where these are numbers or lists, and do not change the inputs.
 #
 # A grader may later run the same questions on other inputs, with 5 seconds of processor time and 1 GB of
 # memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you

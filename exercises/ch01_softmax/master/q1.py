@@ -60,6 +60,8 @@ def q1(rng):
         n = int(rng.integers(300, 700))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
+    k, noise = torch.from_numpy(rng.normal(size=(2, 1, 3)))  # nearly the same, and not the same
+    calls.append(Call("measured_size", (k, noise, 0.999995), "pairs: 1, K = 3, rho = 0.999995"))
     for n in (1, 1, 2, 3, 4):  # few pairs, few entries
         K, rho = 3 if n == 3 else int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
@@ -74,7 +76,8 @@ def q1(rng):
     between = [(K, float(rng.uniform(*span) / K) ** 0.5) for span in ((100, 200), (200, 300))]
     # many entries and no small rho: the spread still counts in the fourth digit
     tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
-    for K, rho in [(wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
-        inputs = f"K = {K:,}, rho = {rho:.2g}"
+    ends = (10**12, 9e-9), (1000, 0.999995)  # nearly 0, and nearly 1
+    for K, rho in [*ends, (wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
+        inputs = f"K = {K:,}, rho = {rho:.6g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls

@@ -148,6 +148,8 @@ def q3(rng):
     rooms += [(f"room for {n:,} tokens", sevens, cache_bytes(sevens, n, 2)) for n in (1, 1_000)]
     many = 38_146_972_656  # a quotient of more digits than a number of 64 bits has
     rooms.append((f"a byte less than {many:,} tokens take", models["Llama 3 8B"], cache_bytes(models["Llama 3 8B"], many, 2) - 1))
+    rooms.append((f"a byte less than {many:,} tokens take", old, cache_bytes(old, many, 2) - 1))
+    rooms.append(("very much room", _config(1, 1, 1, 8, dtype="float8_e4m3fn"), 10**18))
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))

@@ -86,6 +86,9 @@ def q4(rng):
         inputs += f", scores near {size:.0f}" if abs(size) > 1 else ""
         cases.append((*_head(rng, T, S, K, V, size), tile, inputs))
     cases.append((*_two_futures(rng, 9, 1000.0), 4, "T = 9, tiles of 4, a hidden score near 1000"))
+    q, k, v = _two_futures(rng, 9, 6000.0)
+    k[[*range(7), 8], 0] -= 12_000.0
+    cases.append((q, k, v, 4, "T = 9, tiles of 4, visible scores near -6000, a hidden one near 6000"))
     q, k, v = _head(rng, 9, 9, 4, 3)
     q[5], k[3] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
     cases.append((q, k, v, 4, "T = 9, tiles of 4, a query and a key of zeros"))

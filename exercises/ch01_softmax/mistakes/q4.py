@@ -425,6 +425,22 @@ def one_key_too_many(q, k, v, tile):
 
 
 @mistake(
+    "Hidden scores are lowered by ten thousand. One that was far above the visible ones still is: set them to minus "
+    "infinity."
+)
+def lowered_by_ten_thousand(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m, d, u = _start(q, v)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = q @ k[now].T * K**-0.5 - 1e4 * (now > t[:, None])
+        new = torch.maximum(m, x.amax(1, keepdim=True))
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+
+
+@mistake(
     "Minus a thousand is not minus infinity: visible scores may lie below it, and then the hidden ones win."
 )
 def minus_a_thousand_for_hidden(q, k, v, tile):

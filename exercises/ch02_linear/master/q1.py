@@ -14,7 +14,7 @@
 #
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
 # forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check does torch's elementary
-# operations for you (`exp`, `@`, `cumsum` and their like) and counts them; lists and NumPy get no values.
+# operations for you (`exp`, `@`, `cumsum` and their like) and counts them; lists, NumPy and other packages get no values.
 # At most 40 are allowed (slices and other views are free), so go neither step by step nor entry by entry; and
 # at $T = 200$ a work of $T^2(K + 32)$, where a matrix product's work is its multiplications, and that of any
 # other operation the entries that it computes or adds up.

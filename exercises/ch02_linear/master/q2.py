@@ -14,7 +14,7 @@
 #   operation the entries that it computes or adds up.
 #
 # So that it can count, the check keeps the values of all tensors and does for you each elementary operation of torch,
-# such as `exp`, `@` and a slice; NumPy and the book's package get nothing.
+# such as `exp`, `@` and a slice; NumPy, the book's package and others get nothing.
 
 # %% given q2
 def recurrent(q, k, v, g, state):   # [T, K] twice, [T, V], number, [K, V]

@@ -92,7 +92,7 @@ def _two_levels(rng, part):
     },
 )
 def q3(rng):
-    others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53)
+    others = (2, int(rng.integers(3, 8)), int(rng.integers(12, 24)), 53, 64, 113)
     calls = [Call("fault", (), "", Exactly())]
     calls += [Call("zero_below", (bits,), f"{bits} bits", Close(1e-5)) for bits in (24, 11, 8, *others)]
     cases = ((12, -2, 5), (1, -60, 5), (9, -25, -18), (12, -16, -8), (12, -60, -50), (20, -60, 5))

@@ -40,10 +40,14 @@ def q5(rng):
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
     widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     # where products of quotients, in one order or another, come out a hair below
-    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (4897, 2))
+    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (5, 50), (3, 52), (1, 54), (5, 61), (4, 62))
     for K, order in (*widths, *hairs, (int(rng.integers(3, 6)), high)):
-        hint = "A quotient of floats may come out a hair below a whole number; whole numbers are divided exactly by //." if (K, order) in hairs else ""
+        hint = "A quotient of floats may come out a hair below a whole number, and 64 bits may be too few on the way: Python's own whole numbers are divided exactly by //." if (K, order) in hairs else ""
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
+    hint = "So large a factorial is a whole number and no float, and a recursion so deep ends at Python's limit."
+    calls.append(Call("feature_width", (2, 1000), "K = 2, order 1000", exact, hint=hint))
+    hint = "With K = 4,897 a recursion is too deep for Python, and products are more than float32 counts."
+    calls.append(Call("feature_width", (4897, 2), "K = 4897, order 2", exact, hint=hint))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while
     for order in (0, 1, 2, 3, 4, 5, high):
         most = 40 if order < 6 else 6
@@ -58,7 +62,9 @@ def q5(rng):
     sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
     # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
     sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
-    sizes.append((12, 64, 12, 8, 1))  # equal after many tokens
+    sizes.append((12, 64, 12, 8, 1))  # equal after many tokens; a few bytes less than that
+    sizes += [(76, 2048, 4, 4, 3), (25, 1000, 6, 4, 1), (38, 116, 6, 4, 3), (49, 119, 5, 7, 5), (32, 44, 6, 4, 5)]
+    sizes += [(1, 64, 4, 7, 5), (16, 1, 3, 7, 7)]  # ratios of sizes first
     sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
     sizes += [(7, 14, 5, 7, 2), (32, 12, 4, 8, 3), (12, 14, 5, 2, 3), (17, 32, 4, 7, 1), (1, 2, 2, 7, 3), (1, 2, 0, 5, 1)]
     for K, V, order, state, cache in sizes:

@@ -57,6 +57,18 @@ def sizes_divided_first(K, V, order, state_bytes, cache_bytes):
 
 
 @mistake(
+    "The quotients are floats, and what they give may lie a hair below a whole number. Multiply first, and divide whole "
+    "numbers by //.",
+    replaces="feature_width",
+)
+def quotients_of_floats(K, order):
+    count = 1
+    for i in range(order):
+        count = count * (K + order - i) / (i + 1)
+    return int(count)
+
+
+@mistake(
     "One token short: there the cache is at most as large as the state, not larger.", replaces="break_even"
 )
 def one_token_short(K, V, order, state_bytes, cache_bytes):

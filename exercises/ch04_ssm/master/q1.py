@@ -119,6 +119,8 @@ def q1(rng):
             sizes = [2 * math.cos(angle) / bound / scale for angle, bound in zip(angles, bounds)]
             pair = [size * complex(-math.cos(angle), math.sin(angle)) for size, angle in zip(sizes, angles)]
             below.append((as_pairs(pair), 0.0))
+    fast, slow = (torch.tensor([mode], dtype=torch.float64) for mode in ([-300.0, 4e5], [-2.5e-8, 0.0]))
+    below += [(fast, 0.0), (slow, 0.0)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -126,6 +128,7 @@ def q1(rng):
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
+    steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.02, 1.2)]

@@ -98,6 +98,7 @@ def q5(rng):
     ):
         T = int(rng.integers(14, 18))
         cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
+    cases.append((torch.tensor([[3e-12, 4e-12]], dtype=torch.float64), 1, 4))  # hardly anything is left after a step, and not nothing
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -68,7 +68,7 @@ def q1(rng):
     exact = Close(1e-9)
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0)]
-    shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6)]
+    shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6), (1 - 1e-10, 1e-6), (1 - 2**-44, 1e-6), (1e-300, 3.0)]
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))

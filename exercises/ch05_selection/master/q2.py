@@ -192,7 +192,8 @@ def q2(rng):
         (_stretch(rng, 4), both, "4 tokens, then a hidden one with a closed gate"),
         (both, _stretch(rng, 4), "a hidden token with a closed gate, then 4"),
     ):
-        calls.append(Call("compose", (one, two), inputs, tight))
+        # where the second was lowered that far, logarithms of absolute sums have but few digits left
+        calls.append(Call("compose", (one, two), inputs, Close(1e-5) if two is below else tight))
     alone = number(-0.3), number(0.0), number(1.0), draw(3)
     for gap in (21, 28, 36):
         million = number(0.0), number(-gap), number(1e6), 1e6 * draw(3)
@@ -248,7 +249,8 @@ def q2(rng):
         if T == 5:
             x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
-        calls.append(Call("prefixes", (x, v, g), inputs, tight))
+        # a small number in a denominator shows
+        calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)

@@ -24,7 +24,7 @@
 # $M$ was measured, for at most 100 tokens, and is not 0 everywhere: each entry on and below the diagonal has an error of up to
 # $10^{-6}$ of the largest entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
 # errors alone lie below $10^{-5}$ of the largest entry of $M$; where the state is largest, all others lie
-# above $10^{-3}$ of it.
+# above $10^{-3}$ of it. (In 2, take $M$ as it was measured: leave the errors in.)
 #
 # Which part of $M$ says what the first $t$ tokens do to the others?
 
@@ -225,7 +225,7 @@ def q3(rng):
         (lambda: all_at_once(many), many, f"80 tokens, {many} of which are read by {many} others, mixed"),
         (lambda: faint(12, 1.02e-3, 1.04e-3), 2, "12 tokens of two channels, one of them faint"),
         (lambda: faint(100, 1.02e-3, 1.04e-3), 2, "100 tokens of two channels, one of them faint"),
-        (lambda: loud(64), 2, "64 tokens of two channels, one token loud to itself"),
+        (lambda: loud(100), 2, "100 tokens of two channels, one token loud to itself"),
     )
     calls = []
     for number, at in enumerate(rng.permutation(len(tables))):

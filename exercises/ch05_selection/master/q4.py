@@ -79,6 +79,7 @@ def q4(rng):
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
         (130, 4, 3, 0.02, 0.1, 1.0, 1.0),
         (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
+        (400, 4, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
@@ -94,6 +95,8 @@ def q4(rng):
         log_decay = -strength * torch.from_numpy(rng.uniform(size=C))
         if C == 66:
             log_decay[9:57] = -strength  # a long run of them
+        if C == 400:
+            log_decay[:] = -strength  # whose sums differ by more than 10,000
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
         how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms may lose digits there

@@ -85,7 +85,7 @@ def q1(rng):
         if n == 7:  # a context of less than a token
             P, rate, peak = 1e7, 1e12, float(10 ** rng.uniform(13.9, 14.5))
         ridge = 2 * P * rate / peak  # bytes of cache from which on no batch is enough
-        near = ridge * (1 - 10 ** -rng.uniform(*((7.6, 8) if n == 3 else (4, 6))))  # a batch of millions
+        near = ridge * (1 - 10 ** -rng.uniform(*((8.6, 9) if n == 3 else (4, 6))))  # a batch of millions
         kinds = [0.0, ridge * rng.uniform(0.01, 0.9), ridge * rng.uniform(1.1, 20), near]
         cache = float(kinds[n] if n < 4 else 0.9 * ridge if n == 4 else rng.choice(kinds))  # n = 4: seconds are few
         cache = 0.0 if n in (5, 6) else cache
@@ -102,8 +102,8 @@ def q1(rng):
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
         batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
-        if n == 8:  # a context of more than a thousand million tokens
-            P, batch, per_token = float(10 ** rng.uniform(10.7, 11)), 1, float(10 ** rng.uniform(1, 1.4))
+        if n == 8:  # a context of more than ten thousand million tokens
+            P, batch, per_token = float(10 ** rng.uniform(10.9, 11)), 1, float(10 ** rng.uniform(0.5, 1))
         calls.append(
             Call(
                 "double_context",

@@ -117,6 +117,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda H, places: math.ceil((H + 1) / places),
         lambda H, places: math.ceil(H / (places - 1)),
         lambda H, places: math.ceil(H / (places + 1)),
+        lambda H, places: max(int(H / places + 0.999), 1),
+        lambda H, places: max(round(H / places + 0.499), 1),
         lambda H, places: min(math.ceil(H / places), 5),
         lambda H, places: min(math.ceil(H / places), 10),
     ],
@@ -149,6 +151,7 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
         lambda *seconds: float(f"{max(seconds):.3e}"),
         lambda *seconds: round(max(seconds), 7),
         lambda *seconds: round(max(seconds), 9),
+        lambda *seconds: round(max(seconds), 10),
     ],
 }
 
@@ -187,7 +190,7 @@ def _draw_case(rng):
         T = 256 * int(rng.integers(1, 100)) + int(rng.integers(0, 2))
     D = int(rng.choice([32, 64, 128, 256]))
     F, W = float(10 ** rng.uniform(13, 15.2)), float(10 ** rng.uniform(11.4, 12.8))
-    places, tau = int(rng.integers(20, 600)), float(10 ** rng.uniform(-6.5, -5))
+    places, tau = int(rng.integers(20, rng.choice([600, 4000]))), float(10 ** rng.uniform(-6.5, -5))
     if rng.random() < 0.4:
         H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
     if rng.random() < 0.8:  # the chain of one chunk is nearly as long as its bytes, or as the next one's operations

@@ -59,7 +59,8 @@ def q1(rng):
         (12, 4, 3, 3.0, 0.0, True),
         (40, 5, 1, 0.3, 0.0, False),
         (30, 1, 4, 1.0, -0.1, True),
-        (50, 4, 3, 0.5, -40.0, True),
+        (60, 4, 3, 0.5, -40.0, True),
+        (600, 2, 1, 0.5, -40.0, True),
         (300, 6, 3, 0.1, -0.02, True),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(T, K))) for _ in range(2))
@@ -71,7 +72,7 @@ def q1(rng):
             speed[0] = 0.0                         # one channel does not turn
         log_decay = least * torch.from_numpy(rng.uniform(size=(T, K)))
         if least == -40:
-            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token
+            log_decay[:, :2] = torch.tensor([least, -200.0])  # two channels forget all at each token; sums reach -10,000 and -100,000
         inputs = f"T = {T}, K = {K}, V = {V}, speeds up to {fast:g}, log decays down to {least:g}, "
         inputs += "with a state" if filled else "from an empty state"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state * filled), inputs, Close(1e-9)))

@@ -6,8 +6,8 @@
 # mistake, it gives a hint. You can check as often as you like.
 #
 # The questions follow the sections of the chapter and use its symbols: $N$ parameters, $D$ tokens, $C = 6ND$
-# FLOPs, $L$ the loss. Inputs are numbers and lists of numbers unless a question says otherwise. Do not change
-# the inputs.
+# FLOPs, $L$ the loss. Inputs are numbers and lists of numbers unless a question says otherwise. Compute in
+# float64 (`torch.tensor` of a list is float32), and do not change the inputs.
 #
 # A grader may later run the same questions on other inputs, with 5 seconds of processor time and 1 GB of
 # memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you

@@ -98,6 +98,14 @@ def _any_runs(rng):
                 return N, L
 
 
+def _runs_of_nearly_one_size(rng, first):
+    """(N, L) of five runs; the sizes of two differ by one parameter, and one of these is the bad run."""
+    N = np.array([first, first + 1, *(first * np.exp(rng.uniform(0.8, 1.2, 3).cumsum()))])
+    L = 8 * (N / first) ** -rng.uniform(0.05, 0.2) * np.exp(0.004 * rng.normal(size=5))
+    L[rng.integers(2)] *= 1.1
+    return N.tolist(), L.tolist()
+
+
 def _runs_with_a_twin(rng, earlier):
     """(N, L) of runs; one before or behind the suspect, not beside it, has the same loss."""
     while True:
@@ -131,17 +139,17 @@ def _upper(values):
     return -_lower(-values)
 
 
-def _runs_with_a_rival(rng, rounded):
-    """(N, L) of runs, of which one is hardly above another; with the rounded a or numbers the other is."""
+def _runs_with_a_rival(rng, rounded, gap):
+    """(N, L) of runs, of which one is by `gap` or two above another; with the rounded a or numbers the other is."""
     while True:
         N, L = _any_runs(rng)
         bad, (k, a) = suspect(N, L), robust(N, L)
         above = np.log(L) + a * np.log(N) - np.log(k)
-        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + rng.uniform(2e-5, 4e-5)))
+        L[bad] *= float(np.exp(np.sort(above)[-2] - above[bad] + gap * rng.uniform(1, 2)))
         k, a = robust(N, L)
         above = np.log(L) + a * np.log(N) - np.log(k)
         first, second = np.sort(above)[:-3:-1]
-        if len(N) > 3 and a > 0.01 and first - second > 1.1e-5 and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
+        if len(N) > 3 and a > 0.01 and first - second > 0.55 * gap and rounded(np.log(N), np.log(L), np.log(k), a).argmax() != above.argmax():
             return N, L
 
 
@@ -149,6 +157,14 @@ _ROUNDED = (
     lambda x, y, level, a: y + round(a, 4) * x - level,
     lambda x, y, level, a: (y + a * x - level).round(4),
     lambda x, y, level, a: y.round(4) + a * x.round(4) - level,
+)
+_NEARLY_EQUAL = (
+    lambda x, y, level, a: y + round(a, 6) * x - level,
+    lambda x, y, level, a: (y + a * x - level).round(6),
+    lambda x, y, level, a: np.exp(y).astype(np.float32) / np.exp(level - a * x).astype(np.float32),
+    lambda x, y, level, a: y.astype(np.float32) - np.float32(level) + np.float32(a) * x.astype(np.float32),
+    lambda x, y, level, a: np.isclose(y + a * x - level, max(y + a * x - level)),
+    lambda x, y, level, a: y + a * x > level + max(y + a * x - level) - 1e-6,
 )
 
 
@@ -186,6 +202,9 @@ def q5(rng):
     calls += _ask(_runs_with_close_sizes(rng), "6 runs, some of nearly the same size")
     calls += _ask(_runs_that_rise(rng), "4 runs, some of which are larger and not better")
     calls += _ask(_scattered_runs(rng), "5 runs that scatter")
+    for first, turn in ((1e9, 1), (4e9, -1), (2e12, 1), (2e12, -1)):
+        N, L = _runs_of_nearly_one_size(rng, first)
+        calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
@@ -193,8 +212,8 @@ def q5(rng):
         for _ in range(3):                        # the middle two are two, slopes of 0 are slopes, and two of one value are two
             N, L = _runs_for_this_median(rng, center, lambda slopes, kept=kept: kept(slopes) > 0)
             calls += _ask((N, L), f"{len(N)} runs, the median of whose slopes decides")
-    for rounded in _ROUNDED * 2:
-        N, L = _runs_with_a_rival(rng, rounded)
+    for rounded, gap in [*((rounded, 2e-5) for rounded in _ROUNDED * 2), *((rounded, 2e-8) for rounded in _NEARLY_EQUAL)]:
+        N, L = _runs_with_a_rival(rng, rounded, gap)
         calls += _ask((N, L), f"{len(N)} runs, one of which is hardly above another")
     for _ in range(100):
         N, L = _any_runs(rng)

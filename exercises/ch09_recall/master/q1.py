@@ -74,10 +74,11 @@ def _text(rng, T, letters):
     return text
 
 
-# To the base of 256 and of 257 these are 10^9 + 7, 10^9 + 9, 998,244,353, 2^31 - 1 and, of eight digits, 2^61 - 1.
+# To the base of 256 and of 257 these are 10^9 + 7, 10^9 + 9, 998,244,353, 2^31 - 1 and, of eight digits, 2^61 - 1;
+# to that of 1000 they are the first, to that of 263 the first two.
 _DIGITS = [
     [59, 154, 202, 7], [58, 234, 70, 157], [59, 154, 202, 9], [58, 234, 70, 159], [59, 128, 0, 1], [58, 207, 178, 70],
-    [127, 255, 255, 255], [126, 131, 126, 128], [31] + [255] * 7, [31, 35, 153, 169, 89, 99, 223, 224],
+    [127, 255, 255, 255], [126, 131, 126, 128], [1, 0, 0, 7], [54, 255, 90, 104], [54, 255, 90, 106], [31] + [255] * 7, [31, 35, 153, 169, 89, 99, 223, 224],
 ]
 
 
@@ -107,13 +108,16 @@ def q1(rng):
     odd = np.array([n.bit_count() % 2 for n in range(1024)])  # by no polynomial modulo a power of 2 is it another than its complement
     turns = np.where(np.append(odd, 1 - odd), a, b)
     calls.append(Call("repeated", (turns, 1024), "2,048 bytes of two letters, n = 1,024"))
-    for n, digits in ((4, _DIGITS[:8]), (8, _DIGITS[8:])):  # strings that have the hash of n zeros
+    for n, digits in ((4, _DIGITS[:-2]), (8, _DIGITS[-2:])):  # strings that have the hash of n zeros
         for turn in (1, -1):
             same = [d[::turn] for d in digits]
             other = [[*d[:-1], (d[-1] + 1) % 256, *d] for d in same]
             for name, strings in (("repeated", same), ("misleading", other)):
                 alike_in_hash = np.concatenate([np.zeros(n, int), *strings])
                 calls.append(Call(name, (alike_in_hash, n), f"n = {n}, strings that are alike in a hash"))
+    twin = [1, 150, 48, 7, 119]                      # zlib.crc32 takes it for five zeros
+    for name, rest in (("repeated", twin), ("misleading", [*twin[:-1], 0, *twin])):
+        calls.append(Call(name, (np.array([0] * 5 + rest), 5), "n = 5, two strings with the same checksum"))
     once, n = rng.integers(0, 256, 200), int(rng.integers(30, 60))
     again = once.copy()
     again[[120, 119 + n]] ^= 1                       # before the latter n - 2 bytes are known, and no more
@@ -141,6 +145,9 @@ def q1(rng):
         more = 10 ** float(rng.uniform(power - 0.6, power))
         alike = np.array([0.5 + more]), np.array([0.5]), np.array([True])
         calls.append(Call("share", alike, f"one byte, repeated, a difference of {more:.2g}", Close(1e-9)))
+    for high, low in ((5e-15, 0.0), (3e-16, 1e-16), (5e-17, 0.0)):
+        alike = np.array([high]), np.array([low]), np.array([True])
+        calls.append(Call("share", alike, f"one byte, repeated, losses of {high:.2g} and {low:.2g}", Close(1e-9)))
     for every in (True, False):
         text = f"300 bytes, {'all' if every else 'none'} of them repeated"
         calls.append(Call("share", (mine, theirs, np.full(len(mine), every)), text, Close(1e-9)))

@@ -16,7 +16,7 @@
 #
 # 1. `copying(other, shuffled, second)`: for each model the share of its mean loss on `shuffled` that goes away on `second`, [4].
 # 2. `adapting(other, shuffled, second)`: for each model the share of its mean loss on `other` that goes away on `shuffled`, [4].
-# 3. `which(other, shuffled, second)`: the index of the one model that copies. Any of the four may adapt, or be better.
+# 3. `which(other, shuffled, second)`: the index of the one model that copies, whose share in 1 is the largest. Any of the four may adapt, or be better.
 
 # %% answer q2
 def copying(other, shuffled, second):

@@ -135,12 +135,13 @@ def q3(rng):
     logits = rng.normal(size=(8, 6, 256)) + 1_985
     own = 48 + digits
     np.put_along_axis(logits, own[..., None], 1_995.0, -1)
-    for sign in (-1, 1):                             # all are found, or none is; a tie would go to the lower byte
+    for sign, name in ((-1, "found"), (1, "found"), (-1, "found_if_told"), (1, "found_if_told")):  # all are found, or none is; a tie would go to the lower byte
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
         near = logits.copy()
-        near[np.arange(8), 2, rival] += 1_995.0 + sign * 10 ** rng.uniform(-9, -5, 8) - near[np.arange(8), 2, rival]
-        for name in ("found", "found_if_told"):
-            calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+        gap = 10 ** rng.uniform(-9, -5, 8)
+        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-9.6, -9.2, 2)
+        near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
+        calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
@@ -152,6 +153,13 @@ def q3(rng):
             np.put_along_axis(logits, 48 + digits[..., None], told[..., None], -1)
             for name, how in COMPARED.items():
                 calls.append(Call(name, (logits, digits), f"{needles} needles, {text}", how))
+    digits = rng.integers(0, 10, (6, 6))             # digits low and all else high: more than 2,000 apart
+    logits = rng.normal(size=(6, 6, 256)) + 1_900
+    logits[..., 48:58] -= 3_800
+    right = int(rng.integers(2, 5))
+    np.put_along_axis(logits[:right], 48 + digits[:right, :, None], -1_890.0, -1)
+    for name, how in COMPARED.items():
+        calls.append(Call(name, (logits, digits), "6 needles, digits' logits near -1,900, all others near 1,900", how))
     for _ in range(12):                              # logits far apart or near each other, on any level, to the ends of their range
         needles = int(rng.integers(1, 6))
         digits = rng.integers(0, 10, (needles, 6))

@@ -104,13 +104,16 @@ def q5(rng):
         keys = rng.uniform(0.1, 2.0, (n, K)) + 5 * np.eye(n, K)  # far from dependent, whatever is drawn
         signs = rng.choice([-1.0, 1.0], n)
         if n == 8:
-            keys *= 1e-13
+            keys *= 1e-20
         calls.append(Call("store", (keys, signs), f"{n} keys of width {K}, of length {np.linalg.norm(keys[0]):.1g} or so", exact))
     key = rng.uniform(0.5, 1.5, 4)
     across = np.linalg.qr(np.stack([key, rng.normal(size=4)], 1))[0][:, 1]
     keys = np.stack([key, 0.0001 * (key + 1.5e-4 * np.linalg.norm(key) * across)])  # at length 1 its value is 1.06e-4
     signs = rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-3)))
+    calls.append(Call("store", (keys, signs), "two keys at an angle of 0.00015, one shorter", Close(1e-6)))
+    axes = np.linalg.qr(rng.normal(size=(8, 8)))[0]  # a short key in the plane of two long ones, but for an angle as small
+    keys = np.stack([axes[0] + 0.5 * axes[2], axes[0] + 0.5 * axes[3], 1e-4 * (axes[0] + (axes[2] + axes[3]) / 4 + 1.4e-4 * axes[1])])
+    calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)

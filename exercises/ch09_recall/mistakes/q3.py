@@ -137,6 +137,16 @@ def offset_twice(logits, digits):
     return float((logits[..., 48:58].argmax(-1) == 48 + digits).all(-1).mean())
 
 
+@mistake(
+    "The ten are lifted by 2,000, and logits go from -2,000 to 2,000: another byte may be farther above.",
+    "found_if_told",
+)
+def lifted_too_little(logits, digits):
+    lifted = logits.copy()
+    lifted[..., 48:58] += 2_000
+    return float((lifted.argmax(-1) == 48 + digits).all(-1).mean())
+
+
 @mistake("Those are nine digits: 48 to 57 are ten bytes.", "found_if_told")
 def nine_digits(logits, digits):
     return float((logits[..., 48:57].argmax(-1) == digits).all(-1).mean())
