@@ -174,6 +174,7 @@ class Question:
         calls = self.prepare(str(seed)).calls
         return self.judge([run_call(answer, call, self.own_code) for call in calls], str(seed))
 
+    @np.errstate(all="ignore")  # an answer may return the largest of numbers
     def judge(self, outcomes: Sequence[Outcome], seed: str) -> Verdict:
         """Return the verdict on the outcomes of all calls.
 

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "bb981ea4c1e4"
+VERSION = "abc92499cd2b"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -613,6 +613,8 @@ def q6(rng):
         for share in (1.0, limit ** float(rng.uniform(0.1, 0.9)), *above, 1.00101 * limit, 0.99899 * limit):
             text = f"{share:.4g} of the size, alpha = {alpha:.3g}, beta = {beta:.3g}"
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
+    near = 1.0011 * 0.5 ** (1 / 0.065)         # a price of 3e54
+    calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

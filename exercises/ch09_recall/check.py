@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e5d22ee3643b"
+VERSION = "14134b0aad24"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -117,6 +117,8 @@ def q1(rng):
     odd = np.array([n.bit_count() % 2 for n in range(1024)])  # by no polynomial modulo a power of 2 is it another than its complement
     turns = np.where(np.append(odd, 1 - odd), a, b)
     calls.append(Call("repeated", (turns, 1024), "2,048 bytes of two letters, n = 1,024"))
+    ends = np.insert(np.append(turns, (a + b + 1) % 256), 1024, (a + b) % 256)
+    calls.append(Call("misleading", (ends, 1025), "2,050 bytes, most of them of two letters, n = 1,025"))
     for n, digits in ((4, _DIGITS[:-2]), (8, _DIGITS[-2:])):  # strings that have the hash of n zeros
         for turn in (1, -1):
             same = [d[::turn] for d in digits]

@@ -187,17 +187,18 @@ def _split_after_checks(source: str, checks: Mapping[str, str]) -> list[str]:
 
     What stands below a check in its cell came after it, as in a cell of its own.
     """
+    text = strip_magics(TIMED_CHECK.sub(r"\1", source))
     try:
-        body = ast.parse(source).body
+        body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [source]
-    lines, parts, begin = source.split("\n"), [], 0
+    lines, parts, begin = text.split("\n"), [], 0
     for node, after in pairwise(body):
         end = node.end_lineno or 0
         if after.lineno > end and _find_asked(node, checks):
             parts.append("\n".join(lines[begin:end]))
             begin = end
-    return [*parts, "\n".join(lines[begin:])]
+    return [*parts, "\n".join(lines[begin:])] if parts else [source]
 
 
 def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:

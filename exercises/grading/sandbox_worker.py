@@ -73,8 +73,8 @@ else:  # a script: -I leaves out a user's own packages, and this folder; the gra
 
 HIDDEN_PACKAGE = "linattn_exercises"  # not available to an answer while it is graded
 FAILED = 75  # the exit status of a keeper that could not write its notes
-DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
-SHARES = 5  # of the time that is left, one for each assignment
+LARGE_SHARES = 2  # of the time that is left, one for each import and each class
+SHARES = 5  # one for each assignment
 SMALL_SHARES = 20  # one for each loop and each call by itself, which are more often experiments
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
@@ -131,10 +131,8 @@ def run_cell(
     tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True)
     for statement in itertools.chain.from_iterable(map(split_import, tree.body)):
         code = compiler(ast.Module([statement], []), name, "exec")  # type: ignore[arg-type]  # takes a tree
-        limited = clock and not isinstance(statement, DEFINITIONS)
-        shares = SHARES if isinstance(statement, ast.Assign | ast.AnnAssign) else SMALL_SHARES
         try:
-            with clock.limit(shares) if clock and limited else contextlib.nullcontext():
+            with clock.limit(find_shares(statement)) if clock else contextlib.nullcontext():
                 result = eval(code, vars(module))
                 if code.co_flags & inspect.CO_COROUTINE:
                     loop.run(result)
@@ -146,6 +144,13 @@ def run_cell(
                 break
         functions |= {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
     return first
+
+
+def find_shares(statement: ast.stmt) -> int:
+    """Return into how many parts the time that is left is divided, of which a statement gets one."""
+    if isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+        return LARGE_SHARES
+    return SHARES if isinstance(statement, ast.Assign | ast.AnnAssign) else SMALL_SHARES
 
 
 def split_import(statement: ast.stmt) -> list[ast.stmt]:

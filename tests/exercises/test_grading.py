@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -107,10 +108,23 @@ def test_an_experiment_after_the_check_changes_nothing(grader, tmp_path):
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
 
 
-@pytest.mark.parametrize("stops", ["", "assert False, 'old tries below'\n"])
-def test_an_experiment_below_the_check_in_its_cell_changes_nothing(grader, tmp_path, stops):
-    below = f"check.q5(merge)\n{stops}def merge(a, b):\n    return a\n"
-    content = leave_out(hand_in("ch01_softmax", {"q5": RIGHT + below}))
+WHAT_ONLY_A_NOTEBOOK_TAKES: dict[str, Callable[[str], str]] = {
+    "nothing": lambda cell: cell,
+    "a statement that fails": lambda cell: cell.replace("(merge)\n", "(merge)\nassert False, 'old tries'\n"),
+    "a magic": lambda cell: "%matplotlib inline\n" + cell,
+    "a command over two lines": lambda cell: "!pip install \\\n    einops\n" + cell,
+    "a timed cell": lambda cell: "%%time\n" + cell,
+    "an indented cell": lambda cell: textwrap.indent(cell, "    "),
+    "a timed check": lambda cell: cell.replace("check.q5", "%time check.q5"),
+    "a timing below": lambda cell: cell + "%timeit merge(1, 2)\n",
+    "a request for help below": lambda cell: cell + "merge?\n",
+}
+
+
+@pytest.mark.parametrize("beside", WHAT_ONLY_A_NOTEBOOK_TAKES)
+def test_an_experiment_below_the_check_in_its_cell_changes_nothing(grader, tmp_path, beside):
+    cell = RIGHT + "\ncheck.q5(merge)\ndef merge(a, b):\n    return a\n"
+    content = leave_out(hand_in("ch01_softmax", {"q5": WHAT_ONLY_A_NOTEBOOK_TAKES[beside](cell)}))
     content["cells"] = [
         cell
         for cell in content["cells"]
@@ -135,8 +149,9 @@ def test_slow_experiments_leave_what_an_answer_needs(grader, tmp_path):
     own = (
         "limits = []\nfor n in range(40):\n    limits.append(-math.inf)\nif limits:\n    least = limits[0]\n"
     )
+    class_of_them = "class Slow:\n" + textwrap.indent(slow.strip(), "    ") + "\n\n\n"
     answer_cell(content, "q5")["source"] = (
-        own + slow + RIGHT.replace("m == -math.inf", "low(m) or m == least")
+        class_of_them + own + slow + RIGHT.replace("m == -math.inf", "low(m) or m == least")
     )
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)

@@ -100,7 +100,8 @@ def test_a_cell_ends_with_a_check_in_it():
     second = "@f\ndef merge(a, b):\n    return b\nx = q5(merge); merge = 3"
     found = read_cells(IMPORTS, f"{first}\n{second}\n# the end", "%%time\nx = 1\ncheck.q5(merge)\nx = 2")
     assert [cell[0] for cell in found[1:3]] == [first, f"{second}\n# the end"]
-    assert [cell[3] for cell in found[1:]] == [["q5"], ["q5"], ["q5"]]
+    assert [cell[0] for cell in found[3:]] == ["x = 1\ncheck.q5(merge)", "x = 2"]
+    assert [cell[3] for cell in found[1:]] == [["q5"], ["q5"], ["q5"], []]
 
 
 def test_no_text_is_drawn_over_the_lines_around_it():

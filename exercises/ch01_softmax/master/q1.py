@@ -61,7 +61,8 @@ def q1(rng):
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
         calls.append(Call("measured_size", (k, noise, rho), f"{n} pairs, {inputs}"))
     k, noise = torch.from_numpy(rng.normal(size=(2, 1, 3)))  # nearly the same, and not the same
-    calls.append(Call("measured_size", (k, noise, 0.999995), "pairs: 1, K = 3, rho = 0.999995"))
+    for rho in (0.999995, 1.0):
+        calls.append(Call("measured_size", (k, noise, rho), f"pairs: 1, K = 3, rho = {rho:g}"))
     for n in (1, 1, 2, 3, 4):  # few pairs, few entries
         K, rho = 3 if n == 3 else int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))

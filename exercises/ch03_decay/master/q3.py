@@ -58,6 +58,10 @@ def table(q, k, log_decay, part):
 # and the sum has to be done entry by entry, $P^2K$ exponentials each. Those of the diagonal are $CPK$ in all
 # instead of $C^2K$: with $C = 64$ and $P = 16$ a quarter. GLA's kernel has the same two kinds of blocks, with
 # the products in bfloat16 and the diagonal in float32.
+#
+# The check also takes a loop over rows that lets the keys so far decay in place and multiplies them with one query. It
+# costs no more, but all it has are products of a matrix with a vector: a GPU does them one after another, and at the
+# pace of its memory.
 
 # %% checks q3
 @define_question(INFO["q3"], own_code=True, table=table)

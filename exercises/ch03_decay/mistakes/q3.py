@@ -185,6 +185,16 @@ def mean_over_channels(q, k, log_decay, part):
 
 
 @also_right()
+def keys_that_decay_in_place(q, k, log_decay, part):
+    C = len(q)
+    A, seen, gate = torch.zeros(C, C, dtype=q.dtype), k.clone(), log_decay.exp()
+    for i in range(C):
+        seen[:i].mul_(gate[i])
+        A[i, : i + 1] = seen[: i + 1] @ q[i]
+    return A
+
+
+@also_right()
 def key_by_key_on_the_diagonal(q, k, log_decay, part):
     c = log_decay.cumsum(0)
     rows = []

@@ -81,7 +81,7 @@ def _far_from_half(rng):
 @define_question(INFO["q3"], own_code=True, decayed_attention=decayed_attention)
 def q3(rng):
     calls = []
-    for n in range(10):
+    for n in range(13):
         N, K, V, C = int(rng.integers(1, 4)), *(int(rng.choice([16, 32])) for _ in range(3))
         T = int(rng.integers(1, 4 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 4))
         g = -torch.from_numpy(rng.uniform(0, 1, (N, T)).astype("float32")) * float(rng.choice([0.02, 0.5, 2.0]))
@@ -104,6 +104,9 @@ def q3(rng):
             N, C, K, V = 1, 64, 16, 16
             T = 2 * C + int(rng.integers(1, 32))
             g = torch.full((N, T), -40.0)
+        if n > 9:  # little is forgotten, but by one token, or nothing is
+            N, C, K, V, T = 2, 16, 16, 32, 48
+            g = -torch.from_numpy(rng.uniform(0, 0.02, (N, T)).astype("float32"))
         if n == 9:  # one token forgets a part of what was large, and nothing else does
             N, T = 3, 3 * C
             g = torch.zeros(N, T)
@@ -140,6 +143,16 @@ def q3(rng):
             v[1:, C:at] *= 5 * much[1:]
             v[2, :C] *= much[2]
             state[[0, 2]] *= much[[0, 2]]
+        for head in range(N) if n > 9 else ():  # enormous is what one token forgets, all or nearly, or what comes after it
+            at = 5 + C * head
+            if n < 12:
+                g[head, at] = -40.0 if n == 10 else -32.0
+                q[head, :at] = 0.0
+                v[head, :at] *= 1e12 if n == 10 else 1e14
+                state[head] *= 1e12 if n == 10 else 1e14
+            else:
+                q[head, at:] = 0.0
+                v[head, at:] *= 1e20
         if n == 3:
             q, v, state = 10 * q, 30 * v, 30 * state
         launch = plan((N,), (5, 6), _order(rng))
@@ -147,6 +160,6 @@ def q3(rng):
         text = f"{N} heads, T = {T}, C = {C}, K = {K}, V = {V}, decays to e^{float(g.min()):.2g}"
         one = T * (2 * K + V + 1) + K * V
         bounds = {"loads": N * one, "busiest": one, "accesses": N * (12 * -(-T // 16) + 12), "widest": 4096}
-        close = Close(1e-4 if n else 1e-3)  # of 64 decays times log2(e) a sum and a running sum differ by 5e-4
+        close = Close(1e-4 if n not in (0, 11) else 1e-3)  # of 64 decays times log2(e) a sum and a running sum differ by 5e-4
         calls.append(Call("decayed_attention", arguments, text, close, bounds=bounds))
     return calls

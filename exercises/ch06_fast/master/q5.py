@@ -221,7 +221,7 @@ def _draw_cases(rng):
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
-    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64)):
+    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64), (100_001, 16, 64)):
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     for _ in range(8):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))
