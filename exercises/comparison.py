@@ -16,18 +16,24 @@ import torch
 # it; in "A gate is missing" stands an article.
 LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
 NOUNS = "ANSWER|CASE|COUNTER|FAULT|LETTER|MODEL|OPTION|PROGRAM|STUDY"  # that may stand before it
-OPENING = r"[\s(\[*`'\"]*+"
-BEFORE = rf"(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*|IT(?:\s+IS|'S)\s+)?"
+OPENING = r"[\s(]*+"
+OPINION = r"(?:I\s+(?:THINK|BELIEVE|GUESS|(?:WOULD\s+)?SAY)\s+|I'D\s+SAY\s+)?(?:(?:IT(?:\s+IS|'S)|ONLY)\s+)?"
+BEFORE = rf"{OPINION}(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*)?"
 ARTICLE = r"A\s++(?!(?:AS|BECAUSE|IS|SINCE)\b)\w"
 CHOICE = re.compile(rf"{OPENING}{BEFORE}{OPENING}(?!{ARTICLE})({LETTER})\b(.*)", re.DOTALL)
 # One more beside it, as in "C or B", "C, B", "C/B", "C > B", "C (B)" and "C? B?"; in "C, a row" and "C and a
 # mask" stands an article, in "C, I think" a pronoun; "C: B is not scaled" and "C, D = 8" speak of numbers.
-MORE_WORDS = r"(?:OR|AND|ALSO|THEN|VS|VERSUS|PLUS|NO|MAYBE|PERHAPS|POSSIBLY|PROBABLY|ELSE)\b"
+MORE_WORDS = (
+    r"(?:OR|AND|ALSO|THEN|VS|VERSUS|PLUS|NO|MAYBE|PERHAPS|POSSIBLY|PROBABLY|ELSE|RATHER|EVEN|NOR|XOR|MORE|LESS"
+    r"|LIKELY|CLEARLY)\b"
+)
 ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer than it is
     r"[\s)\],/&+|;>→…—]*+(?:[?.:=–-][\s(\[]*+(?!.\s++\w))?"
     rf"(?:\((?={MORE_WORDS}|[A-Z][)\]]))?(?:{MORE_WORDS}[\s.,(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?"
     r"(?![IVX]\s++\w|[B-H]\s*+=)(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
+# What stands around or behind letters and says nothing: emphasis, quotes, and shares as in "C (60 %)".
+MARKS = re.compile(r"[*`\"\[\]_]|(?<!\w)'|'(?!\w)|\(?\b\d{1,3}\s?%\)?")
 
 
 class Difference(NamedTuple):
@@ -124,8 +130,11 @@ class Exactly:
         if isinstance(got, str) and isinstance(expected, str):
             got, expected = got.strip().upper(), expected.upper()
             got = _find_letter(got) if is_letter(expected) else got
-        same = type(got) is type(expected) and got == expected
-        return None if same else Difference("", repr(got)[:80], "another answer")
+        if type(got) is type(expected) and got == expected:
+            return None
+        several = isinstance(got, str) and is_letter(expected) and CHOICE.fullmatch(MARKS.sub(" ", got))
+        wanted = "one letter, and none beside it" if several and not is_letter(got) else "another answer"
+        return Difference("", repr(got)[:80], wanted)
 
 
 @dataclass(frozen=True)
@@ -159,7 +168,7 @@ def is_letter(value: Any) -> bool:
 
 def _find_letter(text: str) -> str:
     """Return the one letter that a text in capitals chooses, or the text itself."""
-    found = CHOICE.fullmatch(text)
+    found = CHOICE.fullmatch(MARKS.sub(" ", text))
     return found[1] if found and not ONE_MORE.match(found[2]) else text
 
 

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f32124eeba12"
+VERSION = "29c6da6b7d1f"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -266,6 +266,10 @@ def q2(rng):
         x[hide], g[close] = -math.inf, -math.inf
         # a small number in a denominator shows
         calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
+    for low in (-1e9, -1e16):  # beside which sums of all gates have no digits left for the others
+        x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
+        g[int(rng.integers(1, 4))] = low
+        calls.append(Call("prefixes", (x, v, g), f"8 tokens, one gate of {low:g}", tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)

@@ -447,6 +447,19 @@ def name_odd(value):
         (Exactly(), "the fault is (B)", "B", True),
         (Exactly(), "It is C", "B", False),
         (Exactly(), "B, II", "B", False),
+        (Exactly(), "**B** or **C**", "B", False),
+        (Exactly(), "`B`, `C`", "B", False),
+        (Exactly(), "'B'/'C'", "B", False),
+        (Exactly(), "[B] [C]", "B", False),
+        (Exactly(), "B or rather C", "B", False),
+        (Exactly(), "B, or more likely C", "B", False),
+        (Exactly(), "B (60 %) or C (40 %)", "B", False),
+        (Exactly(), "B: 100 %", "B", True),
+        (Exactly(), "I think B", "B", True),
+        (Exactly(), "I'd say it's B", "B", True),
+        (Exactly(), "It's option B", "B", True),
+        (Exactly(), "I think C", "B", False),
+        (Exactly(), "I think I", "I", True),
         (Exactly(), "A gate is missing", "A", False),
         (Exactly(), "A because of rounding", "A", True),
         (Exactly(), "A: a gate", "A", True),
@@ -468,6 +481,16 @@ def name_odd(value):
 )
 def test_what_is_accepted(how, got, want, accepted):
     assert (how.find_difference(got, want) is None) is accepted
+
+
+def test_two_letters_are_told_to_be_two():
+    for got, says in (
+        ("B: A, C and D are close", "one letter"),
+        ("C or B", "one letter"),
+        ("C", "another answer"),
+        ("what?", "another answer"),
+    ):
+        assert says in str(Exactly().find_difference(got, "B"))
 
 
 def test_the_first_wrong_entry_is_named():

@@ -96,7 +96,7 @@ def floor_under_the_denominator(q, k, v):
 
 
 @mistake(
-    "One maximum for all queries cancels, and none does nothing: neither lifts a query that is small beside another.",
+    "One maximum for all queries cancels, and does not lift a query that is small beside another: products vanish there.",
     replaces="repaired",
 )
 def one_maximum_for_all_queries(q, k, v):
@@ -157,8 +157,8 @@ def zero_in_neither_branch(q, k, v):
 
 
 @mistake(
-    "A constant that lifts the smallest features makes the sums of the largest overflow. A factor of its own "
-    "brings each query to a size of 1.",
+    "The constant is so large that sums of the largest features overflow. A factor of its own brings each query to a "
+    "size of 1.",
     replaces="repaired",
 )
 def one_constant_for_all(q, k, v):

@@ -24,8 +24,8 @@
 #
 # A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
 # nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
-# 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands. No result may hold a NaN. A token's $x$
-# and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
+# 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands, and a gate that is not closed may be
+# as low as any number. No result may hold a NaN. A token's $x$ and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
 
 # %% answer q2
 def single(x, v, g):
@@ -251,6 +251,10 @@ def q2(rng):
         x[hide], g[close] = -math.inf, -math.inf
         # a small number in a denominator shows
         calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
+    for low in (-1e9, -1e16):  # beside which sums of all gates have no digits left for the others
+        x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
+        g[int(rng.integers(1, 4))] = low
+        calls.append(Call("prefixes", (x, v, g), f"8 tokens, one gate of {low:g}", tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)
