@@ -124,7 +124,7 @@ class Exactly:
 
     def find_difference(self, got: Any, expected: Any) -> Difference | None:
         """Return that the value is another one, or None."""
-        got = _find_whole_number(got) if isinstance(expected, int) else got
+        got = written = _find_whole_number(got) if isinstance(expected, int) else got
         if not isinstance(got, (str, int, float)):
             return Difference("", describe(got), "another answer")  # writing it out may take minutes
         if isinstance(got, str) and isinstance(expected, str):
@@ -134,7 +134,7 @@ class Exactly:
             return None
         several = isinstance(got, str) and is_letter(expected) and CHOICE.fullmatch(MARKS.sub(" ", got))
         wanted = "one letter, and none beside it" if several and not is_letter(got) else "another answer"
-        return Difference("", repr(got)[:80], wanted)
+        return Difference("", repr(written)[:80], wanted)
 
 
 @dataclass(frozen=True)
