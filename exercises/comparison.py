@@ -33,7 +33,7 @@ ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer
     r"(?![IVX]\s++\w|[B-H]\s*+=)(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
 # What stands around or behind letters and says nothing: emphasis, quotes, and shares as in "C (60 %)".
-MARKS = re.compile(r"[*`\"\[\]_]|(?<!\w)'|'(?!\w)|\(?\b\d{1,3}\s?%\)?")
+MARKS = re.compile(r"[*`\"\[\]]|(?<!\w)'|'(?!\w)|\(?\b\d{1,3}\s?%\)?")
 
 
 class Difference(NamedTuple):

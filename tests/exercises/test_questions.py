@@ -455,6 +455,7 @@ def name_odd(value):
         (Exactly(), "B, or more likely C", "B", False),
         (Exactly(), "B (60 %) or C (40 %)", "B", False),
         (Exactly(), "B: 100 %", "B", True),
+        (Exactly(), "B_bar is missing", "B", False),
         (Exactly(), "I think B", "B", True),
         (Exactly(), "I'd say it's B", "B", True),
         (Exactly(), "It's option B", "B", True),
