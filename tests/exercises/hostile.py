@@ -97,7 +97,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     ),
     "too_much_text": ("def merge(a, b):\n    return 'x' * 10**7", "got a str"),
     "a_deep_list": (
-        "def merge(a, b):\n    deep = []\n    for _ in range(10**4):\n        deep = [deep]\n    return deep",
+        "def merge(a, b):\n    deep = []\n    for _ in range(2_000):\n        deep = [deep]\n    return deep",
         "RecursionError",
     ),
     "a_huge_number": ("def merge(a, b):\n    return 10**5000, 1, 1", "whole number of"),
