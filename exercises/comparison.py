@@ -15,9 +15,12 @@ import torch
 # A letter that is chosen, as in "C", "(c)", "option C.", "it is C" or "C: the denominator", and what follows
 # it; in "A gate is missing" stands an article.
 LETTER = r"I{2,3}|IV|VI{0,3}|[A-Z]"  # or a Roman numeral
-NOUNS = "ANSWER|CASE|COUNTER|FAULT|LETTER|MODEL|OPTION|PROGRAM|STUDY"  # that may stand before it
+NOUNS = "ANSWER|CASE|COUNTER|FAULT|LETTER|LINE|MODEL|OPTION|PROGRAM|STATEMENT|STUDY"  # may stand before it
 OPENING = r"[\s(]*+"
-OPINION = r"(?:I\s+(?:THINK|BELIEVE|GUESS|(?:WOULD\s+)?SAY)\s+|I'D\s+SAY\s+)?(?:(?:IT(?:\s+IS|'S)|ONLY)\s+)?"
+OPINION = (
+    r"(?:I\s+(?:THINK|BELIEVE|GUESS|CHOOSE|PICK|(?:WOULD\s+)?SAY)\s+|I'D\s+SAY\s+|(?:DEFINITELY|SO)[\s,]+)?"
+    r"(?:(?:IT(?:\s+(?:IS|MUST\s+BE)|'S)|ONLY)\s+)?"
+)
 BEFORE = rf"{OPINION}(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*)?"
 ARTICLE = r"A\s++(?!(?:AS|BECAUSE|IS|SINCE)\b)\w"
 CHOICE = re.compile(rf"{OPENING}{BEFORE}{OPENING}(?!{ARTICLE})({LETTER})\b(.*)", re.DOTALL)
@@ -32,6 +35,7 @@ ONE_MORE = re.compile(  # "*+" gives nothing back: a long answer takes no longer
     rf"(?:\((?={MORE_WORDS}|[A-Z][)\]]))?(?:{MORE_WORDS}[\s.,(\[]*+)*+(?:(?:{NOUNS})\b[\s(\[]*+)?"
     r"(?![IVX]\s++\w|[B-H]\s*+=)(?:[B-HIVX]++\b|A\b(?!\s++\w))"
 )
+MAX_CHOICE = 400  # characters of an answer that are read for a letter
 # What stands around or behind letters and says nothing: emphasis, quotes, and shares as in "C (60 %)".
 MARKS = re.compile(r"[*`\"\[\]]|(?<!\w)'|'(?!\w)|\(?\b\d{1,3}\s?%\)?")
 
@@ -132,8 +136,9 @@ class Exactly:
             got = _find_letter(got) if is_letter(expected) else got
         if type(got) is type(expected) and got == expected:
             return None
-        several = isinstance(got, str) and is_letter(expected) and CHOICE.fullmatch(MARKS.sub(" ", got))
-        wanted = "one letter, and none beside it" if several and not is_letter(got) else "another answer"
+        wanted = "another answer"
+        if isinstance(got, str) and is_letter(expected) and not is_letter(got):
+            wanted = "one letter, and none beside it" if _look_for_choice(got) else "a letter first"
         return Difference("", repr(written)[:80], wanted)
 
 
@@ -166,9 +171,14 @@ def is_letter(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(LETTER, _find_letter(value.strip().upper())) is not None
 
 
+def _look_for_choice(text: str) -> re.Match[str] | None:
+    """Return the first letter that a text in capitals chooses, and what follows it, or None."""
+    return CHOICE.fullmatch(MARKS.sub(" ", text[:MAX_CHOICE]))
+
+
 def _find_letter(text: str) -> str:
     """Return the one letter that a text in capitals chooses, or the text itself."""
-    found = CHOICE.fullmatch(MARKS.sub(" ", text))
+    found = _look_for_choice(text)
     return found[1] if found and not ONE_MORE.match(found[2]) else text
 
 

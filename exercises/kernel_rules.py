@@ -36,9 +36,18 @@ COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".sp
 # parts of names of what does more than to compute, which is not to be left to `and` and `or`
 ACCESSES = ("load", "store", "atomic", "gather", "scatter", "print", "assert")
 WRONG_WAY = (
-    'Triton was imported as a compiler. Set os.environ["TRITON_INTERPRET"] = "1" before anything imports it'
+    'Triton was imported as a compiler. Start Python again, and set os.environ["TRITON_INTERPRET"] = "1" '
+    "before anything imports it"
 )
 OLDEST = (3, 6)  # version of Triton; the interpreter and the front end of earlier ones are built otherwise
+
+
+def is_interpreter() -> bool:
+    """Return whether Triton was imported as an interpreter; the environment may have been set too late."""
+    import triton.language as tl
+    from triton.runtime.jit import JITFunction
+
+    return not isinstance(tl.max, JITFunction)
 
 
 def check_kernel(kernel: Any) -> None:
@@ -55,7 +64,7 @@ def check_kernel(kernel: Any) -> None:
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    if isinstance(kernel, JITFunction):
+    if isinstance(kernel, JITFunction) or not is_interpreter():
         raise RuntimeError(WRONG_WAY)
     if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST:
         raise RuntimeError(

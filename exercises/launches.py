@@ -388,13 +388,6 @@ def use_interpreter() -> None:
     """
     if "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
-    import triton
-    import triton.language
-
-    if (
-        not triton.knobs.runtime.interpret
-        if hasattr(triton, "knobs")
-        else not os.environ.get("TRITON_INTERPRET")
-    ):
+    if not kernel_rules.is_interpreter():
         raise RuntimeError(kernel_rules.WRONG_WAY)
     kernel_front.remember()

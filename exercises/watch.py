@@ -90,6 +90,7 @@ MAX_ENTRIES = 2_000_000  # of a tensor that is made of Python's numbers; at 8 by
 HANDLES = itertools.count(1)  # of all keepers: a tensor that outlives its call is no other
 MASKS = (torch.bool, torch.uint8)
 UNFILLED = ("empty", "empty_like", "new_empty")
+LIKE_ANOTHER = ("new_empty", "new_full", "new_ones", "new_zeros")  # of whose tensor they take the dtype alone
 OF_DTYPES = ("promote_types", "result_type", "can_cast")  # they ask for dtypes, and tell nothing of values
 # All others return tensors; overloads that return numbers may write a tensor into an error.
 TELLING_NUMBERS = {*OF_DTYPES, "equal", "allclose", "_local_scalar_dense"}
@@ -517,6 +518,8 @@ def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any)
         first = tensors[1 if base.startswith("add") or base == "baddbmm" else 0]
         batches = len(first) if base == "addbmm" else 1  # which it sums over
         return made * first.shape[-1] * batches
+    if base in LIKE_ANOTHER:
+        return made
     read = [x.numel() for x in tensors]
     if base in PICKING:
         adds = "add" in base or "reduce" in base or given.get("reduce") or given.get("accumulate")

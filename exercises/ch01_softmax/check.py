@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d16b210d2496"
+VERSION = "83080d3a402d"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -168,6 +168,7 @@ def q2(rng):
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
     calls.append(Call("repaired", low, "T = 9, visible scores near -3000", CLOSE))
+    calls.append(Call("repaired", _two_futures(rng, 5, 738.0), "T = 5, a future score near 738", CLOSE))
     calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million", CLOSE))
     zeros = _two_futures(rng, 9, 1.0)
     zeros[0][5], zeros[1][2] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones
@@ -460,7 +461,7 @@ def q5(rng):
         if inputs.endswith("-50,000"):  # in float32 they are 1 apart, not 0.997
             pair = (-50_000.0015, *pair[0][1:]), (-50_000.9985, *pair[1][1:])
         calls.append(Call("merge", pair, inputs))
-    for high, low in ((-50_000.0, -50_000.4), (1.0005, 1.0), (1.0 + 2e-7, 1.0)):
+    for high, low in ((-50_000.0, -50_000.4), (-1e6, -1e6 - 9e-4), (1.0005, 1.0), (1.0 + 2e-7, 1.0)):
         u, w = torch.from_numpy(rng.normal(size=(2, 3)))
         calls.append(Call("merge", ((high, 1.5, u), (low, 2.5, w)), f"maxima {high:.8g} and {low:.8g}", Close(1e-8)))
     for gap in (5, 9, 13, 20, 28, 36, 42, 50):  # exp(-36) of a million keys is still seen in d

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "f6a3f6a9145b"
+VERSION = "5469a8c540ff"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -79,6 +79,10 @@ def q1(rng):
             x[rng.random(x.shape) < rng.choice([0.0, 0.0, 0.3])] = 0.0
         inputs = f"T = {T}, K = {K}, log decays {log_decay.tolist()}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
+    q, k, u = _sequence(rng, 6, 3, 3)
+    log_decay = torch.tensor([-0.1, -0.2, -1000.0, -0.3, -1000.0, -0.1], dtype=torch.float64)
+    inputs = f"T = 6, K = 3, log decays {log_decay.tolist()}"
+    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
@@ -137,6 +141,7 @@ def q2(rng):
         (150, 40, 0.0, 1, 1),
         (1000, 900, float(rng.uniform(-1.8, -1.6)), 3, 4),
         (9, 4, -3.0, 3, 4),
+        (16, 8, -2.05, 3, 4),  # what is left of the state after a chunk is little, and is seen
         (4, 4, -3.7, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),
@@ -333,12 +338,13 @@ def q5(rng):
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
     widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     # where products of quotients, in one order or another, come out a hair below
-    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (5, 50), (3, 52), (1, 54), (5, 61), (4, 62))
+    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (5, 50), (3, 52), (1, 54), (5, 61), (4, 62), (5, 9), (3, 55), (4, 55))
     for K, order in (*widths, *hairs, (int(rng.integers(3, 6)), high)):
         hint = "A quotient of floats may come out a hair below a whole number, and 64 bits may be too few on the way: Python's own whole numbers are divided exactly by //." if (K, order) in hairs else ""
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
     hint = "So large a factorial is a whole number and no float, and a recursion so deep ends at Python's limit."
-    calls.append(Call("feature_width", (2, 1000), "K = 2, order 1000", exact, hint=hint))
+    for K, order in ((2, 1000), (1, 1050), (1, 4897)):
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
     hint = "With K = 4,897 a recursion is too deep for Python, and products are more than float32 counts."
     calls.append(Call("feature_width", (4897, 2), "K = 4897, order 2", exact, hint=hint))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "8698e5912426"
+VERSION = "4f1afe93fc25"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -172,27 +172,42 @@ def q2(rng):
 
     calls += [_ask(any_head) for _ in range(10)]
 
-    def in_part(silent):  # queries are 0 late in the text, or early; or the values of two channels cancel
-        q, k, v = (torch.from_numpy(rng.normal(size=(200, 4))) for _ in range(3))
+    for size in (1e-18, 1e-12, 1e18):  # an epsilon counts, or a square is no float32
+
+        def of_size(size=size):
+            q, k, v = (torch.from_numpy(rng.normal(size=(100, 4))) for _ in range(3))
+            return q, k, size * v, float(rng.uniform(15, 30))
+
+        calls.append(_ask(of_size, f"; values near {size:g}"))
+
+    def in_part(silent):  # queries are 0 late in the text, early, or often; or the values of two channels cancel
+        T = 400 if silent == "long" else 200
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, 4))) for _ in range(3))
         if silent == "late":
             q[60:] = 0.0
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
+        if silent == "long":
+            q[2:250] = 0.0
+            return q, k, v, float(rng.uniform(90, 110))
+        if silent == "often":
+            q[2::2] = 0.0
         if silent == "together":
             v[:, 1], v[:, 3] = -v[:, 0], -v[:, 2]
         return q, k, v, float(rng.uniform(40, 60))
 
-    calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "together")]
+    calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "long", "often", "together")]
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
 
     def silent():  # of all tokens the first; known mistakes divide by it, so this comes last
         q, k, v = (torch.from_numpy(rng.normal(size=(120, 3))) for _ in range(3))
-        v[0], v[:, 1] = 0.0, 0.0
+        v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    calls.append(_ask(silent, "; the first token and a channel are silent"))
+    for silenced in (0, 1, 2):
+        calls.append(_ask(silent, f"; the first token and channel {silenced} are silent"))
     return calls
 
 

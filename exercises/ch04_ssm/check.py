@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "12989aec54a4"
+VERSION = "ef65190de457"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -121,18 +121,22 @@ def q1(rng):
             below.append((as_pairs(pair), 0.0))
     fast, slow = (torch.tensor([mode], dtype=torch.float64) for mode in ([-300.0, 4e5], [-2.5e-8, 0.0]))
     below += [(fast, 0.0), (slow, 0.0)]
+    # parts so small, a threshold takes them for 0
+    below += [(torch.tensor([mode], dtype=torch.float64), 0.0) for mode in ([-1e-7, 3e-7], [-1e-12, 4e-10], [-4e-15, 1e-11])]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
     calls.append(Call("largest_step", (fast, 0.5 - 1e-10), "1 modes, theta = 0.5 - 1e-10", Within(1.01)))
+    calls.append(Call("largest_step", (fast, 0.5 - 4e-12), "1 modes, theta = 0.5 - 4e-12", Within(1.01)))
     near = float(rng.uniform(0.02, 0.04))
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
-    steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
+    steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002, 1.0001, 1.000001)]
+    steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
-    steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.02, 1.2)]
+    steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
@@ -188,7 +192,7 @@ def q2(rng):
     _, B, C = _channel(rng, 9)
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
-    sizes = (0.95, 0.25, 0.1, 4e-2, 2e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
+    sizes = (0.95, 0.25, 0.199, 0.1, 6.99e-2, 4e-2, 2e-2, 1.49e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 4e-7, 3e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
     for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (0.5, 1e10), (0.5, 1e13), (0.5, 1e15), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
@@ -330,6 +334,10 @@ def q3(rng):
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-9)))
+        for delta, rate in ((1.0, 9e-8), (100.0, 9e-10)):  # the exponential less 1 has nine digits left
+            u = torch.from_numpy(rng.normal(size=6))
+            inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
+            calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-8)))
         for _ in range(18):  # any short input, also with zeros; any step and channel, also one that does not turn
             T = int(rng.integers(1, 13))
             u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))
@@ -398,6 +406,8 @@ def q4(rng):
         (300.0, 400.0): (600, 180),
         (34.0, 400.0): (600, 300),
         (32.7, 378.5): (568, 200),
+        (28.1, 316.7): (566, 211.2),  # windows of 17 to 20
+        (26.03, 311.2): (467, 336.8),
     }
     for life, period in (*drawn, *ends, (_between(rng, 40, 300), 400.0), *slow, *late, over, *plain, *even, *fixed):
         T = math.ceil(max(2 * life, 1.5 * period, 10) * _between(rng, 1, 1.5))

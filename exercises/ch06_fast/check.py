@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "22dabb7fa2e7"
+VERSION = "6f7e2a103003"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -182,7 +182,7 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
 @define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
 def q2(rng):
     calls = []
-    for n in range(17):
+    for n in range(20):
         tile = int(rng.choice([16, 32, 64]))
         rows, columns = int(rng.integers(1, 5)), int(rng.integers(2, 5 * tile))
         if rng.random() < 0.3:
@@ -242,6 +242,18 @@ def q2(rng):
         if n == 16:  # so far from 0 that a sum kept as its logarithm loses what a tile adds
             rows, tile, columns = 1, 16, 500 * 16
             x = _normal(rng, rows, columns, scale=0.1) + 2.9e4
+        if n == 17:  # as low as entries may be, which is not nothing
+            rows, tile, columns = 3, 16, 16 * int(rng.integers(1, 4)) + int(rng.integers(1, 16))
+            x = torch.full((rows, columns), -3e4)
+            x[1], x[2, :5] = -29_999.0, -math.inf
+        if n == 18:  # many entries that are nothing beside one
+            rows, tile, columns = 1, 64, 8_000
+            x = torch.full((rows, columns), -1000.0)
+            x[0, 0] = 0.0
+        if n == 19:  # many that are 80 and 84 above the first tile
+            rows, tile, columns = 2, 64, 8_000
+            x = torch.tensor([79.9, 83.9])[:, None].repeat(1, columns)
+            x[:, :tile] = 0.0
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 3), "widest": 4096}
@@ -342,6 +354,7 @@ def q3(rng):
             N, C, K, V = 1, 64, 16, 16
             T = 2 * C + int(rng.integers(1, 32))
             g = torch.full((N, T), -40.0)
+            g[:, C + 40 : 2 * C] = -0.02  # after sums of -1,600 some tokens reach each other
         if n > 9:  # little is forgotten, but by one token, or nothing is
             N, C, K, V, T = 2, 16, 16, 32, 48
             g = -torch.from_numpy(rng.uniform(0, 0.02, (N, T)).astype("float32"))
@@ -630,6 +643,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
     ],
     "chunks": [
         *(lambda T, D, left=left: [C for C in _CHUNKS if left != C] for left in _CHUNKS),
+        lambda T, D: (8, *_CHUNKS),
+        lambda T, D: (*_CHUNKS, 512),
         lambda T, D: _CHUNKS[::-1],  # the largest of equals
         lambda T, D: [C for C in _CHUNKS if C <= T] or [16],
         lambda T, D: [C for C in _CHUNKS if C <= 4 * D],
@@ -689,7 +704,7 @@ def _draw_case(rng):
     if rng.random() < 0.4:
         H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
     if rng.random() < 0.8:  # the chain of one chunk is nearly as long as its bytes, or as the next one's operations
-        C = int(rng.choice(_CHUNKS[:-1]))
+        C = int(rng.choice(_CHUNKS))
         level = rng.choice([H * T * (8 * C * D + 4 * D**2) / F, 8 * H * T * D / W])
         off = 1 + rng.choice([-1, 1]) * 10 ** rng.uniform(-3.5, -0.5)
         tau = float(level * off / (math.ceil(H / places) * math.ceil(T / C)))
@@ -716,7 +731,7 @@ def _draw_cases(rng):
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
-    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64), (100_001, 16, 64)):
+    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64), (50_001, 16, 64)):
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     for _ in range(8):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))

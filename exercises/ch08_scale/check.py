@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "abc92499cd2b"
+VERSION = "821f48ed114f"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -88,12 +88,14 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(1e-8, 1.5e-8)))
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are the same to eight digits", Close(1e-6)))
-    E, gamma, L1 = 10 ** float(rng.uniform(-6, -5.7)), float(rng.uniform(0.1, 0.3)), 3.1
-    L2 = L1 * (1 + float(rng.uniform(1e-6, 1.2e-6)))  # exponents differ in their twelfth digit, and differ
+    E, gamma, L1 = 10 ** float(rng.uniform(-6, -5.9)), float(rng.uniform(0.1, 0.3)), 3.1
+    L2 = L1 * (1 + float(rng.uniform(3e-7, 4e-7)))  # exponents differ in their twelfth digit, and differ
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "little of the loss is E, and two losses are nearly the same", Close(1e-7)))
     for E, L, target in ((0.0, 2.0, 1e-15), (0.0, 2.0, 1e-100), (1.0, 3.0, 1 + 2.0**-46), (1.0, 3.0, 1 + 2.0**-52)):  # a hair above the floor, and exactly so
         calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
+    for E, gamma, L, target in ((1.69, 0.01, 1.6905, 1.6901), (1.0, 0.005, 1.02, 1.01)):  # factors of 8e69 and 2e60
+        calls.append(Call("more_compute", (E, gamma, L, target), f"E = {E:g}, gamma = {gamma:g}, from {L:g} to {target:g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
@@ -295,7 +297,7 @@ def q3(rng):
     for spacing, height in ((2.8, 2e-8), (3.1, 5e-9)):  # sizes far apart, losses nearly alike: it is a valley
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
-        calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.00001)))
+        calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.001)))  # few digits are left
     # two valleys again: of that whose lowest size is not the best, the parabola goes lower
     loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
     N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()
@@ -355,6 +357,9 @@ def q4(rng):
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
     steep = [1e5, 1e6, 1e7], [20.0, 14.0, 8.0140753], 3e7  # the line of L against log N bends hardly at all, and E is far below 0
     calls.append(Call("by_curve", steep, "losses 20, 14 and 8.0140753 at sizes 1e5, 1e6 and 1e7, target 3e7", Close(1e-6)))
+    bent = [55066605608.539925, 900803795702.4282, 3510780174807.6763], [23.15528030541025, 16.49834716226581, 13.80335602039046], 2.1012380895871453e17
+    calls.append(Call("by_curve", bent, "losses 23.2, 16.5 and 13.8 at sizes 5.5e10, 9.01e11 and 3.51e12, target 2.1e17", Close(1e-6)))
+    calls.append(Call("by_curve", ([4.3e7, 7.18e7, 3.05e8], [98.5, 74.6, 29.0], 1.27e9), "losses 98.5, 74.6 and 29 at sizes 4.3e7, 7.18e7 and 3.05e8, target 1.27e9", Close(1e-6)))
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
@@ -615,6 +620,8 @@ def q6(rng):
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     near = 1.0011 * 0.5 ** (1 / 0.065)         # a price of 3e54
     calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
+    far = 1.0011 * 0.5**20                     # 1.4e73
+    calls.append(Call("price", (far, 0.05, 0.05), f"{far:.4g} of the size, alpha = beta = 0.05", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import linattn_exercises
 from linattn_exercises.calls import Outcome
@@ -24,14 +24,23 @@ from linattn_exercises.grading.sandbox import (
     SandboxClosed,
     choose_isolation,
 )
-from linattn_exercises.grading.submissions import Submission, SubmissionFile, open_submission
+from linattn_exercises.grading.submissions import Others, Submission, SubmissionFile, Until, open_submission
 from linattn_exercises.questions import Question
 from linattn_exercises.serialization import encode, make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
 NO_NAME = {"NameError", "Missing"}  # errors of an attempt that another cell may mend
-MAX_ANSWERS = 2  # that differ from attempt to attempt: one, and what it was mended to
+MAX_ANSWERS = 2  # that may be right and differ from attempt to attempt: one, and what it was mended to
+# Which cells of other questions are run, and whether what stands after the check is; in this order, since an
+# experiment after the check may take the place of the answer.
+ATTEMPTS: tuple[tuple[Others, Until], ...] = (
+    ("none", "asked"),
+    ("earlier", "asked"),
+    ("none", "end"),
+    ("earlier", "end"),
+    ("all", "end"),
+)
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
 SEED_DRAWN_ANEW = "A new seed is drawn: answers that ran without bubblewrap may know the one of before"
@@ -238,8 +247,9 @@ class Grader:
 
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
         made again with little time for each statement of the cells, and so are those after it; if that takes
-        too long as well, it is the answer that does. No attempt begins after three limits on the clock, and
-        none after two that gave different values, or one that chose a wrong letter: more would be guesses.
+        too long as well with the cells of the question alone, it is the answer that does. No attempt begins
+        after three limits on the clock, and none after two that gave different values, or one that chose a
+        wrong letter: more would be guesses. One that lacks a name cannot be right, so it is no guess.
         """
         with self._lock:  # draws inputs and expected values, the first time
             prepared = question.prepare(self.seed)
@@ -250,8 +260,8 @@ class Grader:
         sandbox = self._get_sandbox(question.own_code)
         message, lacks_a_name, hurried, begin = "", True, False, time.monotonic()
         answers: set[str] = set()
-        for cells, only_if_lacking in _list_attempts(submission, question.info.id):
-            if only_if_lacking and not lacks_a_name:
+        for cells, others in _list_attempts(submission, question.info.id):
+            if others == "all" and not lacks_a_name:
                 continue
             while True:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
@@ -268,10 +278,13 @@ class Grader:
                 if "Stopped" not in errors:
                     lacks_a_name = bool(errors & NO_NAME)
                     break
-                if hurried:
+                if hurried and others == "none":
                     return False, message
+                if hurried:
+                    break
                 hurried = True
-            answers |= _summarise(outcomes)
+            if not errors & NO_NAME:
+                answers |= _summarise(outcomes)
             if errors == {"NotImplementedError"} or len(answers) == MAX_ANSWERS:
                 break
         return False, message
@@ -370,21 +383,19 @@ class Grader:
             os.umask(mask)
 
 
-def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], bool]]:
-    """Return which cells to run in each attempt, and whether it is made only if a name is missing.
+def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], Others]]:
+    """Return which cells to run in each attempt, and which cells of other questions are among them.
 
-    In order: the cells of the question and those before the first question, up to its check and to the end;
-    all cells up to the check, as a reader has run them, and up to the last cell of the question; all cells.
-    Those that are alike are tried once.
+    In order, up to the check of the question: its cells and those before the first question; all cells, as a
+    reader has run them. Then both with what stands after the check, the second up to the last cell of the
+    question. At last all cells, which is for a name that is missing still. Those that are alike are tried
+    once.
     """
-    attempts: list[tuple[list[tuple[str, bool]], bool]] = []
-    kinds: tuple[Literal["none", "earlier", "all"], ...] = ("none", "earlier", "all")
-    ends: tuple[Literal["asked", "end"], ...] = ("asked", "end")
-    for others in kinds:
-        for until in ends if others != "all" else ends[1:]:
-            cells = submission.select_cells(question, others, until)
-            if all(cells != tried for tried, _ in attempts):
-                attempts.append((cells, others == "all"))
+    attempts: list[tuple[list[tuple[str, bool]], Others]] = []
+    for others, until in ATTEMPTS:
+        cells = submission.select_cells(question, others, until)
+        if all(cells != tried for tried, _ in attempts):
+            attempts.append((cells, others))
     return attempts
 
 

@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to 
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
 MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
-ASKED = re.compile(r"(?m)^[ \t]*check\.(q\d+)[ \t]*\(")  # in a cell that is no Python
+ASKED = re.compile(r"(?m)^[ \t]*(?:\w+\.)*check\.(q\d+)[ \t]*\(")  # in a cell that is no Python
 TIMED_CHECK = re.compile(r"(?m)^([ \t]*)%[ \t]*time[ \t]+(?=\S)")
 CHECK = re.compile(r"q\d+")
 
@@ -157,18 +158,15 @@ def _assign_questions(
             yield source, sorted(answers), section, sorted(_list_asked(source, checks) & questions)
 
 
-def _parse(source: str) -> ast.Module | None:
-    """Return the tree of a cell, with what %time runs in it; None if it is no Python."""
-    try:
-        return ast.parse(strip_magics(TIMED_CHECK.sub(r"\1", source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _read_timed(source: str) -> tuple[str, ast.Module | None]:
+    """Return a cell as Python with what %time runs in it, and its tree; None if it is no Python."""
+    return _read_python(TIMED_CHECK.sub(r"\1", source))
 
 
 def _name_checks(code: Iterable[str]) -> dict[str, str]:
     """Return under which names cells import a check, by name its question; "" for the module of checks."""
     found = {"check": ""}
-    for tree in map(_parse, (source for source in code if IMPORT.search(source))):
+    for _, tree in map(_read_timed, filter(IMPORT.search, code)):
         for node in ast.walk(tree) if tree else ():
             if isinstance(node, ast.Import):
                 names = {one.asname: "" for one in node.names if IMPORT.match(one.name) and one.asname}
@@ -187,13 +185,11 @@ def _split_after_checks(source: str, checks: Mapping[str, str]) -> list[str]:
 
     What stands below a check in its cell came after it, as in a cell of its own.
     """
-    text = strip_magics(TIMED_CHECK.sub(r"\1", source))
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    text, tree = _read_timed(source)
+    if tree is None or not _may_ask(text, checks):
         return [source]
     lines, parts, begin = text.split("\n"), [], 0
-    for node, after in pairwise(body):
+    for node, after in pairwise(tree.body):
         end = node.end_lineno or 0
         if after.lineno > end and _find_asked(node, checks):
             parts.append("\n".join(lines[begin:end]))
@@ -208,29 +204,42 @@ def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
         source: the cell.
         checks: under which names the checks are known, see ``_name_checks``.
     """
-    tree = _parse(source)
-    return set(ASKED.findall(source)) if tree is None else _find_asked(tree, checks)
+    text, tree = _read_timed(source)
+    if tree is None:
+        return set(ASKED.findall(source))
+    return _find_asked(tree, checks) if _may_ask(text, checks) else set()
+
+
+def _may_ask(text: str, checks: Mapping[str, str]) -> bool:
+    """Return whether a check is named in a text: to walk the tree of a large cell takes a second.
+
+    Letters that are not ASCII may be written in ways that Python takes for one.
+    """
+    return not text.isascii() or any(name in text for name in checks)
 
 
 def _find_asked(tree: ast.AST, checks: Mapping[str, str]) -> set[str]:
     """Return the questions whose checks are called in a tree, see ``_list_asked``."""
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     by_module = {
-        one.attr
-        for one in called
-        if isinstance(one, ast.Attribute)
-        and isinstance(one.value, ast.Name)
-        and checks.get(one.value.id) == ""
+        one.attr for one in called if isinstance(one, ast.Attribute) and _is_module(one.value, checks)
     }
     by_name = {checks.get(one.id, "") for one in called if isinstance(one, ast.Name)} - {""}
     return by_module | by_name
 
 
+def _is_module(node: ast.expr, checks: Mapping[str, str]) -> bool:
+    """Return whether this is the module of checks, by a name or by its full name (``....check``)."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "check"
+    return isinstance(node, ast.Name) and checks.get(node.id) == ""
+
+
 def _remove_definitions(source: str, names: Iterable[str]) -> str:
     """Return a cell without the statements at its left margin that define these names alone."""
-    source = strip_magics(source)
+    source, tree = _read_python(source)
     lines = source.split("\n")
-    for node in reversed(ast.parse(source).body):
+    for node in reversed(tree.body if tree else []):
         if set(_list_names([node], stubs=True)) & set(names):
             first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
             lines[first - 1 : node.end_lineno] = []
@@ -242,12 +251,10 @@ def _list_defined(source: str, stubs: bool = False) -> list[str]:
 
     A stub is a function that ends in ``raise NotImplementedError`` and returns nothing, or the value None.
     """
-    source = strip_magics(source)
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    source, tree = _read_python(source)
+    if tree is None:
         return [] if stubs else [a or b for a, b in re.findall(r"(?m)^(?:def (\w+)|(\w+) *=)", source)]
-    return _list_names(body, stubs)
+    return _list_names(tree.body, stubs)
 
 
 def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
@@ -260,7 +267,8 @@ def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             empty = isinstance(node.value, ast.Constant) and node.value.value is None
             for target in targets:
-                found += [(one.id, empty) for one in ast.walk(target) if isinstance(one, ast.Name)]
+                parts = [target] if isinstance(target, ast.Name) else ast.walk(target)  # which is slow
+                found += [(one.id, empty) for one in parts if isinstance(one, ast.Name)]
         elif isinstance(node, ast.ImportFrom):
             found += [(alias.asname or alias.name, False) for alias in node.names]
     return [name for name, stub in found if stub is stubs]
@@ -308,15 +316,28 @@ def strip_magics(source: str) -> str:
     As in IPython a cell may be indented as a whole or have prompts before its lines, and a magic (%pip, !ls,
     x = %timeit, f?) stands where a statement begins; within brackets "%" is an operator.
     """
+    return _read_python(source)[0]
+
+
+@lru_cache(maxsize=2)  # a cell is looked at several times, and to parse a large one takes half a second
+def _read_python(source: str) -> tuple[str, ast.Module | None]:
+    """Return the source as Python, see ``strip_magics``, and its tree; None if it is no Python even so."""
     source = _strip_prompts(source)
+    if tree := _parse(source):
+        return source, tree
+    source = _strip_indentation(source)
+    if timed := TIMED.match(source):
+        source = source[timed.end() :]
+    source = "" if source.lstrip().startswith("%%") else _replace_magics(source)
+    return source, _parse(source)
+
+
+def _parse(source: str) -> ast.Module | None:
+    """Return the tree of a text, or None if it is no Python."""
     try:
-        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        return source
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        source = _strip_indentation(source)
-        if timed := TIMED.match(source):
-            source = source[timed.end() :]
-        return "" if source.lstrip().startswith("%%") else _replace_magics(source)
+        return None
 
 
 def _strip_indentation(source: str) -> str:
@@ -368,11 +389,8 @@ def _pass(line: str) -> str:
 
 def _leaves_something(line: str) -> bool:
     """Return whether a line is a statement by itself, and no mere expression."""
-    try:
-        body = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(not isinstance(statement, ast.Expr) for statement in body)
+    tree = _parse(line.strip())
+    return tree is not None and any(not isinstance(statement, ast.Expr) for statement in tree.body)
 
 
 def _follow(line: str, depth: int, quote: str) -> tuple[int, str, bool]:

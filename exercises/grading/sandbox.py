@@ -117,8 +117,8 @@ class Sandbox:
         Args:
             cells: source, and whether the cell belongs to the question.
             calls: what is called.
-            hurried: give each statement of the cells but little of the time that is left, so that a slow
-                experiment beside the answer does not take all of it. Default False.
+            hurried: give the cells half of the time, and each statement but little of what is left of that,
+                so that slow experiments beside the answer do not take all of it. Default False.
             limits: what it may use; default those of the sandbox.
 
         Returns:

@@ -30,6 +30,7 @@ import asyncio
 import codeop
 import contextlib
 import errno
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -39,6 +40,7 @@ import json
 import linecache
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -46,7 +48,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -76,74 +78,111 @@ FAILED = 75  # the exit status of a keeper that could not write its notes
 LARGE_SHARES = 2  # of the time that is left, one for each import and each class
 SHARES = 5  # one for each assignment
 SMALL_SHARES = 20  # one for each loop and each call by itself, which are more often experiments
+FOR_CELLS = 0.5  # of the time of an attempt; the rest is kept for the calls, however many statements are slow
+IN_A_LOOP = re.compile("running event loop|another loop is running")  # what asyncio.run and others say there
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
 
 
 def run_cells(
-    cells: list[list[Any]], clock: "Clock | None" = None
+    cells: list[list[Any]], clock: "Clock | None" = None, wanted: Collection[str] = ()
 ) -> tuple[types.ModuleType, Any, dict[str, Any]]:
     """Run cells one after the other; some may fail.
 
     Args:
         cells: source, and whether the cell belongs to the question.
         clock: stops statements that take too long beside the others; default None.
+        wanted: the names that are called afterwards; default none.
 
     Returns:
-        The module they fill, the first failure of a cell of the question, and the functions they defined, of
-        each name the last.
+        The module they fill, the first failure of a cell of the question, and the functions that the wanted
+        names have been, of each the last.
     """
-    module = types.ModuleType("__main__")
-    vars(module).update(display=lambda *_, **__: None, get_ipython=lambda: Anything())
-    sys.modules["__main__"] = module  # where pickle looks for the functions of a notebook
+    kernel = Kernel(clock, wanted, any("asyncio" in source for source, _ in cells))
+    sys.modules["__main__"] = kernel.module  # where pickle looks for the functions of a notebook
     first: dict[str, Any] | None = None
-    functions: dict[str, Any] = {}
-    compiler = codeop.Compile()  # as in IPython: what is imported from __future__ holds from then on
-    compiler.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    with asyncio.Runner() as loop:  # one for all cells: what one has started another may wait for
-        for number, (source, own) in enumerate(cells):
-            name, source = f"<answer {number}>", reading.strip_magics(source)
-            try:
-                failure = run_cell(module, name, source, compiler, loop, clock, functions)
-            except BaseException as error:  # it does not compile
-                failure = serialization.describe_exception(error)
-            if own and first is None:
-                first = failure
-    return module, first, functions
-
-
-def run_cell(
-    module: types.ModuleType,
-    name: str,
-    source: str,
-    compiler: codeop.Compile,
-    loop: asyncio.Runner,
-    clock: "Clock | None",
-    functions: dict[str, Any],
-) -> dict[str, Any] | None:
-    """Run a cell, statement by statement, and return its first failure.
-
-    What works in a notebook may fail here, without a network, a screen, a GPU, a file that lies beside it,
-    and must not take the rest of its cell with it.
-    """
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    first: dict[str, Any] | None = None
-    tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | compiler.flags, True)
-    for statement in itertools.chain.from_iterable(map(split_import, tree.body)):
-        code = compiler(ast.Module([statement], []), name, "exec")  # type: ignore[arg-type]  # takes a tree
+    for number, (source, own) in enumerate(cells):
         try:
-            with clock.limit(find_shares(statement)) if clock else contextlib.nullcontext():
-                result = eval(code, vars(module))
-                if code.co_flags & inspect.CO_COROUTINE:
-                    loop.run(result)
-        except BaseException as error:
-            # Described at once: an exception holds on to all that its frames hold.
-            told = serialization.describe_exception(error)
-            first = first or (told | {"error": "TimeoutError"} if isinstance(error, TooLong) else told)
-            if not isinstance(error, Exception | TooLong):  # such as SystemExit
-                break
-        functions |= {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
-    return first
+            failure = kernel.run_cell(f"<answer {number}>", reading.strip_magics(source))
+        except BaseException as error:  # it does not compile
+            failure = serialization.describe_exception(error)
+        if own and first is None:
+            first = failure
+    kernel.close()
+    return kernel.module, first, kernel.functions
+
+
+class Kernel:
+    """Run cells as the kernel of a notebook does.
+
+    Its ``module`` is what they fill, its ``functions`` those that the wanted names have been, of each the
+    last.
+
+    Args:
+        clock: stops statements that take too long beside the others, or None.
+        wanted: the names that are called afterwards.
+        in_loop: whether statements find a loop of asyncio that runs, as they do in IPython. Only for who
+            uses asyncio, since a loop has open files.
+    """
+
+    def __init__(self, clock: "Clock | None", wanted: Collection[str], in_loop: bool) -> None:
+        self.module = types.ModuleType("__main__")
+        vars(self.module).update(display=lambda *_, **__: None, get_ipython=lambda: Anything())
+        self.functions: dict[str, Any] = {}
+        self._clock, self._wanted, self._in_loop = clock, wanted, in_loop
+        self._runner = asyncio.Runner()  # one for all cells: what one has started another may wait for
+        # As in IPython: what is imported from __future__ holds from then on.
+        self._compiler = codeop.Compile()
+        self._compiler.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+    def run_cell(self, name: str, source: str) -> dict[str, Any] | None:
+        """Run a cell, statement by statement, and return its first failure.
+
+        What works in a notebook may fail here, without a network, a screen, a GPU, a file that lies beside
+        it, and must not take the rest of its cell with it.
+        """
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        first: dict[str, Any] | None = None
+        tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | self._compiler.flags, True)
+        for statement in itertools.chain.from_iterable(map(split_import, tree.body)):
+            code = self._compiler(ast.Module([statement], []), name, "exec")  # type: ignore[arg-type]  # a tree
+            try:
+                with self._clock.limit(find_shares(statement)) if self._clock else contextlib.nullcontext():
+                    self._run_statement(code)
+            except BaseException as error:
+                # Described at once: an exception holds on to all that its frames hold.
+                told = serialization.describe_exception(error)
+                first = first or (told | {"error": "TimeoutError"} if isinstance(error, TooLong) else told)
+                if not isinstance(error, Exception | TooLong):  # such as SystemExit
+                    break
+            found = {name: vars(self.module).get(name) for name in self._wanted}
+            self.functions |= {name: value for name, value in found.items() if inspect.isfunction(value)}
+        return first
+
+    def _run_statement(self, code: types.CodeType) -> None:
+        """Run a statement: what it starts may run in the loop, which goes on where a later one awaits it.
+
+        ``asyncio.run`` and its like fail in IPython as well, unless a package was installed; they can be
+        helped. So they run again where no loop runs.
+        """
+        awaits = code.co_flags & inspect.CO_COROUTINE
+        asyncio._set_running_loop(self._runner.get_loop() if self._in_loop and not awaits else None)
+        try:
+            result = eval(code, vars(self.module))
+            if awaits:
+                self._runner.run(result)
+        except RuntimeError as error:
+            if awaits or not self._in_loop or not IN_A_LOOP.search(str(error)):
+                raise
+            asyncio._set_running_loop(None)
+            eval(code, vars(self.module))
+        finally:
+            asyncio._set_running_loop(None)
+
+    def close(self) -> None:
+        """End what was started and is not awaited."""
+        with contextlib.suppress(Exception):  # such as that an answer has closed the loop
+            self._runner.close()
 
 
 def find_shares(statement: ast.stmt) -> int:
@@ -165,7 +204,7 @@ class TooLong(BaseException):
 
 
 class Clock:
-    """Share out the time of an attempt: each statement may take a part of what is left.
+    """Share out the time of cells: each statement may take a part of what is left.
 
     Args:
         cpu: seconds of processor time.
@@ -290,9 +329,10 @@ def run_calls(job: dict[str, Any], ask: watch.Ask | None = None) -> dict[str, An
     sys.meta_path.insert(0, SilentImporter(HIDDEN_PACKAGE, SilentModule))
     for library in watch.LIBRARIES if ask else ():
         sys.meta_path.insert(0, SilentImporter(library, RefusedModule))
-    clock = Clock(job["limits"]["cpu"], job["limits"]["wall"]) if job.get("hurried") else None
+    limits = job["limits"] if job.get("hurried") else {}
+    clock = Clock(FOR_CELLS * limits["cpu"], FOR_CELLS * limits["wall"]) if limits else None
     keep_running()
-    module, broken, functions = run_cells(job["cells"], clock)
+    module, broken, functions = run_cells(job["cells"], clock, {name for name, _ in job["calls"]})
     import torch  # as it was warmed up
 
     torch.set_default_device(None)  # a student's GPU is not here
@@ -407,6 +447,7 @@ def keep_tensors(job: dict[str, Any], report: int) -> None:
 
 def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
     """Read the notebook that is open as number 4."""
+    gc.disable()  # to look for circles in the tree of a large cell takes longer than to make it
     with os.fdopen(4, "rb") as file:
         try:
             return {"read": reading.read_notebook(file.read(), job["names"], job["default_set"])}

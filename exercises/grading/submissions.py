@@ -14,6 +14,8 @@ from linattn_exercises.serialization import make_printable
 from linattn_exercises.sets import load_questions
 
 Key = TypeVar("Key")
+Others = Literal["none", "earlier", "all"]  # cells of other questions, see ``Submission.select_cells``
+Until = Literal["asked", "end"]
 
 MAX_DEPTH = 50  # of folders in a folder of submissions
 # Letters, marks and symbols of no width or no ink; what else shows nothing is not printable.
@@ -308,8 +310,8 @@ class Submission:
     def select_cells(
         self,
         question: str,
-        others: Literal["none", "earlier", "all"] = "none",
-        until: Literal["asked", "end"] = "end",
+        others: Others = "none",
+        until: Until = "end",
     ) -> list[tuple[str, bool]]:
         """Return the cells to run for a question, in order, each with whether it belongs to the question.
 

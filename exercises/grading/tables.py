@@ -198,7 +198,8 @@ def _make_safe(name: str) -> str:
     """Return a name that a file may have everywhere; file systems count bytes."""
     safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".ipynb"))
     safe = safe.encode()[:120].decode(errors="ignore").strip("._") or "submission"
-    return f"_{safe}" if re.fullmatch(DEVICES, safe.partition(".")[0].strip("_")) else safe
+    is_option = safe.startswith("-")  # for who types "rm *" among the pages
+    return f"_{safe}" if is_option or DEVICES.fullmatch(safe.partition(".")[0].strip("_")) else safe
 
 
 def _fold(name: str) -> str:

@@ -108,6 +108,33 @@ def test_an_experiment_after_the_check_changes_nothing(grader, tmp_path):
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
 
 
+@pytest.mark.parametrize("name", ["low(m)", "m == low"])
+@pytest.mark.parametrize("again", ["return a", "return 1 / 0"])
+def test_an_experiment_after_the_check_changes_nothing_where_a_cell_of_another_question_is_needed(
+    grader, tmp_path, name, again
+):
+    """In some calls the answer does not need it, and gives a value without that cell."""
+    content = leave_out(
+        hand_in("ch01_softmax", {"q5": RIGHT.replace("m == -math.inf", f"m < -1 and {name}")})
+    )
+    answer_cell(content, "q3")["source"] += (
+        "\nlow = -math.inf" if "==" in name else "\ndef low(m):\n    return m == -math.inf"
+    )
+    after(content, "q5", f"def merge(a, b):\n    {again}")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == 3, messages(one)["q5"]
+
+
+def test_slow_cells_of_other_questions_leave_time_for_an_answer_after_the_check(grader, tmp_path):
+    content = leave_out(hand_in("ch01_softmax", {"q5": "def merge(a, b):\n    return a"}))
+    answer_cell(content, "q1")["source"] += (
+        "\nwhile True:\n    try:\n        1 / 0\n    except:\n        pass"
+    )
+    after(content, "q5", RIGHT)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == 3, messages(one)["q5"]
+
+
 WHAT_ONLY_A_NOTEBOOK_TAKES: dict[str, Callable[[str], str]] = {
     "nothing": lambda cell: cell,
     "a statement that fails": lambda cell: cell.replace("(merge)\n", "(merge)\nassert False, 'old tries'\n"),
@@ -362,14 +389,47 @@ def test_what_is_no_letter_does_not_take_the_place_of_one(grader, tmp_path, firs
     assert points(one)["q3"] == 4, messages(one)
 
 
-@pytest.mark.parametrize(("place", "given"), [(0, 3), (1, 3), (2, 0), (3, 0)])
-def test_of_other_answers_two_count(grader, tmp_path, place, given):
+@pytest.mark.parametrize(("place", "given"), [(0, 3), (1, 0), (2, 3), (3, 0)])
+def test_of_other_answers_the_two_that_were_there_at_the_check_count(grader, tmp_path, place, given):
     wrong = "merge = lambda a, b: ({}.0, 1.0, torch.ones(3))"
     answers = [wrong.format(number) for number in range(3)]
     answers.insert(place, "merge = right")
     content = leave_out(hand_in("ch01_softmax", {"q5": RIGHT + "right = merge"}))
     one = grade(grader, write(tmp_path / "a.ipynb", answer_differently(content, "q5", answers)))["a.ipynb"]
     assert points(one)["q5"] == given, messages(one)["q5"]
+
+
+# Answers, by the names that ``answer_differently`` has for its values.
+LACKS = "merge = lambda a, b: right(a, b) if a[0] == -math.inf else not_here"
+TWO, THREE = (f"merge = lambda a, b: ({number}.0, 1.0, torch.ones(3))" for number in (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("first", "first_with_all", "at_end", "at_end_with_all", "given"),
+    [
+        (LACKS, "merge = right", TWO, TWO, 3),
+        (LACKS, TWO, LACKS, "merge = right", 3),
+        (LACKS, LACKS, TWO, "merge = right", 3),
+        (LACKS, TWO, THREE, "merge = right", 0),
+        (TWO, LACKS, THREE, "merge = right", 0),
+    ],
+)
+def test_an_answer_that_lacks_a_name_is_none_of_two_and_gives_no_more(
+    grader, tmp_path, first, first_with_all, at_end, at_end_with_all, given
+):
+    content = leave_out(hand_in("ch01_softmax", {"q5": RIGHT + "right = merge"}))
+    content = answer_differently(content, "q5", [first, at_end, first_with_all, at_end_with_all])
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == given, messages(one)["q5"]
+
+
+def test_a_letter_that_comes_late_counts_once(grader, tmp_path):
+    right = load_questions("ch02_linear")["q3"].reference["fault"]
+    wrong = next(letter for letter in "ABC" if letter != right)
+    values = ["del fault", f"fault = {right!r}", f"fault = {wrong!r}", f"fault = {right!r}"]
+    content = answer_differently(notebook("ch02_linear"), "q3", values)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q3"] == 0, messages(one)
 
 
 @pytest.mark.parametrize(("version", "noted"), [("0123456789ab", True), (None, False)])

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
 import re
 import runpy
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
@@ -1675,3 +1678,13 @@ def test_a_triton_that_is_too_old_is_named(monkeypatch):
         check.q2(check.row_logsumexp, seed="too old")
     assert not sets._is_there("triton", (99,))
     assert not sets._is_there("nobody-has-this", (1,))
+
+
+def test_a_triton_that_was_imported_as_a_compiler_is_named():
+    late = 'import triton.language, os; os.environ["TRITON_INTERPRET"] = "1"'  # by another cell, say
+    ask = "from linattn_exercises.ch06_fast import check; check.q2(check.row_logsumexp)"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{late}\n{ask}"], env=environment, capture_output=True, text=True
+    )
+    assert "Triton was imported as a compiler. Start Python again" in done.stderr.splitlines()[-1]

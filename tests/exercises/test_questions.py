@@ -459,6 +459,12 @@ def name_odd(value):
         (Exactly(), "I think B", "B", True),
         (Exactly(), "I'd say it's B", "B", True),
         (Exactly(), "It's option B", "B", True),
+        (Exactly(), "It must be B", "B", True),
+        (Exactly(), "Definitely B", "B", True),
+        (Exactly(), "I pick B", "B", True),
+        (Exactly(), "So, statement B", "B", True),
+        (Exactly(), "So a gate is missing", "A", False),
+        (Exactly(), "A decay after write", "A", False),
         (Exactly(), "I think C", "B", False),
         (Exactly(), "I think I", "I", True),
         (Exactly(), "A gate is missing", "A", False),
@@ -489,7 +495,8 @@ def test_two_letters_are_told_to_be_two():
         ("B: A, C and D are close", "one letter"),
         ("C or B", "one letter"),
         ("C", "another answer"),
-        ("what?", "another answer"),
+        ("what?", "a letter first"),
+        ("The denominator counts too many keys (B)", "a letter first"),
     ):
         assert says in str(Exactly().find_difference(got, "B"))
 

@@ -1,7 +1,9 @@
 """How the cells of a notebook are run while it is graded."""
 
+import gc
 import json
 import sys
+import time
 import types
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 
 from linattn_exercises import serialization
 from linattn_exercises.calls import Call, decode_outcome, find_fault
-from linattn_exercises.grading import reading, sandbox_worker
+from linattn_exercises.grading import Limits, reading, sandbox_worker
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +82,8 @@ def read_cells(*sources: str) -> list[list]:
         ("try: print(check.q5(merge))\nexcept Exception: pass", ["q5"]),
         ("q5(merge)", ["q5"]),
         ("x; other.q5(merge); third.q2(fault)", ["q2", "q5"]),
+        ("linattn_exercises.ch01_softmax.check.q5(merge)", ["q5"]),
+        ("linattn_exercises.ch01_softmax.check.q5(merge\n1 +", ["q5"]),
         ("check.q5(merge\n1 +", ["q5"]),
         ("# check.q5(merge)\nx = 'check.q5('\ncheck.q5\nq2(fault)\nmine.q5(merge)", []),
     ],
@@ -108,6 +112,23 @@ def test_no_text_is_drawn_over_the_lines_around_it():
     assert serialization.make_printable(
         "e\N{COMBINING ACUTE ACCENT}" * 3 + "\N{COMBINING GRAVE ACCENT}" * 50 + "!"
     ) == ("e\N{COMBINING ACUTE ACCENT}" * 3 + "\N{COMBINING GRAVE ACCENT}" * 3 + "!")
+
+
+def test_large_cells_are_read_in_time():
+    """As large as they may be; as in the worker, nothing looks for circles in their trees."""
+    cells = (
+        "x = [" + "1," * 97_000 + "]",
+        "def f(a, b):\n    return a + b * 2\n" * 5_400,
+        "x = 1\n" * 32_000,
+        "%ls\n" + "x = 1\n" * 32_000,
+    )
+    gc.disable()
+    try:
+        begin = time.process_time()
+        assert read_cells(IMPORTS, "def merge(a, b):\n    return a", *cells)[1][1] == ["q5"]
+        assert time.process_time() - begin < Limits().cpu
+    finally:
+        gc.enable()
 
 
 def run(
@@ -163,6 +184,26 @@ def test_an_assignment_that_takes_too_long_leaves_time_for_the_others():
     assert failure["error"] == "TimeoutError"
 
 
+def test_many_slow_assignments_leave_time_for_the_calls(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    slow = "import time\ndef bench(n):\n    end = time.process_time() + 4\n"
+    slow += "    while time.process_time() < end:\n        pass\n"
+    slow += "".join(f"t{n} = bench({n})\n" for n in range(12))
+    cells = [["def f(x):\n    return x + 1", True], [slow, True], ["import math\ny = math.pi", True]]
+    calls = [["f", [1]], ["y", []]]
+    begin = time.process_time()
+    job = {"cells": cells, "calls": calls, "hurried": True, "limits": {"cpu": 2, "wall": 60}}
+    report = sandbox_worker.run_calls(job)
+    assert time.process_time() - begin < 1.2
+    assert [outcome["value"] for outcome in report["outcomes"]] == [2, pytest.approx(3.14, abs=0.01)]
+
+
+def test_many_names_take_no_time():
+    begin = time.process_time()
+    run(("".join(f"x{n} = {n}\n" for n in range(12_000)), True))
+    assert time.process_time() - begin < 2
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -192,6 +233,40 @@ def test_what_one_statement_has_started_another_may_wait_for():
     assert module.x == 7
 
 
+SEVEN = "import asyncio\nasync def seven():\n    await asyncio.sleep(0.001)\n    return 7\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "task = asyncio.create_task(seven())\nx = await task",
+        "def start():\n    return asyncio.ensure_future(seven())\ntask = start()\nx = await task",
+        "task = asyncio.get_running_loop().create_task(seven())\nx = await task",
+        "x = asyncio.run(seven())",
+        "async def wait():\n    return await asyncio.create_task(seven())\n"
+        "def g():\n    return asyncio.run(wait())\n"
+        "x = g()\ntask = asyncio.create_task(seven())\nx = await task",
+        "loop = asyncio.get_event_loop()\nx = loop.run_until_complete(seven())\nx = await seven()",
+        "loop = asyncio.new_event_loop()\nx = loop.run_until_complete(seven())\nloop.close()",
+        "x = await seven()\nasyncio.get_event_loop().close()",
+        "x = await seven()\ntask = asyncio.create_task(asyncio.sleep(100))",
+    ],
+)
+@pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_statements_run_where_a_loop_runs_as_in_a_notebook(source):
+    module, failure, _ = run((SEVEN, True), (source, True))
+    assert failure is None
+    assert module.x == 7
+
+
+def test_who_names_no_loop_has_none():
+    module, _, _ = run(("import os\nopen_files = os.listdir('/dev/fd')", True))
+    with_loop, _, _ = run(("import os, asyncio\nopen_files = os.listdir('/dev/fd')", True))
+    assert len(with_loop.open_files) > len(module.open_files)
+
+
 def test_what_is_imported_from_the_future_holds_for_all_that_comes_after():
     first = "from __future__ import annotations\ndef f(x: NotHere) -> NotHere:\n    return x"
     module, failure, _ = run((first, True), ("def g(x: NotHere):\n    return f(x)", True))
@@ -208,7 +283,7 @@ def test_functions_of_a_notebook_can_be_pickled():
 
 def test_the_last_function_of_a_name_counts_even_if_the_name_was_used_again(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    cells = [["def f(x):\n    return x + 1", True], ["f = f(3)", True]]
+    cells = [["def f(x):\n    return x\ndef f(x):\n    return x + 1", True], ["f = f(3)", True]]
     job = {"cells": cells, "calls": [["f", [1]]]}
     assert sandbox_worker.run_calls(job) == {"outcomes": [{"value": 2}]}
 

@@ -39,9 +39,20 @@ def write_page(out: Path, name: str) -> str:
     return json.loads((out / "pages.json").read_text())[name]
 
 
-def test_a_page_that_begins_with_a_dash_is_kept(tmp_path):
+def test_no_page_is_an_option_of_a_program(tmp_path):
+    assert write_page(tmp_path, "-rf.ipynb") == "_-rf.html"
+    assert write_page(tmp_path, "_-rf.ipynb") == "_-rf_2.html"
+    names = ["-rf.ipynb", "--rf.ipynb", "_-rf.ipynb", "-rf!.ipynb", "/-RF.ipynb"]
+    found = tables.name_pages(names)
+    assert len({page.lower() for page in found.values()}) == len(names)
+    assert found["_-rf.ipynb"] == "_-rf.html"
+    assert not any(page.startswith("-") for page in found.values())
+
+
+def test_a_page_of_an_earlier_version_that_begins_with_a_dash_is_kept(tmp_path):
+    (tmp_path / "pages.json").write_text(json.dumps({"-a.ipynb": "-a.html"}))
     assert write_page(tmp_path, "-a.ipynb") == "-a.html"
-    assert write_page(tmp_path, "-a!.ipynb") == "-a_2.html"
+    assert write_page(tmp_path, "-a!.ipynb") == "_-a.html"
     assert "for -a.ipynb" in (tmp_path / "feedback" / "-a.html").read_text()
 
 

@@ -52,6 +52,13 @@ def test_a_package_may_call_the_answer():
     assert torch.equal(serialization.decode(outcome["value"]), torch.full((3,), 2.0, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(
+    "make", ["new_ones(2)", "new_zeros(2)", "new_full((2,), 1.0)", "new_empty(2).fill_(1)"]
+)
+def test_a_new_tensor_costs_its_own_entries_alone(make):
+    assert run_as_cell(f"def answer(x):\n    return x.{make}")["work"] <= 4  # x has 3
+
+
 @pytest.mark.parametrize("name", ["apply_", "map_"])
 def test_what_torch_would_do_to_values_in_place_is_refused(name):
     outcome = run_as_cell(f"def answer(x):\n    return x.{name}(lambda *a: a[0])")

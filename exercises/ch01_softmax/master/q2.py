@@ -111,6 +111,7 @@ def q2(rng):
     low = _two_futures(rng, 9, 0.0)
     low[1][:-1, 0] = -6000.0  # all scores but the last key's near -3000
     calls.append(Call("repaired", low, "T = 9, visible scores near -3000", CLOSE))
+    calls.append(Call("repaired", _two_futures(rng, 5, 738.0), "T = 5, a future score near 738", CLOSE))
     calls.append(Call("repaired", _two_futures(rng, 9, 1e6), "T = 9, a future score near a million", CLOSE))
     zeros = _two_futures(rng, 9, 1.0)
     zeros[0][5], zeros[1][2] = 0.0, 0.0  # scores that are exactly 0, visible ones and hidden ones

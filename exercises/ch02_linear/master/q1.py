@@ -13,7 +13,7 @@
 # $$
 #
 # Derive the table $A \in \mathbb R^{T\times T}$ with $O = AV$. Decays come as logarithms, and some of them
-# forget within a few tokens: $\log\alpha_t = -40$ is among the inputs. The check does torch's elementary
+# forget within a few tokens, or at once: $\log\alpha_t$ goes down to $-1000$. The check does torch's elementary
 # operations for you (`exp`, `@`, `cumsum` and their like) and counts them; lists, NumPy and other packages get no values.
 # At most 40 are allowed (slices and other views are free), so go neither step by step nor entry by entry; and
 # at $T = 200$ a work of $T^2(K + 32)$, where a matrix product's work is its multiplications, and that of any
@@ -70,6 +70,10 @@ def q1(rng):
             x[rng.random(x.shape) < rng.choice([0.0, 0.0, 0.3])] = 0.0
         inputs = f"T = {T}, K = {K}, log decays {log_decay.tolist()}"
         calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
+    q, k, u = _sequence(rng, 6, 3, 3)
+    log_decay = torch.tensor([-0.1, -0.2, -1000.0, -0.3, -1000.0, -0.1], dtype=torch.float64)
+    inputs = f"T = 6, K = 3, log decays {log_decay.tolist()}"
+    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     often, once = (torch.full((200,), rate, dtype=torch.float64) for rate in (-40.0, -0.02))
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))

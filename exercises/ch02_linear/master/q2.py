@@ -70,6 +70,7 @@ def q2(rng):
         (150, 40, 0.0, 1, 1),
         (1000, 900, float(rng.uniform(-1.8, -1.6)), 3, 4),
         (9, 4, -3.0, 3, 4),
+        (16, 8, -2.05, 3, 4),  # what is left of the state after a chunk is little, and is seen
         (4, 4, -3.7, 3, 4),
         (1000, 100, -0.02, 40, 40),
         (1200, 600, -0.002, 40, 40),

@@ -4,7 +4,7 @@
 # A Taylor map to order $p$ has as its features all products of at most $p$ entries of $x\in\mathbb R^K$; an
 # entry may occur several times, and the empty product 1 counts. The package's map lists mixed products
 # twice, $x_1x_2$ and $x_2x_1$. Keep each once, with a suitable factor: how many features are there, for any
-# $K$ and $p$? (The check asks for up to twelve million.)
+# $K$ and $p$? (The check asks for up to twelve million, of $K$ and $p$ up to 5,000.)
 #
 # With that map, and a denominator, one head's state is compared with its KV cache. State entries take
 # `state_bytes` each, cache entries `cache_bytes`. From how many tokens on is the cache the larger of the
@@ -40,12 +40,13 @@ def q5(rng):
     few, high = int(rng.integers(3, 9)), int(rng.integers(8, 13))
     widths = ((5, 2), (16, 2), (few, 3), (7, 1), (4, 0), (64, 3), (few, 5), (180, 2), (1, 5), (2, 40), (64, 4))
     # where products of quotients, in one order or another, come out a hair below
-    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (5, 50), (3, 52), (1, 54), (5, 61), (4, 62))
+    hairs = ((4, 45), (5, 23), (5, 3), (20, 5), (56, 3), (10, 6), (3, 13), (44, 5), (224, 3), (3, 41), (7, 18), (5, 19), (2, 32), (26, 6), (276, 3), (5, 50), (3, 52), (1, 54), (5, 61), (4, 62), (5, 9), (3, 55), (4, 55))
     for K, order in (*widths, *hairs, (int(rng.integers(3, 6)), high)):
         hint = "A quotient of floats may come out a hair below a whole number, and 64 bits may be too few on the way: Python's own whole numbers are divided exactly by //." if (K, order) in hairs else ""
         calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
     hint = "So large a factorial is a whole number and no float, and a recursion so deep ends at Python's limit."
-    calls.append(Call("feature_width", (2, 1000), "K = 2, order 1000", exact, hint=hint))
+    for K, order in ((2, 1000), (1, 1050), (1, 4897)):
+        calls.append(Call("feature_width", (K, order), f"K = {K}, order {order}", exact, hint=hint))
     hint = "With K = 4,897 a recursion is too deep for Python, and products are more than float32 counts."
     calls.append(Call("feature_width", (4897, 2), "K = 4897, order 2", exact, hint=hint))
     sizes = [(64, 64, 2, 4, 2), (3, 5, 1, 2, 1)]  # of the second, the two are equal for a while

@@ -11,8 +11,8 @@
 # so that the bounds rise from layer to layer and stay below 1. A gate $\alpha_t \ge \gamma_l$ cannot forget
 # faster than with some half-life: the *shortest half-life* of the layer.
 #
-# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No other bound
-#    is nearer to 0 or 1 than one part in a million.)
+# 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No bound of any
+#    other layer is nearer to 0 or 1 than one part in a million.)
 # 2. The other way round: you want the layers, two or more, to start with given shortest half-lives, 0 for
 #    layer 0 and rising. Which $\lambda$ does that? Many do; return the one with mean 0.
 

@@ -13,7 +13,7 @@
 # A step is *stable* if it lets none of them grow: $|\bar A_n| \le 1$ for all $n$.
 #
 # 1. Up to which step is the channel stable? Return `math.inf` where every step is. (No other
-#    bound is above $10^8$.)
+#    bound is above $10^8$, none below $10^{-9}$.)
 # 2. The other way round: the step is given. Which is the smallest $\theta \in [0, 1]$ that makes it
 #    stable?
 #
@@ -121,18 +121,22 @@ def q1(rng):
             below.append((as_pairs(pair), 0.0))
     fast, slow = (torch.tensor([mode], dtype=torch.float64) for mode in ([-300.0, 4e5], [-2.5e-8, 0.0]))
     below += [(fast, 0.0), (slow, 0.0)]
+    # parts so small, a threshold takes them for 0
+    below += [(torch.tensor([mode], dtype=torch.float64), 0.0) for mode in ([-1e-7, 3e-7], [-1e-12, 4e-10], [-4e-15, 1e-11])]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
     calls.append(Call("largest_step", (fast, 0.5 - 1e-10), "1 modes, theta = 0.5 - 1e-10", Within(1.01)))
+    calls.append(Call("largest_step", (fast, 0.5 - 4e-12), "1 modes, theta = 0.5 - 4e-12", Within(1.01)))
     near = float(rng.uniform(0.02, 0.04))
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
-    steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002)]
+    steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002, 1.0001, 1.000001)]
+    steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
-    steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.02, 1.2)]
+    steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

@@ -15,7 +15,7 @@
 # Which is which?
 #
 # Then write what all four give for any input and any channel of this kind, and what the right program
-# gives.
+# gives. The check compares eight digits.
 
 # %% given q3
 symptoms = {
@@ -120,6 +120,10 @@ def q3(rng):
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-9)))
+        for delta, rate in ((1.0, 9e-8), (100.0, 9e-10)):  # the exponential less 1 has nine digits left
+            u = torch.from_numpy(rng.normal(size=6))
+            inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
+            calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-8)))
         for _ in range(18):  # any short input, also with zeros; any step and channel, also one that does not turn
             T = int(rng.integers(1, 13))
             u = torch.from_numpy(rng.normal(size=T) * rng.choice([0, 1, 1, 100], size=T))

@@ -15,7 +15,7 @@
 # 2. How large is this sum?
 #
 # $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real or above 1 in size, and no two are equal or conjugate, though
-# some are only 0.1 apart: there a formula that is right on paper may lose its digits, and seven are compared.
+# up to four are only 0.1 apart: there a formula that is right on paper may lose its digits, and seven are compared.
 #
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
 # to? (What is the trace of a projection?)

@@ -25,7 +25,8 @@
 # A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
 # nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
 # 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands, and a gate that is not closed may be
-# as low as any number. No result may hold a NaN. A token's $x$ and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
+# as low as $-10^{10}$. (Where nothing is left to be seen but what a gate has lowered that far, 5 digits will do.) No result
+# may hold a NaN. A token's $x$ and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
 
 # %% answer q2
 def single(x, v, g):
@@ -163,7 +164,7 @@ def q2(rng):
     nothing = number(0.0), number(-math.inf), number(0.0), zeros
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
     lowered = number(-20_000.0), *hidden[1:]
-    below = number(-2e10), *hidden[1:]
+    below = number(-1e10), *hidden[1:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
     mute = *_stretch(rng, 4)[:3], zeros
@@ -181,7 +182,7 @@ def q2(rng):
         (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
         (_stretch(rng, 4, -1e6), hidden, "scores near -1,000,000, then a hidden token"),
         (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
-        (_stretch(rng, 4), below, "4 tokens, then a hidden one with a gate of -2e10"),
+        (_stretch(rng, 4), below, "4 tokens, then a hidden one with a gate of -1e10"),
         (hidden, hidden, "two hidden tokens"),
         (nothing, nothing, "no tokens, twice"),
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
@@ -226,7 +227,7 @@ def q2(rng):
         (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
         ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
-        ((number(-0.3), number(-2e10), number(2.5), draw(3)), "a stretch that a gate has lowered to -2e10"),
+        ((number(-0.3), number(-2e10), number(2.5), draw(3)), "a stretch that two gates have lowered to -2e10"),
     ):
         calls.append(Call("read", (element,), inputs, Close(1e-12)))
     nobody: list[int] = []
@@ -238,7 +239,7 @@ def q2(rng):
         (11, 1.0, -0.5, [0, 4, 5], [3, 7, 8, 10], "11 tokens, the first and two more hidden, four gates closed"),
         (9, 1.0, -4000.0, [*range(1, 9)], nobody, "9 tokens, all but the first hidden, gates of some thousands"),
         (8, 1.0, -100_000.0, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates of some ten thousands"),
-        (8, 1.0, -1e11, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates near -1e11"),
+        (8, 1.0, -1e10, [5, 6, 7], nobody, "8 tokens, the last three hidden, gates near -1e10"),
         (6, 1.0, -0.5, nobody, [0], "6 tokens, the first gate closed"),
         (4, 1.0, -0.5, [*range(4)], nobody, "4 hidden tokens"),
         (7, 1.0, -0.5, [3, 4], [3], "7 tokens, the fourth hidden with a closed gate, the fifth hidden"),
@@ -251,7 +252,7 @@ def q2(rng):
         x[hide], g[close] = -math.inf, -math.inf
         # a small number in a denominator shows
         calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
-    for low in (-1e9, -1e16):  # beside which sums of all gates have no digits left for the others
+    for low in (-1e9, -1e10):  # beside which sums of all gates have no digits left for the others
         x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
         g[int(rng.integers(1, 4))] = low
         calls.append(Call("prefixes", (x, v, g), f"8 tokens, one gate of {low:g}", tight))

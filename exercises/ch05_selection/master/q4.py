@@ -84,7 +84,7 @@ def q4(rng):
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         if C == 80:
-            k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse needs all its terms
+            k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse loses all its digits
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:
             lengths = rng.uniform(0.4, longest, size=(C, 1))
@@ -99,8 +99,7 @@ def q4(rng):
             log_decay[:] = -strength  # whose sums differ by more than 10,000
         inputs = f"C = {C}, K = {K}, strengths up to {most:g}, keys up to {longest:g} long, "
         inputs += f"log decays down to {-strength:g}" if strength else "no decay"
-        how = Close(1e-6 if C == 80 else 1e-8)  # a series with all its terms may lose digits there
-        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, how))
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
     q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((14, 3), (14, 3), (14, 3), (3, 3)))
     for t, *zero in ((2, v), (4, k), (6, k, v), (8, q, k, v), (10, q), (12, q, v)):
         for x in zero:
@@ -109,6 +108,12 @@ def q4(rng):
     log_decay[12] = -30.0
     inputs = "C = 14, K = 3, V = 3, some queries, keys and values are zeros"
     calls.append(Call("chunk", (q, k, v, beta, log_decay, S), inputs, Close(1e-8)))
+    q, k, v, S = (torch.from_numpy(rng.normal(size=size)) for size in ((6, 3), (6, 3), (6, 2), (3, 2)))
+    k = k / k.norm(dim=1, keepdim=True)
+    beta, log_decay = torch.from_numpy(rng.uniform((0.2, -1.0), (1.0, -0.2), size=(6, 2)).T.copy())
+    log_decay[0] = -30.0
+    inputs = "C = 6, K = 3, V = 2, a large state that the first token forgets"
+    calls.append(Call("chunk", (q, k, v, beta, log_decay, 1e6 * S), inputs, Close(1e-8)))
     for n in range(12):  # all that the text allows, together
         C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
         V = K if n % 2 else V

@@ -34,7 +34,7 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
 @define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
 def q2(rng):
     calls = []
-    for n in range(17):
+    for n in range(20):
         tile = int(rng.choice([16, 32, 64]))
         rows, columns = int(rng.integers(1, 5)), int(rng.integers(2, 5 * tile))
         if rng.random() < 0.3:
@@ -94,6 +94,18 @@ def q2(rng):
         if n == 16:  # so far from 0 that a sum kept as its logarithm loses what a tile adds
             rows, tile, columns = 1, 16, 500 * 16
             x = _normal(rng, rows, columns, scale=0.1) + 2.9e4
+        if n == 17:  # as low as entries may be, which is not nothing
+            rows, tile, columns = 3, 16, 16 * int(rng.integers(1, 4)) + int(rng.integers(1, 16))
+            x = torch.full((rows, columns), -3e4)
+            x[1], x[2, :5] = -29_999.0, -math.inf
+        if n == 18:  # many entries that are nothing beside one
+            rows, tile, columns = 1, 64, 8_000
+            x = torch.full((rows, columns), -1000.0)
+            x[0, 0] = 0.0
+        if n == 19:  # many that are 80 and 84 above the first tile
+            rows, tile, columns = 2, 64, 8_000
+            x = torch.tensor([79.9, 83.9])[:, None].repeat(1, columns)
+            x[:, :tile] = 0.0
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 3), "widest": 4096}

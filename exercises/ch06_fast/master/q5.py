@@ -135,6 +135,8 @@ _SLIPS: dict[str, list] = {  # each wrong in one count; every answer is asked fo
     ],
     "chunks": [
         *(lambda T, D, left=left: [C for C in _CHUNKS if left != C] for left in _CHUNKS),
+        lambda T, D: (8, *_CHUNKS),
+        lambda T, D: (*_CHUNKS, 512),
         lambda T, D: _CHUNKS[::-1],  # the largest of equals
         lambda T, D: [C for C in _CHUNKS if C <= T] or [16],
         lambda T, D: [C for C in _CHUNKS if C <= 4 * D],
@@ -194,7 +196,7 @@ def _draw_case(rng):
     if rng.random() < 0.4:
         H = places * int(rng.integers(1, 6)) + int(rng.integers(0, 2))
     if rng.random() < 0.8:  # the chain of one chunk is nearly as long as its bytes, or as the next one's operations
-        C = int(rng.choice(_CHUNKS[:-1]))
+        C = int(rng.choice(_CHUNKS))
         level = rng.choice([H * T * (8 * C * D + 4 * D**2) / F, 8 * H * T * D / W])
         off = 1 + rng.choice([-1, 1]) * 10 ** rng.uniform(-3.5, -0.5)
         tau = float(level * off / (math.ceil(H / places) * math.ceil(T / C)))
@@ -221,7 +223,7 @@ def _draw_cases(rng):
 @define_question(INFO["q5"], bytes_read=bytes_read, best_chunk=best_chunk)
 def q5(rng):
     calls = []
-    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64), (100_001, 16, 64)):
+    for T, C, D in ((1, 16, 16), (16, 16, 32), (48, 16, 16), (47, 16, 16), (250, 64, 32), (100, 128, 64), (129, 64, 16), (257, 128, 16), (4096, 128, 64), (50_001, 16, 64)):
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
     for _ in range(8):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))

@@ -86,6 +86,11 @@ def q1(rng):
         state = torch.from_numpy(rng.normal(size=(3, 3, 2)) * part)
         inputs = f"T = 14, K = 3, V = 3, some queries, keys and values are zeros, {which}"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    state = 1e6 * torch.from_numpy(rng.normal(size=(3, 3, 2)))  # large, and forgotten by the first token
+    log_decay = log_decay.clone()
+    log_decay[0] = -40.0
+    inputs = "T = 14, K = 3, V = 3, a large state that the first token forgets"
+    calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

@@ -7,7 +7,7 @@
 # 1. Which exponent does he find where the loss is $L$? (Take the slope at that point.)
 # 2. He finds $s_1$ where the loss is $L_1$ and $s_2$ where it is $L_2$. What are $E \ge 0$ and $\gamma$?
 # 3. By which factor must the budget grow for the loss to go from $L$ to `target`? Return `math.inf` where no budget is
-#    enough.
+#    enough. Factors may be as large as $10^{200}$, and $\gamma$ may be small.
 
 # %% answer q1
 def apparent(E, gamma, L):
@@ -70,12 +70,14 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(1e-8, 1.5e-8)))
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "two losses that are the same to eight digits", Close(1e-6)))
-    E, gamma, L1 = 10 ** float(rng.uniform(-6, -5.7)), float(rng.uniform(0.1, 0.3)), 3.1
-    L2 = L1 * (1 + float(rng.uniform(1e-6, 1.2e-6)))  # exponents differ in their twelfth digit, and differ
+    E, gamma, L1 = 10 ** float(rng.uniform(-6, -5.9)), float(rng.uniform(0.1, 0.3)), 3.1
+    L2 = L1 * (1 + float(rng.uniform(3e-7, 4e-7)))  # exponents differ in their twelfth digit, and differ
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "little of the loss is E, and two losses are nearly the same", Close(1e-7)))
     for E, L, target in ((0.0, 2.0, 1e-15), (0.0, 2.0, 1e-100), (1.0, 3.0, 1 + 2.0**-46), (1.0, 3.0, 1 + 2.0**-52)):  # a hair above the floor, and exactly so
         calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
+    for E, gamma, L, target in ((1.69, 0.01, 1.6905, 1.6901), (1.0, 0.005, 1.02, 1.01)):  # factors of 8e69 and 2e60
+        calls.append(Call("more_compute", (E, gamma, L, target), f"E = {E:g}, gamma = {gamma:g}, from {L:g} to {target:g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):

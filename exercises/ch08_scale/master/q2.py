@@ -7,7 +7,7 @@
 # 1. What is the slope of the staircase from its first end to its last, by the chapter's formula, if $C = 6ND$?
 # 2. And if a model of the size `N[i]` costs `factor[i]` times $6ND$? (From the first evaluation of the smallest size to the last of the largest.)
 # 3. You want this slope to be `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on (a real
-#    number) do you evaluate?
+#    number above 1) do you evaluate?
 # 4. Four studies with $C = 6ND$ print the `a` of their fits in `studies`. In three of them it is close to what the design gives. Which
 #    one is far from it?
 

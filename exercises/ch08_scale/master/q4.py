@@ -75,6 +75,9 @@ def q4(rng):
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
     steep = [1e5, 1e6, 1e7], [20.0, 14.0, 8.0140753], 3e7  # the line of L against log N bends hardly at all, and E is far below 0
     calls.append(Call("by_curve", steep, "losses 20, 14 and 8.0140753 at sizes 1e5, 1e6 and 1e7, target 3e7", Close(1e-6)))
+    bent = [55066605608.539925, 900803795702.4282, 3510780174807.6763], [23.15528030541025, 16.49834716226581, 13.80335602039046], 2.1012380895871453e17
+    calls.append(Call("by_curve", bent, "losses 23.2, 16.5 and 13.8 at sizes 5.5e10, 9.01e11 and 3.51e12, target 2.1e17", Close(1e-6)))
+    calls.append(Call("by_curve", ([4.3e7, 7.18e7, 3.05e8], [98.5, 74.6, 29.0], 1.27e9), "losses 98.5, 74.6 and 29 at sizes 4.3e7, 7.18e7 and 3.05e8, target 1.27e9", Close(1e-6)))
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()

@@ -7,7 +7,7 @@
 # 2. There are only `most` tokens, none of which may be read twice. What are the best $N$ and $D$ now? All of the budget is spent.
 # 3. A model of `share` times the best size is to reach the loss that the best model of the budget reaches. By which factor does that cost
 #    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough
-#    (`share` is at least 0.1 % away from where that begins).
+#    (`share` is at least 0.1 % away from where that begins; prices may reach $10^{80}$).
 
 # %% answer q6
 def split(C, A, B, alpha, beta):
@@ -75,6 +75,8 @@ def q6(rng):
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     near = 1.0011 * 0.5 ** (1 / 0.065)         # a price of 3e54
     calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
+    far = 1.0011 * 0.5**20                     # 1.4e73
+    calls.append(Call("price", (far, 0.05, 0.05), f"{far:.4g} of the size, alpha = beta = 0.05", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

@@ -12,7 +12,7 @@
 # 3. `share(mine, theirs, where)`: what part of the difference between two models' total losses sits on the
 #    bytes where `where` is true. It is below 0 or above 1 where the rest of the difference has the other sign.
 #
-# `text` is an array of up to 9,500 whole numbers from 0 to 255; comparing all pairs of places in a loop takes too
+# `text` is an array of 1 to 9,500 whole numbers from 0 to 255 (int64); comparing all pairs of places in a loop takes too
 # long; `n` is 2 or more. Losses are arrays with an entry for each byte.
 
 # %% answer q1

@@ -60,7 +60,8 @@ def _any_models(rng):
     rows[..., rng.integers(T)] += 0.1
     knows, copies = rng.uniform((-1.6, -1.6), (0.95, 0.05), (4, 2)).T
     copies[copier] = rng.uniform(0.1, 1.0)
-    means = 10 ** rng.uniform(-2, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+    least = rng.choice((-2.0, -6.0))  # some models are sure of all bytes, next to which an epsilon is not small
+    means = 10 ** rng.uniform(least, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
     return tuple(rows * (means / rows.mean(-1))[..., None])
 
 
@@ -108,7 +109,7 @@ def q2(rng):
             knows[copier] = rng.uniform(-0.1, -0.05)
             copies[others[1]] = 0.06                      # another saves less, but on all bytes
         if own in ("dear", "cheap"):                      # another saves nearly as much, of all bytes alike, and has more to lose
-            copies[[copier, others[1]]] = 0.1, 0.09
+            copies[[copier, others[1]]] = 0.1, 0.097
             level[copier] = rng.uniform(0.03, 0.05)
         hard = rng.gamma(0.5, 2.0, T)
         hard = np.tile(hard / hard.mean(), (4, 1))

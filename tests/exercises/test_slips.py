@@ -1,0 +1,156 @@
+"""Slips that passed before an input told them: each replaces an answer, and the input is still there."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from linattn_exercises.calls import find_fault, run_call
+from linattn_exercises.questions import PUBLIC_SEED
+from linattn_exercises.sets import load_questions
+
+SLIPS = {
+    "a product of quotients": (
+        "ch02_linear/q5",
+        """
+def feature_width(K, order):
+    c, most = 1.0, max(K, order)
+    for i in range(1, min(K, order) + 1):
+        c *= (most + i) / i
+    return int(c)
+""",
+    ),
+    "a product that is no float on the way": (
+        "ch02_linear/q5",
+        """
+def feature_width(K, order):
+    c = 1.0
+    for i in range(order):
+        c = c * (K + order - i) / (i + 1)
+    return round(c)
+""",
+    ),
+    "an epsilon beside what is small": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def alike(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return torch.nn.functional.cosine_similarity(p.flatten(), o.flatten(), dim=0)
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if alike(math.exp(a)) > alike(math.exp(b)) else (a, high)
+    return math.exp((low + high) / 2)
+""",
+    ),
+    "a table divided by each decay": (
+        "ch02_linear/q1",
+        """
+def table(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    D = (c[:, None] - c).clamp(max=0).exp() / log_decay.exp()[:, None]
+    return (D * (q @ k.T)).tril(-1) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "a step that is nearly stable": (
+        "ch04_ssm/q1",
+        """
+def smallest_theta(A, delta):
+    re, im = A.T
+    if delta <= (-2 * re / (re**2 + im**2)).min().item() + 1e-9:
+        return 0.0
+    return max(0.0, (0.5 + re / (delta * (re**2 + im**2))).max().item())
+""",
+    ),
+    "a mode that hardly turns": (
+        "ch04_ssm/q1",
+        """
+def largest_step(A, theta):
+    if theta >= 0.5:
+        return math.inf
+    steps = [-2 / re if abs(im) < 1e-9 else -2 * re / (re * re + im * im) for re, im in A.tolist()]
+    return min(steps) / (1 - 2 * theta)
+""",
+    ),
+    "steps up to 100,000": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    low, high = 0.0, 1e5
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.exp(-a * middle) > keep else (low, middle)
+    return (low + high) / 2
+""",
+    ),
+    "decays held at -25": (
+        "ch05_selection/q4",
+        """
+_chunk = chunk
+def chunk(q, k, v, beta, log_decay, S):
+    return _chunk(q, k, v, beta, log_decay.clamp(min=-25), S)
+""",
+    ),
+    "turning decays held at -30": (
+        "ch07_four/q1",
+        """
+_attend = attend
+def attend(q, k, v, speed, log_decay, state):
+    log_decay = torch.where(log_decay < -30, -30.0, log_decay)
+    return _attend(q, k, v, speed, log_decay, state)
+""",
+    ),
+    "a chunk of 8": (
+        "ch06_fast/q5",
+        """
+def best_chunk(H, T, D, F, W, places, tau):
+    def seconds(C):
+        flops = H * T * (4 * C * D + 4 * D**2)
+        return max(flops / F, 8 * H * T * D / W, math.ceil(H / places) * math.ceil(T / C) * tau)
+    return min((8, 16, 32, 64, 128, 256), key=seconds)
+""",
+    ),
+    "each budget by itself": (
+        "ch08_scale/q1",
+        """
+def more_compute(E, gamma, L, target):
+    if target <= E:
+        return math.inf
+    return (target - E) ** (-1 / gamma) / (L - E) ** (-1 / gamma)
+""",
+    ),
+    "a price that is taken for infinite": (
+        "ch08_scale/q6",
+        """
+_price = price
+def price(share, alpha, beta):
+    cost = _price(share, alpha, beta)
+    return cost if cost < 1e60 else math.inf
+""",
+    ),
+    "an epsilon under a mean": (
+        "ch09_recall/q2",
+        """
+def adapting(other, shuffled, second):
+    return 1 - shuffled.mean(1) / (other.mean(1) + 1e-12)
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_is_told(slip):
+    place, code = SLIPS[slip]
+    set_name, name = place.split("/")
+    question = load_questions(set_name)[name]
+    answer = {"math": math, "np": np, "torch": torch, **question.reference}
+    exec(compile(code, f"<{slip}>", "exec"), answer)
+    prepared = question.prepare(PUBLIC_SEED)
+    assert any(
+        find_fault(call, run_call(answer, call, question.own_code), wanted)
+        for call, wanted in zip(prepared.calls, prepared.wanted, strict=True)
+    )
