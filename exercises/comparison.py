@@ -22,7 +22,7 @@ OPINION = (
     r"(?:(?:IT(?:\s+(?:IS|MUST\s+BE)|'S)|ONLY)\s+)?"
 )
 BEFORE = rf"{OPINION}(?:(?:(?:THE|MY)\s+)?(?:{NOUNS})\b(?:\s+IS\b)?[\s:]*)?"
-ARTICLE = r"A\s++(?!(?:AS|BECAUSE|IS|SINCE)\b)\w"
+ARTICLE = r"[AI]\s++(?!(?:AND|AS|BECAUSE|IS|OR|SINCE)\b)\w|I'\w"  # or a pronoun
 CHOICE = re.compile(rf"{OPENING}{BEFORE}{OPENING}(?!{ARTICLE})({LETTER})\b(.*)", re.DOTALL)
 # One more beside it, as in "C or B", "C, B", "C/B", "C > B", "C (B)" and "C? B?"; in "C, a row" and "C and a
 # mask" stands an article, in "C, I think" a pronoun; "C: B is not scaled" and "C, D = 8" speak of numbers.

@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "ef65190de457"
+VERSION = "30288506d242"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -208,6 +208,7 @@ def q2(rng):
         calls.append(Call("kernel", arguments, f"some tiny A, delta = {delta:g}, T = 30", exact))
     _, B, C = _channel(rng, 3)
     x = torch.tensor([-0.5 + 2j, -20 + 5j, -80 - 50j], dtype=torch.complex128) * float(rng.uniform(0.7, 1))
+    x[2] = torch.tensor(-60 - 80j)  # of size 100
     arguments = (0.1, *map(as_pairs, (x / 0.1, B, C)), 10)
     calls.append(Call("kernel", arguments, "some large A, delta = 0.1, T = 10", exact))
     A, B, C = _channel(rng, 3)

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "821f48ed114f"
+VERSION = "60949b2af9a7"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -92,7 +92,7 @@ def q1(rng):
     L2 = L1 * (1 + float(rng.uniform(3e-7, 4e-7)))  # exponents differ in their twelfth digit, and differ
     s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
     calls.append(Call("recover", (L1, s1, L2, s2), "little of the loss is E, and two losses are nearly the same", Close(1e-7)))
-    for E, L, target in ((0.0, 2.0, 1e-15), (0.0, 2.0, 1e-100), (1.0, 3.0, 1 + 2.0**-46), (1.0, 3.0, 1 + 2.0**-52)):  # a hair above the floor, and exactly so
+    for E, L, target in ((0.0, 2.0, 1e-15), (0.0, 2.0, 2e-100), (1.0, 3.0, 1 + 2.0**-46), (1.0, 3.0, 1 + 2.0**-52)):  # a hair above the floor, and exactly so
         calls.append(Call("more_compute", (E, 0.5, L, target), f"E = {E:g}, gamma = 0.5, from {L:g} to E + {target - E:.2g}", Close(1e-7)))
     for E, gamma, L, target in ((1.69, 0.01, 1.6905, 1.6901), (1.0, 0.005, 1.02, 1.01)):  # factors of 8e69 and 2e60
         calls.append(Call("more_compute", (E, gamma, L, target), f"E = {E:g}, gamma = {gamma:g}, from {L:g} to {target:g}", Close(1e-7)))
@@ -212,6 +212,8 @@ def q2(rng):
     text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}"
     calls.append(Call("design_exponent", (N, last, last), f"{text}, one evaluation of each", exact))
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
+    least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
+    calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))
@@ -620,8 +622,8 @@ def q6(rng):
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     near = 1.0011 * 0.5 ** (1 / 0.065)         # a price of 3e54
     calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
-    far = 1.0011 * 0.5**20                     # 1.4e73
-    calls.append(Call("price", (far, 0.05, 0.05), f"{far:.4g} of the size, alpha = beta = 0.05", Close(1e-7)))
+    far = 1.0011 * 0.5 ** (1 / 0.0462)         # 8e79
+    calls.append(Call("price", (far, 0.0462, 0.0462), f"{far:.4g} of the size, alpha = beta = 0.0462", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

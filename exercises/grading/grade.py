@@ -246,10 +246,11 @@ class Grader:
         """Return whether one of several attempts is right, and the message of the first that tells most.
 
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
-        made again with little time for each statement of the cells, and so are those after it; if that takes
-        too long as well with the cells of the question alone, it is the answer that does. No attempt begins
-        after three limits on the clock, and none after two that gave different values, or one that chose a
-        wrong letter: more would be guesses. One that lacks a name cannot be right, so it is no guess.
+        made again with little time for each statement of the cells, and so are those after it that run the
+        same or more; if that takes too long as well with the cells of the question alone, it is the answer
+        that does. No attempt begins after three limits on the clock, and none after two that gave different
+        values, or one that chose a wrong letter: more would be guesses. One in which a call gave nothing
+        cannot be right, so it is no guess.
         """
         with self._lock:  # draws inputs and expected values, the first time
             prepared = question.prepare(self.seed)
@@ -258,7 +259,8 @@ class Grader:
             names = ", ".join(f"`{name}`" for name in question.reference)
             return False, f"No answer found: no cell defines {names}."
         sandbox = self._get_sandbox(question.own_code)
-        message, lacks_a_name, hurried, begin = "", True, False, time.monotonic()
+        message, lacks_a_name, begin = "", True, time.monotonic()
+        slow: set[Others] = set()  # which cells of other questions were run in attempts that took too long
         answers: set[str] = set()
         for cells, others in _list_attempts(submission, question.info.id):
             if others == "all" and not lacks_a_name:
@@ -266,6 +268,7 @@ class Grader:
             while True:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
+                hurried = "none" in slow or (others != "none" and bool(slow))
                 outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
                 verdict = question.judge(outcomes, self.seed)
                 if verdict.right:
@@ -282,9 +285,8 @@ class Grader:
                     return False, message
                 if hurried:
                     break
-                hurried = True
-            if not errors & NO_NAME:
-                answers |= _summarise(outcomes)
+                slow.add(others)
+            answers |= _summarise(outcomes)
             if errors == {"NotImplementedError"} or len(answers) == MAX_ANSWERS:
                 break
         return False, message
@@ -400,9 +402,9 @@ def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tup
 
 
 def _summarise(outcomes: Sequence[Outcome]) -> set[str]:
-    """Return a hash of the values that an attempt gave; the empty set if it gave none."""
+    """Return a hash of the values that an attempt gave; the empty set if a call gave none."""
     values = [one.get("value") for one in outcomes]
-    if all(value is None for value in values):
+    if any(value is None for value in values):
         return set()
     return {hashlib.sha256(json.dumps([encode(value) for value in values]).encode()).hexdigest()}
 

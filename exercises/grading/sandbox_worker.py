@@ -40,7 +40,6 @@ import json
 import linecache
 import os
 import random
-import re
 import select
 import signal
 import socket
@@ -79,7 +78,6 @@ LARGE_SHARES = 2  # of the time that is left, one for each import and each class
 SHARES = 5  # one for each assignment
 SMALL_SHARES = 20  # one for each loop and each call by itself, which are more often experiments
 FOR_CELLS = 0.5  # of the time of an attempt; the rest is kept for the calls, however many statements are slow
-IN_A_LOOP = re.compile("running event loop|another loop is running")  # what asyncio.run and others say there
 
 # --- the cells of a notebook ----------------------------------------------------------------------------
 
@@ -108,7 +106,6 @@ def run_cells(
             failure = serialization.describe_exception(error)
         if own and first is None:
             first = failure
-    kernel.close()
     return kernel.module, first, kernel.functions
 
 
@@ -121,16 +118,17 @@ class Kernel:
     Args:
         clock: stops statements that take too long beside the others, or None.
         wanted: the names that are called afterwards.
-        in_loop: whether statements find a loop of asyncio that runs, as they do in IPython. Only for who
-            uses asyncio, since a loop has open files.
+        has_loop: whether there is a loop of asyncio before a cell awaits something; it has open files.
     """
 
-    def __init__(self, clock: "Clock | None", wanted: Collection[str], in_loop: bool) -> None:
+    def __init__(self, clock: "Clock | None", wanted: Collection[str], has_loop: bool) -> None:
         self.module = types.ModuleType("__main__")
         vars(self.module).update(display=lambda *_, **__: None, get_ipython=lambda: Anything())
         self.functions: dict[str, Any] = {}
-        self._clock, self._wanted, self._in_loop = clock, wanted, in_loop
-        self._runner = asyncio.Runner()  # one for all cells: what one has started another may wait for
+        self._clock, self._wanted, self._has_loop = clock, wanted, has_loop
+        # One for all cells, as what one has started another may wait for. It is not closed, which would wait
+        # for all of that: the process ends with it.
+        self._runner = asyncio.Runner()
         # As in IPython: what is imported from __future__ holds from then on.
         self._compiler = codeop.Compile()
         self._compiler.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -160,29 +158,26 @@ class Kernel:
         return first
 
     def _run_statement(self, code: types.CodeType) -> None:
-        """Run a statement: what it starts may run in the loop, which goes on where a later one awaits it.
+        """Run a statement, and what it awaits.
 
-        ``asyncio.run`` and its like fail in IPython as well, unless a package was installed; they can be
-        helped. So they run again where no loop runs.
+        In IPython all run in a loop, where ``create_task`` works and ``asyncio.run`` does not. Here both
+        work: a statement that misses the loop runs again where one is shown. What it starts goes on where a
+        later one awaits.
         """
-        awaits = code.co_flags & inspect.CO_COROUTINE
-        asyncio._set_running_loop(self._runner.get_loop() if self._in_loop and not awaits else None)
+        if self._has_loop:
+            asyncio.set_event_loop(self._runner.get_loop())
         try:
             result = eval(code, vars(self.module))
-            if awaits:
-                self._runner.run(result)
         except RuntimeError as error:
-            if awaits or not self._in_loop or not IN_A_LOOP.search(str(error)):
+            if str(error) != "no running event loop":
                 raise
-            asyncio._set_running_loop(None)
-            eval(code, vars(self.module))
-        finally:
-            asyncio._set_running_loop(None)
-
-    def close(self) -> None:
-        """End what was started and is not awaited."""
-        with contextlib.suppress(Exception):  # such as that an answer has closed the loop
-            self._runner.close()
+            asyncio._set_running_loop(self._runner.get_loop())
+            try:
+                result = eval(code, vars(self.module))
+            finally:
+                asyncio._set_running_loop(None)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._runner.run(result)
 
 
 def find_shares(statement: ast.stmt) -> int:

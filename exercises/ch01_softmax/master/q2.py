@@ -13,8 +13,8 @@
 # - `"E"`: large scores overflow;
 # - `"F"`: the mask is transposed.
 #
-# Then repair it. The check includes sequences in which a future key has a score of about 1000, or visible
-# ones of about $-3000$ or some thousands apart, for some queries in one order and for others in the reverse.
+# Then repair it. The check includes sequences in which a future key has a score of about 1000 or a million, or visible
+# ones of about $-3000$ or $-100{,}000$, or some thousands apart, for some queries in one order and for others in the reverse.
 
 # %% given q2
 def suspect(q, k, v):                          # [T, K], [T, K], [T, V]

@@ -9,7 +9,8 @@
 #    0.97).
 # 2. Write the measurement: the share of right signs for vectors and values that are given. The vectors have
 #    normally distributed entries, so their directions are uniform; the keys are these vectors, scaled to
-#    length 1. An answer of exactly 0 has no sign, and counts as wrong.
+#    length 1. An answer of exactly 0 has no sign, and counts as wrong. (The check also has
+#    vectors along the axes, where that happens.)
 # 3. That was the plain sum with random keys. Now let each head write by any rule that is linear in the
 #    values, and read pair $i$ as $q_i S$ with any $q_i$; neither may depend on the values. From how many
 #    pairs on is exact recall of all possible values impossible?

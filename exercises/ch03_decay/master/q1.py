@@ -7,7 +7,7 @@
 #
 # 1. While the text is short, forgetting does harm. From how many pairs on is some $\gamma < 1$ better than
 #    $\gamma = 1$? The smallest such $T$, for $L \ge 2$.
-# 2. Which $\gamma$ is the best for $T$ pairs, to six digits? `T` is at most 1,500, or `math.inf`, and $L$ may be 1 (with
+# 2. Which $\gamma$ is the best for $T$ pairs, to six digits? `T` is 2 to 1,500, or `math.inf`, and $L$ may be 1 (with
 #    $0^0 = 1$).
 #
 # Written in $g = \gamma^2$, the inverse of the ratio is a sum of powers of $g$. Which of them rise with

@@ -14,7 +14,7 @@
 # decay of $-1$ for each token, eight tokens in chunks of 4. Three of the four gave the outputs in
 # `symptoms`. Which is which?
 #
-# Then write what all four give on this kind of input, for any finite log decays, and what the right program gives.
+# Then write what all four give on this kind of input, for log decays from 0 down to $-1000$, and what the right program gives.
 # Someone who ports a layer keeps such a function: it names the fault from one run.
 
 # %% given q5

@@ -15,7 +15,7 @@
 # Which is which?
 #
 # Then write what all four give for any input and any channel of this kind, and what the right program
-# gives. The check compares eight digits.
+# gives. The check compares nine digits, where a step does hardly anything eight.
 
 # %% given q3
 symptoms = {

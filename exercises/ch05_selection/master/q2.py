@@ -180,7 +180,7 @@ def q2(rng):
         (_stretch(rng, 4), nothing, "4 tokens, then none"),
         (_stretch(rng, 4, -3000.0), hidden, "scores near -3000, then a hidden token"),
         (hidden, _stretch(rng, 4, 3000.0), "a hidden token, then scores near 3000"),
-        (_stretch(rng, 4, -1e6), hidden, "scores near -1,000,000, then a hidden token"),
+        ((*(x - 1e6 for x in _stretch(rng, 4)[:2]), *_stretch(rng, 4)[2:]), hidden, "4 tokens that a gate has lowered to -1,000,000, then a hidden one"),
         (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
         (_stretch(rng, 4), below, "4 tokens, then a hidden one with a gate of -1e10"),
         (hidden, hidden, "two hidden tokens"),
@@ -227,7 +227,7 @@ def q2(rng):
         (_stretch(rng, 3, 3000.0), "scores near 3000"),
         (hidden, "a hidden token"),
         ((number(-math.inf), number(-30_000.0), number(2.5), draw(3)), "a stretch with a closed gate, scores near -30,000"),
-        ((number(-0.3), number(-2e10), number(2.5), draw(3)), "a stretch that two gates have lowered to -2e10"),
+        ((number(-2e10), number(-2e10), number(2.5), draw(3)), "a stretch that two gates have lowered to -2e10"),
     ):
         calls.append(Call("read", (element,), inputs, Close(1e-12)))
     nobody: list[int] = []
@@ -251,7 +251,7 @@ def q2(rng):
             x -= 3000.0  # a maximum that starts at 0 is one that no token has
         x[hide], g[close] = -math.inf, -math.inf
         # a small number in a denominator shows
-        calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-12) if T == 13 or at == 0 else tight))
+        calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-5) if gate == -1e10 else Close(1e-12) if T == 13 or at == 0 else tight))
     for low in (-1e9, -1e10):  # beside which sums of all gates have no digits left for the others
         x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
         g[int(rng.integers(1, 4))] = low

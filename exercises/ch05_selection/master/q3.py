@@ -23,7 +23,7 @@
 #
 # $M$ was measured, for at most 100 tokens, and is not 0 everywhere: each entry on and below the diagonal has an error of up to
 # $10^{-6}$ of the largest entry of $M$. You can tell errors from the rest: in any block of $M$, singular values that come of
-# errors alone lie below $10^{-5}$ of the largest entry of $M$; where the state is largest, all others lie
+# errors alone lie below $10^{-5}$ of the largest entry of $M$; at some place where the state is largest, all others lie
 # above $10^{-3}$ of it. (In 2, take $M$ as it was measured: leave the errors in.)
 #
 # Which part of $M$ says what the first $t$ tokens do to the others?

@@ -15,7 +15,7 @@
 # $\frac12, 1, \frac12, 1, \frac12, 1$. The right program gives 0.5, 1, 0.75, 1, 0.75, 1. Three of the
 # four gave the outputs in `symptoms`. Which is which?
 #
-# Then write what all four give on this kind of input, for any strengths and log decays down to $-30$, and
+# Then write what all four give on this kind of input, for any strengths above 0 and log decays down to $-30$, and
 # what the right program gives.
 
 # %% given q5

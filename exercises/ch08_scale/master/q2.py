@@ -121,6 +121,8 @@ def q2(rng):
     text = f"{len(N)} sizes from {N[0]:.2g} to {N[-1]:.2g}"
     calls.append(Call("design_exponent", (N, last, last), f"{text}, one evaluation of each", exact))
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
+    least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
+    calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))

@@ -75,8 +75,8 @@ def q6(rng):
             calls.append(Call("price", (share, alpha, beta), text, Close(1e-7)))
     near = 1.0011 * 0.5 ** (1 / 0.065)         # a price of 3e54
     calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
-    far = 1.0011 * 0.5**20                     # 1.4e73
-    calls.append(Call("price", (far, 0.05, 0.05), f"{far:.4g} of the size, alpha = beta = 0.05", Close(1e-7)))
+    far = 1.0011 * 0.5 ** (1 / 0.0462)         # 8e79
+    calls.append(Call("price", (far, 0.0462, 0.0462), f"{far:.4g} of the size, alpha = beta = 0.0462", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

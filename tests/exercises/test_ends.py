@@ -1,0 +1,112 @@
+"""Where a text says how far inputs go, some go there with every seed, and none goes beyond.
+
+A text that names no end can be held against any constant in an answer; an end that no input reaches, against
+none.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from linattn_exercises.questions import PUBLIC_SEED
+from linattn_exercises.sets import load_questions
+
+
+class End(NamedTuple):
+    """Describe an end: the question, who is asked, the size of its arguments, and where the text lets it end.
+
+    ``reached`` is how far the draws have to go, by default all the way.
+    """
+
+    question: str
+    name: str
+    size: Callable[..., Any]
+    end: float
+    reached: float | None = None
+
+
+def lowest(x: torch.Tensor) -> float:
+    """Return the lowest entry that is finite."""
+    return x[x.isfinite()].min().item() if x.isfinite().any() else 0.0
+
+
+def finite(x: float) -> float:
+    """Return a number, or 0 for an infinite one."""
+    return x if x < math.inf else 0
+
+
+MOST = [
+    End("ch02_linear/q5", "feature_width", lambda K, order: K, 5_000, 4_500),
+    End("ch02_linear/q5", "feature_width", lambda K, order: order, 5_000, 4_500),
+    End("ch02_linear/q5", "feature_width", lambda K, order: math.comb(K + order, order), 12e6, 11.5e6),
+    End("ch03_decay/q1", "best_decay", lambda live, pairs: finite(pairs), 1_500),
+    End("ch03_decay/q2", "half_life", lambda q, k, v, o: len(q), 400),
+    End("ch04_ssm/q2", "kernel", lambda delta, A, B, C, T: delta * A.norm(dim=1).max().item(), 100, 99.9),
+    End("ch04_ssm/q2", "convolve", lambda u, k: len(u), 384_000),
+    End("ch04_ssm/q4", "memory", len, 1_000, 900),
+    End("ch05_selection/q1", "step_for", lambda keep, a: -math.log(keep) / a, 1e6, 9e5),
+    End("ch05_selection/q1", "largest_state", lambda a, low, high, hold: a * high, 700, 690),
+    End("ch09_recall/q1", "repeated", lambda text, n: len(text), 9_500),
+    End("ch09_recall/q1", "repeated", lambda text, n: text.max(), 255),
+    End("ch09_recall/q3", "found", lambda logits, digits: logits.max(), 2_000, 1_990),
+    End("ch09_recall/q4", "bits", lambda n, keys, values: n, 30_000),
+    End("ch09_recall/q4", "bits", lambda n, keys, values: keys, 1e6),
+    End("ch09_recall/q4", "pairs", lambda b, keys, values: keys, 20_000),
+    End("ch09_recall/q5", "design", lambda K: K, 30),
+]
+LEAST = [
+    End("ch02_linear/q1", "table", lambda q, k, log_decay, w: lowest(log_decay), -1_000),
+    End("ch02_linear/q2", "chunked", lambda q, k, v, g, state, chunk: g, -20),
+    End("ch02_linear/q3", "repaired", lambda q, k, v: min(lowest(q), lowest(k)), -60, -59),
+    End("ch03_decay/q2", "half_life", lambda q, k, v, o: len(q), 40),
+    End("ch03_decay/q5", "outputs", lambda fault, log_decay, chunk: lowest(log_decay), -1_000),
+    End("ch05_selection/q2", "prefixes", lambda x, v, g: lowest(g), -1e10),
+    End("ch05_selection/q4", "chunk", lambda q, k, v, beta, log_decay, S: lowest(log_decay), -30),
+    End("ch06_fast/q2", "row_logsumexp", lambda launch, x, *_: lowest(x), -3e4),
+    End("ch06_fast/q3", "decayed_attention", lambda launch, q, k, v, log_decay, *_: lowest(log_decay), -40),
+    End("ch07_four/q1", "attend", lambda q, k, v, speed, log_decay, state: lowest(log_decay), -200),
+    End("ch09_recall/q1", "repeated", lambda text, n: len(text), 1),
+    End("ch09_recall/q3", "found", lambda logits, digits: logits.min(), -2_000, -1_990),
+    End("ch09_recall/q5", "design", lambda K: K, 2),
+]
+RESULTS = [
+    End("ch04_ssm/q1", "largest_step", finite, 1e8, 5e7),
+    End("ch08_scale/q1", "more_compute", finite, 1.01e200, 1e199),
+    End("ch08_scale/q6", "price", finite, 1e80, 1e79),
+]
+
+
+def name_end(end: End) -> str:
+    return f"{end.question}-{end.name}-{end.end:g}"
+
+
+def draw(end: End) -> list[Any]:
+    """Return the arguments of all calls of what is asked for."""
+    set_name, question = end.question.split("/")
+    calls = load_questions(set_name)[question].draw(np.random.default_rng(1))
+    return [call.arguments for call in calls if call.name == end.name]
+
+
+@pytest.mark.parametrize("end", MOST, ids=name_end)
+def test_inputs_go_up_to_where_the_text_ends_them(end):
+    most = max(end.size(*arguments) for arguments in draw(end))
+    assert (end.reached or end.end) <= most <= end.end
+
+
+@pytest.mark.parametrize("end", LEAST, ids=name_end)
+def test_inputs_go_down_to_where_the_text_ends_them(end):
+    least = min(end.size(*arguments) for arguments in draw(end))
+    assert end.end <= least <= (end.reached or end.end)
+
+
+@pytest.mark.parametrize("end", RESULTS, ids=name_end)
+def test_results_go_up_to_where_the_text_ends_them(end):
+    set_name, question = end.question.split("/")
+    prepared = load_questions(set_name)[question].prepare(PUBLIC_SEED)
+    pairs = zip(prepared.calls, prepared.wanted, strict=True)
+    most = max(end.size(wanted) for call, wanted in pairs if call.name == end.name)
+    assert (end.reached or end.end) <= most <= end.end
