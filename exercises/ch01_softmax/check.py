@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "0393da69093c"
+VERSION = "716668d7adf8"
 INFO = {
     "q1": QuestionInfo(
         "ch01_softmax", "q1", 'What the square root assumes',
@@ -75,7 +75,8 @@ def q1(rng):
         inputs = f"K = {K}, rho = {rho:.2f}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
         calls.append(Call("measured_size", (k, noise, rho), f"pairs: {n}, {inputs}"))
-    wide, less = int(10 ** rng.uniform(11, 12)), int(rng.integers(150_000, 2_000_000))  # too wide for samples
+    # too wide for samples: more memory than a process can address, so that no machine tries
+    wide, less = int(10 ** rng.uniform(14.5, 15)), int(rng.integers(150_000, 2_000_000))
     alike = [(K, float(rng.uniform(0.5, 2)) / K**0.5) for K in (wide, less)]  # mean and spread count alike
     usual = int(10 ** rng.uniform(3, 5))
     few = (usual, float(rng.uniform(0.2, 1))), (usual, float(rng.uniform(0.01, 0.05)) / usual**0.5)  # one is small beside the other
@@ -83,7 +84,7 @@ def q1(rng):
     between = [(K, float(rng.uniform(*span) / K) ** 0.5) for span in ((100, 200), (200, 300))]
     # many entries and no small rho: the spread still counts in the fourth digit
     tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
-    ends = (10**12, 9e-9), (1000, 0.999995)  # nearly 0, and nearly 1
+    ends = (10**15, 3e-10), (1000, 0.999995)  # nearly 0, and nearly 1
     for K, rho in [*ends, (wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
         inputs = f"K = {K:,}, rho = {rho:.6g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))

@@ -40,6 +40,7 @@ def finite(x: float) -> float:
 
 
 MOST = [
+    End("ch01_softmax/q1", "predicted_size", lambda K, rho: K, 1e15),
     End("ch02_linear/q5", "feature_width", lambda K, order: K, 5_000, 4_500),
     End("ch02_linear/q5", "feature_width", lambda K, order: order, 5_000, 4_500),
     End("ch02_linear/q5", "feature_width", lambda K, order: math.comb(K + order, order), 12e6, 11.5e6),
