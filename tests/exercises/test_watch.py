@@ -53,10 +53,10 @@ def test_a_package_may_call_the_answer():
 
 
 @pytest.mark.parametrize(
-    "make", ["new_ones(2)", "new_zeros(2)", "new_full((2,), 1.0)", "new_empty(2).fill_(1)"]
+    "make", ["new_ones(1)", "new_zeros(1)", "new_full((1,), 1.0)", "new_empty(1).fill_(1)"]
 )
 def test_a_new_tensor_costs_its_own_entries_alone(make):
-    assert run_as_cell(f"def answer(x):\n    return x.{make}")["work"] <= 4  # x has 3
+    assert run_as_cell(f"def answer(x):\n    return x.{make}")["work"] <= 2  # x has 3
 
 
 @pytest.mark.parametrize("name", ["apply_", "map_"])

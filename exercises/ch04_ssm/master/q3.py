@@ -15,7 +15,7 @@
 # Which is which?
 #
 # Then write what all four give for any input and any channel of this kind, and what the right program
-# gives. The check compares nine digits, where a step does hardly anything eight.
+# gives. The check compares nine digits, and eight where a step does hardly anything.
 
 # %% given q3
 symptoms = {
