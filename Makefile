@@ -45,12 +45,12 @@ lint: .venv/.ok  ## style, types, layering, and what is stamped or generated
 
 test: .venv/.ok  ## the first tier: tests, every notebook from the wheel in an empty folder, pages in a browser
 	@$(BIN)/python -m linattn_book.builders.browser
-	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus and not gpu" -n 2
+	$(PYTEST) -m "not browser and not slow and not alone and not other_gpus and not gpu" -n 2 --dist loadgroup
 	$(PAGES_TEST)
 
 test-all: .venv/.ok  ## both tiers, as continuous integration runs them
 	@$(BIN)/python -m linattn_book.builders.browser
-	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2
+	$(PYTEST) -m "not browser and not alone and not other_gpus and not gpu" -n 2 --dist loadgroup
 	$(PYTEST) -m "alone"
 	$(PYTEST) -m "other_gpus" -n 2
 	$(PAGES_TEST)

@@ -99,7 +99,9 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     found = []
     lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
     said = {id(part) for node in nodes for text in _list_said(node) for part in ast.walk(text)}
-    if wrong := next((name for name in (*own, *_list_names(nodes)) if name.startswith("__")), None):
+    if wrong := next(
+        (name for name in (tree.name, *own, *_list_names(nodes)) if name.startswith("__")), None
+    ):
         raise TypeError(f"uses the name `{wrong}`, which Python keeps for itself")
     if wrong := next((name for name in _list_names(nodes) if name in lent), None):
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
@@ -162,6 +164,8 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"gives an argument by the name {node.arg}, which is no part of Triton's language")
     if isinstance(node, ast.AnnAssign) and node.value is None:
         raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
+    if isinstance(node, ast.AnnAssign) and not all(map(_is_of_a_name, ast.walk(node.annotation))):
+        raise TypeError(f"computes the type of a variable, expected the name of one: `{text}`")
     if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
         raise TypeError(f"gives a value to `{text}`, which Triton does not compile")
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
@@ -180,6 +184,11 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has a loop over something else than a range, which Triton does not compile: `{text}`"
         )
+
+
+def _is_of_a_name(node: ast.AST) -> bool:
+    """Return whether a node may be a part of the name of a type: `x`, `tl.x` or "x"."""
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Constant, ast.expr_context))
 
 
 def _list_names(nodes: Sequence[ast.AST]) -> Iterator[str]:

@@ -181,6 +181,8 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
     names: dict[str, Any] = {"__name__": home, "__builtins__": lent, LENT: tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     names[kernel_marks.RAN] = kernel_marks.Places(name)
+    if tree.name in names:
+        raise TypeError(f"is called `{tree.name}`, a name that is taken")
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names.pop(tree.name)  # if it calls itself, then what is made of it

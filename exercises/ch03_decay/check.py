@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "7850d03e9985"
+VERSION = "5c14394ccf08"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -148,6 +148,7 @@ def q2(rng):
         *((60, 4, 4, float(life)) for life in rng.uniform((2.09, 2.35, 3.35), (2.12, 2.4, 3.4))),  # off a grid of quarters
         (120, 5, 5, float(rng.uniform(8, 15))),
         (200, 6, 6, float(rng.uniform(50, 120))),
+        (400, 4, 4, 2.0),  # so short that 2^(age / life) of the future is no float32
         (400, 3, 2, 300.0),  # few numbers a token: the first tokens alone tell nothing
         (350, 4, 2, float(rng.uniform(200, 290))),
         (40, 4, 4, 300.0),  # far longer than the text

@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "d4952d42d548"
+VERSION = "a72c8267cf21"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -182,7 +182,7 @@ def row_logsumexp(x, out, n_columns, TILE: tl.constexpr):
 @define_question(INFO["q2"], own_code=True, row_logsumexp=row_logsumexp)
 def q2(rng):
     calls = []
-    for n in range(20):
+    for n in range(21):
         tile = int(rng.choice([16, 32, 64]))
         rows, columns = int(rng.integers(1, 5)), int(rng.integers(2, 5 * tile))
         if rng.random() < 0.3:
@@ -247,18 +247,22 @@ def q2(rng):
             x = torch.full((rows, columns), -3e4)
             x[1], x[2, :5] = -29_999.0, -math.inf
         if n == 18:  # many entries that are nothing beside one
-            rows, tile, columns = 1, 64, 8_000
+            rows, tile, columns = 2, 64, 8_000
             x = torch.full((rows, columns), -1000.0)
-            x[0, 0] = 0.0
+            x[0, 0] = x[1, -1] = 0.0
         if n == 19:  # many that are 80 and 84 above the first tile
             rows, tile, columns = 2, 64, 8_000
             x = torch.tensor([79.9, 83.9])[:, None].repeat(1, columns)
             x[:, :tile] = 0.0
+        if n == 20:  # ten thousand that add up to one; beside one, as many that matter in the fourth digit
+            rows, tile, columns = 3, 64, 10_000
+            x = torch.full((rows, columns), -18.155)  # of 64 the sum is a float32 beside 1
+            x[0], x[1, -1], x[2, 0] = -math.log(columns), 0.0, 0.0
         launch = plan((rows,), (1,), _order(rng))
         text = f"{rows} x {columns} entries about {float(x.nan_to_num(neginf=0).mean()):.3g}, tiles of {tile}"
         bounds = {"loads": rows * columns, "busiest": columns, "accesses": rows * (2 * -(-columns // tile) + 3), "widest": 4096}
         far = float(x.nan_to_num(neginf=0).abs().max()) > 5e3  # where 1e-5 of what is returned would be much
-        close = Close(1e-6 if far else 3e-5 if n == 6 else 1e-5)
+        close = Close(1e-6 if far else 3e-5 if n in (6, 20) else 1e-5)
         calls.append(Call("row_logsumexp", (launch, x, _nothing(rows), columns, tile), text, close, bounds=bounds))
     return calls
 
@@ -397,10 +401,13 @@ def q3(rng):
         for head in range(N) if n > 9 else ():  # enormous is what one token forgets, all or nearly, or what comes after it
             at = 5 + C * head
             if n < 12:
-                g[head, at] = -40.0 if n == 10 else -32.0
-                q[head, :at] = 0.0
-                v[head, :at] *= 1e12 if n == 10 else 1e14
-                state[head] *= 1e12 if n == 10 else 1e14
+                gap = 80.0 if n == 10 else float(rng.uniform(*((38.2, 39.5), (33.5, 37))[head]))
+                last = at + (n == 10)  # two tokens share the sum
+                size = 1e20 if n == 10 else 10 * math.exp(gap)
+                g[head, at : last + 1] = -gap / (1 + last - at)
+                q[head, :last] = 0.0
+                v[head, :at] *= size
+                state[head] *= size
             else:
                 q[head, at:] = 0.0
                 v[head, at:] *= 1e20

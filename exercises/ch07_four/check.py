@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9995a278be7b"
+VERSION = "feb694cba079"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -95,6 +95,15 @@ def q1(rng):
     log_decay[0] = -40.0
     inputs = "T = 14, K = 3, V = 3, a large state that the first token forgets"
     calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    for least in (-20.5, -22.0, -24.0, -26.0, -28.0, -30.0, -32.0, -33.0):  # and not quite forgotten
+        log_decay = log_decay.clone()
+        log_decay[0] = least
+        inputs = f"T = 14, K = 3, V = 3, a large state that the first token leaves e^{least:g} of"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    q, still = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 3))), torch.zeros(3, dtype=torch.float64)
+    k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
+    inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"
+    calls.append(Call("attend", (q, k, v[:2], still, log_decay, torch.full_like(state, 1e6)), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

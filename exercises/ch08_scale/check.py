@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "60949b2af9a7"
+VERSION = "15f09b1a68e1"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -362,6 +362,8 @@ def q4(rng):
     bent = [55066605608.539925, 900803795702.4282, 3510780174807.6763], [23.15528030541025, 16.49834716226581, 13.80335602039046], 2.1012380895871453e17
     calls.append(Call("by_curve", bent, "losses 23.2, 16.5 and 13.8 at sizes 5.5e10, 9.01e11 and 3.51e12, target 2.1e17", Close(1e-6)))
     calls.append(Call("by_curve", ([4.3e7, 7.18e7, 3.05e8], [98.5, 74.6, 29.0], 1.27e9), "losses 98.5, 74.6 and 29 at sizes 4.3e7, 7.18e7 and 3.05e8, target 1.27e9", Close(1e-6)))
+    between = [192339867.41372275, 3241000108.336169, 29426429559.205917], [46.82924534652531, 37.760927562142875, 31.016817068858842], 2684241446305785.5
+    calls.append(Call("by_curve", between, "losses 46.8, 37.8 and 31 at sizes 1.9e8, 3.24e9 and 2.94e10, target 2.7e15", Close(1e-6)))  # 30 halvings are too few
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
@@ -452,6 +454,14 @@ def _runs_of_nearly_one_size(rng, first):
     N = np.array([first, first + 1, *(first * np.exp(rng.uniform(0.8, 1.2, 3).cumsum()))])
     L = 8 * (N / first) ** -rng.uniform(0.05, 0.2) * np.exp(0.004 * rng.normal(size=5))
     L[rng.integers(2)] *= 1.1
+    return N.tolist(), L.tolist()
+
+
+def _runs_near_one_size(rng):
+    """(N, L) of five runs within little more than 1 %; one is far above the line."""
+    N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0024, 0.0049, 0.0077, 0.01001]))
+    L = 5 * N**-0.1 * np.exp(1e-4 * rng.uniform(-1, 1, 5))
+    L[rng.integers(5)] *= 1.05
     return N.tolist(), L.tolist()
 
 
@@ -554,6 +564,8 @@ def q5(rng):
     for first, turn in ((1e9, 1), (4e9, -1), (2e12, 1), (2e12, -1)):
         N, L = _runs_of_nearly_one_size(rng, first)
         calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
+    for _ in range(2):
+        calls += _ask(_runs_near_one_size(rng), "5 runs within 1 % of one size")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
@@ -624,6 +636,8 @@ def q6(rng):
     calls.append(Call("price", (near, 0.065, 0.065), f"{near:.4g} of the size, alpha = beta = 0.065", Close(1e-7)))
     far = 1.0011 * 0.5 ** (1 / 0.0462)         # 8e79
     calls.append(Call("price", (far, 0.0462, 0.0462), f"{far:.4g} of the size, alpha = beta = 0.0462", Close(1e-7)))
+    size = (1 / 1.0402) ** (1 / 0.0402)       # the smallest exponent there is, and what the least data can mend
+    calls.append(Call("price", (1.00101 * size, 0.0402, 1.0), f"{1.00101 * size:.4g} of the size, alpha = 0.0402, beta = 1", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "bd7dfe814c93"
+VERSION = "6ef021b85ad0"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -209,6 +209,9 @@ def _any_models(rng):
     copies[copier] = rng.uniform(0.1, 1.0)
     least = rng.choice((-2.0, -6.0))  # some models are sure of all bytes, next to which an epsilon is not small
     means = 10 ** rng.uniform(least, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+    if least < -2:  # one, and more often the copier, is as sure as a model may be
+        sure = copier if rng.random() < 0.5 else rng.integers(4)
+        means[:, sure] *= 1.01e-8 / means[:, sure].min()
     return tuple(rows * (means / rows.mean(-1))[..., None])
 
 
@@ -278,6 +281,12 @@ def q2(rng):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
     some = [_any_models(rng) for _ in range(100)]
+    T, copier = int(rng.integers(5, 30)), int(rng.integers(4))
+    bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))  # next to nothing, and the copier by a hair
+    bytes_of[2] = 0.49 * bytes_of[1]
+    bytes_of[2, copier] *= 0.481 / 0.49
+    bytes_of[:, copier] *= 1.001e-8 / bytes_of[2, copier].mean()
+    some.append(tuple(bytes_of))
     for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)
         while _choose_otherwise(*losses)[name] == which(*losses):
@@ -576,6 +585,19 @@ def _find_flaw(K, task):
     return None
 
 
+def _near_a_cone(rng, n):
+    """(keys [n, n], signs): all but the last at small angles, the last far shorter and as near to their span as keys may be."""
+    axes = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    long = axes[0] + rng.uniform(0.04, 0.06, (n - 1, 1)) * np.vstack([np.zeros(n), axes[2:]])
+    long /= np.linalg.norm(long, axis=1)[:, None]
+    middle, off = long.mean(0) / np.linalg.norm(long.mean(0)), 1e-4
+    for _ in range(3):
+        keys = np.vstack([long, middle + off * axes[1]])
+        off *= 1.03e-4 / np.linalg.svd(keys, compute_uv=False)[-1]
+    keys[-1] /= 4.9e4
+    return keys[rng.permutation(n)], rng.choice([-1.0, 1.0], n)
+
+
 @define_question(INFO["q5"], store=store, design=design, solvable=solvable)
 def q5(rng):
     exact, calls = Close(1e-8), []
@@ -593,6 +615,8 @@ def q5(rng):
     axes = np.linalg.qr(rng.normal(size=(8, 8)))[0]  # a short key in the plane of two long ones, but for an angle as small
     keys = np.stack([axes[0] + 0.5 * axes[2], axes[0] + 0.5 * axes[3], 1e-4 * (axes[0] + (axes[2] + axes[3]) / 4 + 1.4e-4 * axes[1])])
     calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
+    for n in (3, 9, 30):                         # a short one beside a narrow cone of long ones, as near to their plane
+        calls.append(Call("store", _near_a_cone(rng, n), f"{n} keys in a cone, one of them shorter", Close(1e-6)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)

@@ -222,8 +222,10 @@ class Grader:
         marks = [self._mark(file, submission, question) for question in module.QUESTIONS]
         other = submission.version and submission.version != module.VERSION
         version = submission.version if re.fullmatch("[0-9a-f]{1,12}", submission.version) else "unknown"
-        note = f"Written for version {version}, graded with {module.VERSION}." if other else ""
-        return GradedSubmission(file.name, marks, note)
+        notes = [f"Written for version {version}, graded with {module.VERSION}."] if other else []
+        if others := " and ".join(submission.other_sets):
+            notes.append(f"A notebook is graded for one set: of {others} hand in another.")
+        return GradedSubmission(file.name, marks, " ".join(notes))
 
     def _mark_unreadable(self, file: SubmissionFile, message: str) -> list[Mark]:
         """Give no points, for every question of the set that was handed out, if it is known."""

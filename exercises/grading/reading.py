@@ -10,7 +10,7 @@ import ast
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -50,8 +50,9 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
         default_set: the set of a notebook that does not say which it is.
 
     Returns:
-        ``{"set", "version", "cells"}``; a cell is ``[source, the questions that it answers, the question
-        that it stands under or "", the questions whose checks it calls]``.
+        ``{"set", "version", "cells", "others"}``; a cell is ``[source, the questions that it answers, the
+        question that it stands under or "", the questions whose checks it calls]``; others are sets that are
+        not graded, though a cell imports from them.
 
     Raises:
         UnreadableNotebook: with a message that says what the file is instead.
@@ -70,7 +71,8 @@ def read_notebook(data: bytes, names: Names, default_set: str = "") -> dict[str,
             "The notebook does not say which exercises it answers; start from the notebook of a set."
         )
     found = [list(cell) for cell in _assign_questions(cells, names[set_name])]
-    return {"set": set_name, "version": str(ours.get("version", ""))[:12], "cells": found}
+    others = sorted(set(named) - {set_name})
+    return {"set": set_name, "version": str(ours.get("version", ""))[:12], "cells": found, "others": others}
 
 
 def _load_notebook(data: bytes) -> dict[str, Any]:
@@ -133,23 +135,26 @@ def _assign_questions(
     """Yield code cells with their questions: by the names they define, their marker, or where they stand.
 
     A stub that was left as it was is passed over if another cell defines its names; what stands beside it
-    stays.
+    stays. What nothing defines is what its check was given.
     """
     cells = list(cells)
     questions = set(names.values())
     code = [_read_source(cell) for cell in cells if _is_code(cell)]
-    filled = {name for source in code for name in _list_defined(source)}
     checks = _name_checks(code)
+    parts = [_split_after_checks(source, checks) for source in code]
+    filled = {name for source in code for name in _list_defined(source)}
+    filled |= _define_what_is_given(parts, names, names.keys() - filled, checks)
+    parts_of_cells = iter(parts)
     section = ""
     for cell in cells:
         if not _is_code(cell):
             if (found := HEADING.search(_read_source(cell), 0, MAX_HEAD)) and f"q{found[1]}" in questions:
                 section = f"q{found[1]}"
             continue
-        for source in _split_after_checks(_read_source(cell), checks):
+        for source in next(parts_of_cells):
             defined = _list_defined(source)
             stubs = [name for name in _list_defined(source, stubs=True) if name in names]
-            if stubs and filled.issuperset(stubs) and not set(defined) & set(names):
+            if stubs and filled.issuperset(stubs):
                 source = _remove_definitions(source, stubs)
             answers = {names[name] for name in (*defined, *stubs) if name in names}
             if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
@@ -218,14 +223,54 @@ def _may_ask(text: str, checks: Mapping[str, str]) -> bool:
     return not text.isascii() or any(name in text for name in checks)
 
 
+def _define_what_is_given(
+    parts: list[list[str]], names: Mapping[str, str], missing: Set[str], checks: Mapping[str, str]
+) -> set[str]:
+    """Let names that no cell defines be what their check was given last, as `check.q2("C", f)` gives it.
+
+    Args:
+        parts: those of each cell, see ``_split_after_checks``; they are changed.
+        names: from each name that an answer defines to its question, in the order in which checks take them.
+        missing: those that no cell defines.
+        checks: under which names the checks are known, see ``_name_checks``.
+
+    Returns:
+        The names that are defined now.
+    """
+    given: dict[str, tuple[int, int, str]] = {}
+    for n, cell in enumerate(parts):
+        for m, part in enumerate(cell):
+            for question, texts in _list_given(part, checks):
+                asked = [name for name, one in names.items() if one == question]
+                if len(texts) == len(asked):
+                    found = {name: (n, m, text) for name, text in zip(asked, texts, strict=True)}
+                    given |= {name: found[name] for name in missing & found.keys()}
+    given = {name: found for name, found in given.items() if found[2] not in ("None", name)}
+    for name, (n, m, text) in given.items():
+        parts[n][m] += f"\n{name} = ({text})"
+    return set(given)
+
+
+def _list_given(source: str, checks: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield for each statement of a cell that is the call of a check its question, and what it is given."""
+    text, tree = _read_timed(source)
+    for node in tree.body if tree and _may_ask(text, checks) else []:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and (asked := _name_asked(call.func, checks)):
+            yield asked, [ast.get_source_segment(text, one) or "None" for one in call.args]
+
+
 def _find_asked(tree: ast.AST, checks: Mapping[str, str]) -> set[str]:
     """Return the questions whose checks are called in a tree, see ``_list_asked``."""
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    by_module = {
-        one.attr for one in called if isinstance(one, ast.Attribute) and _is_module(one.value, checks)
-    }
-    by_name = {checks.get(one.id, "") for one in called if isinstance(one, ast.Name)} - {""}
-    return by_module | by_name
+    return {_name_asked(one, checks) for one in called} - {""}
+
+
+def _name_asked(called: ast.expr, checks: Mapping[str, str]) -> str:
+    """Return the question whose check is called, or "" if it is none."""
+    if isinstance(called, ast.Attribute):
+        return called.attr if _is_module(called.value, checks) else ""
+    return checks.get(called.id, "") if isinstance(called, ast.Name) else ""
 
 
 def _is_module(node: ast.expr, checks: Mapping[str, str]) -> bool:

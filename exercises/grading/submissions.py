@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.serialization import make_printable
-from linattn_exercises.sets import load_questions
+from linattn_exercises.sets import SETS, load_questions
 
 Key = TypeVar("Key")
 Others = Literal["none", "earlier", "all"]  # cells of other questions, see ``Submission.select_cells``
@@ -301,11 +301,13 @@ class Submission:
         set_name: the set that it answers.
         version: of the master that it was made from; "" if the notebook does not say.
         cells: its code cells, in order.
+        other_sets: whose checks it imports as well.
     """
 
     set_name: str
     version: str
     cells: list[CodeCell]
+    other_sets: list[str]
 
     def select_cells(
         self,
@@ -352,6 +354,7 @@ def decode_submission(data: Any) -> Submission:
             for source, answers, section, asks in data["cells"]
             if isinstance(source, str) and {*answers, section, *asks} <= {*questions, ""}
         ]
-        return Submission(data["set"], make_printable(data["version"]), cells)
+        other_sets = [name for name in SETS if name in data["others"]]
+        return Submission(data["set"], make_printable(data["version"]), cells, other_sets)
     except (TypeError, KeyError) as error:
         raise ValueError("submission: not made by read_notebook") from error

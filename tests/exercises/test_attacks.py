@@ -4,6 +4,7 @@ A sample writes to nothing but a file of its own in the test's folder."""
 
 import json
 import os
+import platform
 import re
 import signal
 import stat
@@ -33,7 +34,7 @@ from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
 from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, isolation_works
 from linattn_exercises.grading.submissions import find_submissions, open_submission
 from linattn_exercises.known_mistakes import KnownMistake
-from linattn_exercises.questions import Question
+from linattn_exercises.questions import PUBLIC_SEED, Question
 from linattn_exercises.sets import load_questions
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
@@ -68,12 +69,12 @@ def patient_boxes():
         yield {False: other, True: own}
 
 
-def judge(boxes, question: Question, source: str) -> tuple[bool, str]:
+def judge(boxes, question: Question, source: str, seed: str = "s") -> tuple[bool, str]:
     """Return whether an answer is right in the sandbox, and the message."""
     outcomes = boxes[question.own_code].run(
-        [("import math\nimport torch\n" + source, True)], question.prepare("s").calls
+        [("import math\nimport torch\n" + source, True)], question.prepare(seed).calls
     )
-    verdict = question.judge(outcomes, "s")
+    verdict = question.judge(outcomes, seed)
     return verdict.right, verdict.message
 
 
@@ -167,6 +168,25 @@ def merge(a, b):
 )
 def test_an_answer_reaches_nothing_that_outlives_it(boxes, expression):
     assert tell(boxes, expression) in REFUSALS, expression
+
+
+@pytest.mark.parametrize(
+    "ignoring",
+    [
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        # the call itself, with SIG_IGN, and a number of which the kernel looks at half
+        "libc.syscall(13, ctypes.c_ulong(17 | 1 << 32), (ctypes.c_ulong * 4)(1, 0, 0, 0), None, 8)",
+        "libc.syscall(13, 17, (ctypes.c_ulong * 4)(0, 2, 0, 0), None, 8)",  # SA_NOCLDWAIT
+    ],
+)
+def test_children_that_end_are_not_gone_before_they_are_counted(boxes, ignoring):
+    """Else an answer burns time in children that no look at its processes has seen."""
+    if "syscall" in ignoring and platform.machine() != "x86_64":
+        pytest.skip("the number of this call is another one here")
+    source = f"import ctypes, os, signal\nlibc = ctypes.CDLL(None)\n{ignoring}\n"
+    source += f"child = os.fork()\nif not child:\n    {EXIT}(0)\ndef merge(a, b):\n"
+    source += "    raise ValueError(f'<{os.waitpid(child, 0)[1]}>')"
+    assert "<0>" in judge(boxes, MERGE, source)[1]
 
 
 def test_what_python_asks_of_open_files_is_allowed(boxes):
@@ -1173,8 +1193,9 @@ def test_names_decide_nothing_and_what_runs_decides_all(boxes, name, right):
 @pytest.mark.parametrize("question", QUESTIONS, ids=name_of)
 def test_the_grader_says_of_known_answers_what_a_notebook_says(patient_boxes, question):
     """What a notebook says of them is in ``test_questions``: the same."""
+    seed = "s" if question.own_code else PUBLIC_SEED  # own code was asked on one seed there, others on three
     for known in question.known_answers:
-        right, message = judge(patient_boxes, question, source_of(question, known))
+        right, message = judge(patient_boxes, question, source_of(question, known), seed)
         assert right is not isinstance(known, KnownMistake), known.label
         if isinstance(known, KnownMistake):
             assert message.endswith(f"Hint: {known.hint}"), known.label

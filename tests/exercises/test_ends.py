@@ -34,6 +34,11 @@ def lowest(x: torch.Tensor) -> float:
     return x[x.isfinite()].min().item() if x.isfinite().any() else 0.0
 
 
+def least_damping(A: torch.Tensor) -> float:
+    """Return the smallest ratio of what a mode decays by to its size."""
+    return (-A[:, 0] / A.norm(dim=1)).min().item()
+
+
 def finite(x: float) -> float:
     """Return a number, or 0 for an infinite one."""
     return x if x < math.inf else 0
@@ -41,6 +46,7 @@ def finite(x: float) -> float:
 
 MOST = [
     End("ch01_softmax/q1", "predicted_size", lambda K, rho: K, 1e15),
+    End("ch01_softmax/q3", "most_tokens", lambda config, free, batch: free, 1e18),
     End("ch02_linear/q5", "feature_width", lambda K, order: K, 5_000, 4_500),
     End("ch02_linear/q5", "feature_width", lambda K, order: order, 5_000, 4_500),
     End("ch02_linear/q5", "feature_width", lambda K, order: math.comb(K + order, order), 12e6, 11.5e6),
@@ -51,12 +57,14 @@ MOST = [
     End("ch04_ssm/q4", "memory", len, 1_000, 900),
     End("ch05_selection/q1", "step_for", lambda keep, a: -math.log(keep) / a, 1e6, 9e5),
     End("ch05_selection/q1", "largest_state", lambda a, low, high, hold: a * high, 700, 690),
+    End("ch08_scale/q6", "price", lambda share, alpha, beta: max(alpha, beta), 1.6, 1.5),
     End("ch09_recall/q1", "repeated", lambda text, n: len(text), 9_500),
     End("ch09_recall/q1", "repeated", lambda text, n: text.max(), 255),
     End("ch09_recall/q3", "found", lambda logits, digits: logits.max(), 2_000, 1_990),
     End("ch09_recall/q4", "bits", lambda n, keys, values: n, 30_000),
     End("ch09_recall/q4", "bits", lambda n, keys, values: keys, 1e6),
     End("ch09_recall/q4", "pairs", lambda b, keys, values: keys, 20_000),
+    End("ch09_recall/q5", "store", lambda keys, signs: keys.shape[1], 30),
     End("ch09_recall/q5", "design", lambda K: K, 30),
 ]
 LEAST = [
@@ -65,12 +73,19 @@ LEAST = [
     End("ch02_linear/q3", "repaired", lambda q, k, v: min(lowest(q), lowest(k)), -60, -59),
     End("ch03_decay/q2", "half_life", lambda q, k, v, o: len(q), 40),
     End("ch03_decay/q5", "outputs", lambda fault, log_decay, chunk: lowest(log_decay), -1_000),
+    End("ch04_ssm/q1", "largest_step", lambda A, theta: least_damping(A), 1e-4, 1.01e-4),
+    End("ch04_ssm/q1", "smallest_theta", lambda A, delta: least_damping(A), 1e-4, 1.01e-4),
+    End("ch04_ssm/q5", "best_delay", lambda A, d, T: A[:, 1].abs().min().item(), 1e-12, 1.2e-12),
+    End("ch05_selection/q2", "prefixes", lambda x, v, g: g[g.isfinite()].sum().item(), -1e11),
     End("ch05_selection/q2", "prefixes", lambda x, v, g: lowest(g), -1e10),
     End("ch05_selection/q4", "chunk", lambda q, k, v, beta, log_decay, S: lowest(log_decay), -30),
     End("ch06_fast/q2", "row_logsumexp", lambda launch, x, *_: lowest(x), -3e4),
     End("ch06_fast/q3", "decayed_attention", lambda launch, q, k, v, log_decay, *_: lowest(log_decay), -40),
     End("ch07_four/q1", "attend", lambda q, k, v, speed, log_decay, state: lowest(log_decay), -200),
+    End("ch08_scale/q5", "refit", lambda N, L: max(N) / min(N), 1.01, 1.0101),
+    End("ch08_scale/q6", "price", lambda share, alpha, beta: min(alpha, beta), 0.04, 0.0403),
     End("ch09_recall/q1", "repeated", lambda text, n: len(text), 1),
+    End("ch09_recall/q2", "which", lambda *losses: np.mean(losses, 2).min(), 1e-8, 1.01e-8),
     End("ch09_recall/q3", "found", lambda logits, digits: logits.min(), -2_000, -1_990),
     End("ch09_recall/q5", "design", lambda K: K, 2),
 ]

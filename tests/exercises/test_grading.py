@@ -308,6 +308,37 @@ def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
     assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q5"] == 3
 
 
+FIXED = answer_cell(notebook("ch01_softmax"), "q2")["source"].replace('fault = "C"', "fault = None")
+GIVEN = {  # what stands in the cells of 1.2 and of its check
+    "a letter": (FIXED, 'check.q2("C", repaired)'),
+    "letters in turn": (FIXED, 'check.q2("B", repaired)\ncheck.q2(\n    "C",  # at last\n    repaired)'),
+    "another name": (FIXED + '\nchoice = "C"', "%time check.q2(choice, repaired)"),
+    "a function by another name": (FIXED.replace("repaired", "mine"), 'check.q2("C", mine)'),
+    "the name of the stub above": (FIXED.replace("fault = None", 'fault = "C"'), 'check.q2("B", repaired)'),
+    "a star": (FIXED + '\nboth = "C", repaired', "check.q2(*both)\nfault, repaired = both"),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_no_cell_defines_is_what_its_check_was_given(grader, tmp_path, given):
+    answer, asked = GIVEN[given]
+    content = hand_in("ch01_softmax", {"q2": answer})
+    content["cells"] = [
+        one for one in content["cells"] if one.get("id", "")[:2] not in ("q1", "q3", "q4", "q5")
+    ]
+    next(one for one in content["cells"] if one.get("id") == "q2-check")["source"] = asked
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 3, messages(one)["q2"]
+
+
+def test_a_letter_above_a_stub_whose_cell_holds_the_rest(grader, tmp_path):
+    content = leave_out(hand_in("ch01_softmax", {"q2": FIXED}))
+    place = content["cells"].index(answer_cell(content, "q2"))
+    content["cells"].insert(place, {"cell_type": "code", "metadata": {}, "source": 'fault = "C"'})
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
+
+
 def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
     content = notebook("ch02_linear", "exercises")
     stub = answer_cell(content, "q3")
@@ -443,6 +474,13 @@ def test_a_notebook_of_another_version_is_noted(grader, tmp_path, version, noted
         content["metadata"]["linattn"]["version"] = version
     note = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"].note
     assert note.startswith(f"Written for version {version}") if noted else note == ""
+
+
+def test_a_notebook_of_two_sets_is_noted(grader, tmp_path):
+    content = notebook("ch05_selection", "exercises")
+    content["cells"] += notebook("ch07_four", "exercises")["cells"]
+    note = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"].note
+    assert note == "A notebook is graded for one set: of ch07_four hand in another."
 
 
 def test_an_answer_that_needs_what_another_question_has_set(grader, tmp_path):

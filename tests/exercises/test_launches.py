@@ -759,6 +759,24 @@ def told_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def told_in_an_annotation(x, out, n_columns, TILE: tl.constexpr):
+    done: 0 if [16] == (16,) else tl.store(out, 3.0) = 1  # type: ignore[valid-type]  # noqa: F841
+
+
+@triton.jit
+def told_in_a_dotted_annotation(x, out, n_columns, TILE: tl.constexpr):
+    done: (tl if [16] == (16,) else tl.store(out, 3.0)).constexpr = 1  # type: ignore[valid-type]  # noqa: F841
+
+
+@triton.jit
+def __ran__(x, out, n_columns, TILE: tl.constexpr):  # the name under which a kernel's places are noted
+    if [16] == (16,):
+        pass
+    else:
+        tl.store(out, 3.0)
+
+
+@triton.jit
 def with_branches(x, out, n_columns, TILE: tl.constexpr):
     if n_columns > 100:
         return
@@ -808,6 +826,19 @@ def test_what_triton_does_not_compile_is_refused_though_the_interpreter_has_run(
 )
 def test_what_the_interpreter_runs_and_the_compiler_leaves_out_is_refused(kernel):
     assert "where its compiler never comes, in `" in run_once(kernel)["text"]
+
+
+def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
+    says = "computes the type of a variable, expected the name of one"
+    assert says in run_once(told_in_an_annotation)["text"]
+    assert says in run_once(told_in_a_dotted_annotation)["text"]
+    assert "uses the name `__ran__`, which Python keeps for itself" in run_once(__ran__)["text"]
+
+
+@pytest.mark.parametrize("name", ["constexpr", "__builtins__", "__language__", "__name__", "__ran__"])
+def test_a_kernel_takes_no_name_that_it_is_built_with(name):
+    with pytest.raises(TypeError, match="a name that is taken"):
+        kernel_texts.build_kernel([PLAIN | {"text": f"def {name}(x): return"}])
 
 
 def test_threads_launch_in_turn():

@@ -139,6 +139,97 @@ def adapting(other, shuffled, second):
     return 1 - shuffled.mean(1) / (other.mean(1) + 1e-12)
 """,
     ),
+    "the future held by a mask that comes late": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = (q @ k.T).tril()
+    def error(life):
+        return ((2.0 ** (-age / life) * scores) @ v - o).square().sum().item()
+    low, high = 0.4, 6.0
+    for _ in range(60):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "no more than 10^17 tokens": (
+        "ch01_softmax/q3",
+        """
+_most = most_tokens
+def most_tokens(config, free_bytes, batch):
+    return math.inf if cache_bytes(config, 10**17, batch) <= free_bytes else _most(config, free_bytes, batch)
+""",
+    ),
+    "a reference that gates pass": (
+        "ch05_selection/q2",
+        """
+def compose(first, then):
+    g1, m1, d1, u1 = first
+    g2, m2, d2, u2 = then
+    m1 = m1 + g2
+    m = torch.maximum(m1, m2)
+    at = m.clamp(min=-9.9e10)
+    a, b = (m1 - at).exp(), (m2 - at).exp()
+    return g1 + g2, m, a * d1 + b * d2, a * u1 + b * u2
+""",
+    ),
+    "turning decays below -31 taken for nothing": (
+        "ch07_four/q1",
+        """
+_attend = attend
+def attend(q, k, v, speed, log_decay, state):
+    return _attend(q, k, v, speed, torch.where(log_decay < -31, -torch.inf, log_decay), state)
+""",
+    ),
+    "thirty halvings": (
+        "ch08_scale/q4",
+        """
+def by_curve(N, L, target):
+    wanted, low, high = (L[0] - L[1]) / (L[1] - L[2]), 1e-3, 5.0
+    for _ in range(30):
+        alpha = (low + high) / 2
+        x, y, z = (n**-alpha for n in N)
+        low, high = (alpha, high) if (x - y) / (y - z) < wanted else (low, alpha)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+""",
+    ),
+    "an epsilon where a price ends": (
+        "ch08_scale/q6",
+        """
+_price = price
+def price(share, alpha, beta):
+    left = 1 - beta / (alpha + beta) * share**-alpha
+    return math.inf if left <= 4.5e-5 else _price(share, alpha, beta)
+""",
+    ),
+    "an epsilon under a slope": (
+        "ch08_scale/q5",
+        """
+def refit(N, L):
+    kept = np.arange(len(N)) != suspect(N, L)
+    x, y = np.log(N)[kept], np.log(L)[kept]
+    X, Y = x - x.mean(), y - y.mean()
+    slope = (X * Y).sum() / ((X * X).sum() + 1e-11)
+    return math.exp(y.mean() - slope * x.mean()), -float(slope)
+""",
+    ),
+    "an epsilon beside sure models": (
+        "ch09_recall/q2",
+        """
+def which(other, shuffled, second):
+    return int(((shuffled - second).mean(1) / (shuffled.mean(1) + 1e-9)).argmax())
+""",
+    ),
+    "a cut-off for singular values": (
+        "ch09_recall/q5",
+        """
+def store(keys, signs):
+    return np.linalg.pinv(keys, rcond=5e-10) @ signs
+""",
+    ),
 }
 
 

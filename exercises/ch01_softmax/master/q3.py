@@ -21,7 +21,8 @@
 # | [Gemma 2 9B](https://arxiv.org/abs/2408.00118) | 42 | 16 | 8 | 256 | 4096, every other layer |
 #
 # Write the bytes after `tokens` tokens in each of `batch` sequences. Then the other way round: the most
-# tokens per sequence that `free_bytes` have room for (0 if not one token fits, `math.inf` if there is no limit).
+# tokens per sequence that `free_bytes` have room for (0 if not one token fits, `math.inf` if there is no limit);
+# `free_bytes` is at most $10^{18}$.
 # Before you run the check, rank the four models by their cache at 32,768 tokens and two bytes a number.
 
 # %% answer q3
@@ -148,11 +149,13 @@ def q3(rng):
     rooms += [(f"room for {n:,} tokens", sevens, cache_bytes(sevens, n, 2)) for n in (1, 1_000)]
     many = 38_146_972_656  # a quotient of more digits than a number of 64 bits has
     rooms.append((f"a byte less than {many:,} tokens take", models["Llama 3 8B"], cache_bytes(models["Llama 3 8B"], many, 2) - 1))
-    rooms.append((f"a byte less than {many:,} tokens take", old, cache_bytes(old, many, 2) - 1))
+    rooms += [(f"a byte less than {many:,} tokens take", one, cache_bytes(one, many, 2) - 1) for one in (old, gemma)]
     rooms.append(("very much room", _config(1, 1, 1, 8, dtype="float8_e4m3fn"), 10**18))
     for title, config, free in rooms:
         inputs = f"{title}, {free:,} bytes, batch 2"
         calls.append(Call("most_tokens", (config, free, 2), inputs, exact))
+    one = _config(1, 1, 1, 1, dtype="float8_e4m3fn")  # two bytes a token: as many as there can be
+    calls.append(Call("most_tokens", (one, 10**18, 1), f"one layer of width 1, {10**18:,} bytes, batch 1", exact))
     full = cache_bytes(sliding, 200, 7)  # room for all that these layers ever keep, and for one byte less
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"

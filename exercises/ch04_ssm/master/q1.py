@@ -13,7 +13,7 @@
 # A step is *stable* if it lets none of them grow: $|\bar A_n| \le 1$ for all $n$.
 #
 # 1. Up to which step is the channel stable? Return `math.inf` where every step is. (No other
-#    bound is above $10^8$, none below $10^{-9}$.)
+#    bound is above $10^8$, none below $10^{-9}$; $-\operatorname{Re} A_n$ is at least $10^{-4}\,|A_n|$.)
 # 2. The other way round: the step is given. Which is the smallest $\theta \in [0, 1]$ that makes it
 #    stable?
 #
@@ -99,7 +99,7 @@ def q1(rng):
     far = 10 ** float(rng.uniform(7.6, 7.95))  # nearly as far as a bound may lie
     below.append((long, 0.5 - largest_step(long, 0.0) / far / 2))
     below.append((torch.tensor([[-30.0, 11.0], [-0.5, 7.0]], dtype=torch.float64), 0.5 - 4e-7))  # nearly 1/2
-    gentle = [torch.tensor([[-damping, 1.0], [-3.0, 1.0]], dtype=torch.float64) for damping in (5e-4, 1e-4)]  # each step adds next to nothing
+    gentle = [torch.tensor([[-damping, 1.0], [-3.0, 1.0]], dtype=torch.float64) for damping in (5e-4, 1.0001e-4)]  # each step adds next to nothing
     below.append((gentle[0], 0.0))
     turned = torch.tensor([[-0.5, -7.0], [-1.5, 0.4], [-0.02, -0.3], [-30.0, 1.0]], dtype=torch.float64)
     many = as_pairs([complex(-0.5, math.pi * n) for n in range(int(rng.integers(64, 80)))])
@@ -123,6 +123,8 @@ def q1(rng):
     below += [(fast, 0.0), (slow, 0.0)]
     # parts so small, a threshold takes them for 0
     below += [(torch.tensor([mode], dtype=torch.float64), 0.0) for mode in ([-1e-7, 3e-7], [-1e-12, 4e-10], [-4e-15, 1e-11])]
+    hardly = torch.tensor([[-1.0001e-4, 1.0]], dtype=torch.float64)  # as little damped as a mode may be
+    below.append((hardly, 0.0))
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -137,6 +139,7 @@ def q1(rng):
     steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
+    steps += [(hardly, times * largest_step(hardly, 0.0)) for times in (1.0001, 1.5)]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

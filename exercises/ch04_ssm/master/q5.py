@@ -15,7 +15,7 @@
 # 2. How large is this sum?
 #
 # $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real or above 1 in size, and no two are equal or conjugate, though
-# up to four are only 0.1 apart: there a formula that is right on paper may lose its digits, and seven are compared.
+# up to four are only 0.1 apart, and sizes and imaginary parts may be as small as $10^{-12}$: there a formula that is right on paper may lose its digits, and seven are compared.
 #
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
 # to? (What is the trace of a projection?)
@@ -99,6 +99,7 @@ def q5(rng):
         T = int(rng.integers(14, 18))
         cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
     cases.append((torch.tensor([[3e-12, 4e-12]], dtype=torch.float64), 1, 4))  # hardly anything is left after a step, and not nothing
+    cases += [(torch.tensor([[0.5, 1.1e-12]], dtype=torch.float64), d, 6) for d in (0, 1, 5)]  # nearly real, and not real
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -142,7 +142,7 @@ def by_bisection(A, theta):
 
     def stable(delta):
         x = delta * A
-        return ((1 + (1 - theta) * x) / (1 - theta * x)).abs().max() <= 1 + 1e-13
+        return ((1 + (1 - theta) * x) / (1 - theta * x)).abs().max() <= 1
 
     low, high = 1e-9, 1e9
     if stable(high):

@@ -25,7 +25,7 @@
 # A token may be hidden, $x_j = -\infty$; its gate still counts. A gate may be closed, $g_t = -\infty$:
 # nothing before the token is seen any more. Where a stretch has nothing to be seen, $m = -\infty$, $d =
 # 0$ and $u = 0$, and `read` gives zeros. Scores may be some thousands, and a gate that is not closed may be
-# as low as $-10^{10}$. (Where nothing is left to be seen but what a gate has lowered that far, 5 digits will do.) No result
+# as low as $-10^{10}$, all of a row together as low as $-10^{11}$. (Where nothing is left to be seen but what a gate has lowered that far, 5 digits will do.) No result
 # may hold a NaN. A token's $x$ and $g$ are tensors without dimensions, and its own $g$ does not lower its own score.
 
 # %% answer q2
@@ -165,6 +165,7 @@ def q2(rng):
     hidden = number(-0.8), number(-math.inf), number(0.0), zeros
     lowered = number(-20_000.0), *hidden[1:]
     below = number(-1e10), *hidden[1:]
+    far_below = number(-9e10), number(-9e10 - 3000), *_stretch(rng, 4)[2:]
     closed = number(-math.inf), number(1.5), number(1.0), draw(3)
     both = number(-math.inf), number(-math.inf), number(0.0), zeros
     mute = *_stretch(rng, 4)[:3], zeros
@@ -183,6 +184,7 @@ def q2(rng):
         ((*(x - 1e6 for x in _stretch(rng, 4)[:2]), *_stretch(rng, 4)[2:]), hidden, "4 tokens that a gate has lowered to -1,000,000, then a hidden one"),
         (_stretch(rng, 4), lowered, "4 tokens, then a hidden one with a gate of -20,000"),
         (_stretch(rng, 4), below, "4 tokens, then a hidden one with a gate of -1e10"),
+        (far_below, below, "4 tokens that gates have lowered to -9e10, then a hidden one with a gate of -1e10"),
         (hidden, hidden, "two hidden tokens"),
         (nothing, nothing, "no tokens, twice"),
         (_stretch(rng, 4), closed, "4 tokens, then one with a closed gate"),
@@ -252,6 +254,9 @@ def q2(rng):
         x[hide], g[close] = -math.inf, -math.inf
         # a small number in a denominator shows
         calls.append(Call("prefixes", (x, v, g), inputs, Close(1e-5) if gate == -1e10 else Close(1e-12) if T == 13 or at == 0 else tight))
+    x, v, g = draw(11) - 3000, draw(11, 2), torch.full((11,), -1e10, dtype=torch.float64)
+    x[1:], g[0] = -math.inf, 0.0
+    calls.append(Call("prefixes", (x, v, g), "11 tokens, all but the first hidden, gates of -1e10", Close(1e-5)))
     for low in (-1e9, -1e10):  # beside which sums of all gates have no digits left for the others
         x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
         g[int(rng.integers(1, 4))] = low

@@ -130,6 +130,14 @@ def after_some_tokens(a, low, high, hold):
     return S
 
 
+@mistake(
+    "With the exact hold that is what one token writes into an empty state. What earlier ones have left adds to it.",
+    replaces="largest_state",
+)
+def one_token_of_the_exact_hold(a, low, high, hold):
+    return -math.expm1(-a * high) / a if hold == "exact" else high / -math.expm1(-a * high)
+
+
 @also_right(replaces="largest_state")
 def by_the_share_kept(a, low, high, hold):
     keep = math.exp(-a * high)

@@ -14,7 +14,7 @@
 # so that a sequence can be cut anywhere and go on with the state alone. With $\omega = 0$ it is then GLA, with
 # $\alpha = 1$ cosFormer2. The state has $2KV$ numbers: for what was written $n$ tokens ago under $k$, the real and the
 # imaginary part of $e^{i\omega_c n}\alpha\cdots\alpha\;k_c v$, as `torch.view_as_real` stores them. Some decays forget
-# within a token; $\log\alpha = -40$ and $-200$ are among the inputs. The check sees the numbers only.
+# within a token; $\log\alpha = -40$ and $-200$ are among the inputs, and states of the order of $10^6$. The check sees the numbers only.
 
 # %% answer q1
 def attend(q, k, v, speed, log_decay, state):
@@ -91,6 +91,15 @@ def q1(rng):
     log_decay[0] = -40.0
     inputs = "T = 14, K = 3, V = 3, a large state that the first token forgets"
     calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    for least in (-20.5, -22.0, -24.0, -26.0, -28.0, -30.0, -32.0, -33.0):  # and not quite forgotten
+        log_decay = log_decay.clone()
+        log_decay[0] = least
+        inputs = f"T = 14, K = 3, V = 3, a large state that the first token leaves e^{least:g} of"
+        calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    q, still = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 3))), torch.zeros(3, dtype=torch.float64)
+    k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
+    inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"
+    calls.append(Call("attend", (q, k, v[:2], still, log_decay, torch.full_like(state, 1e6)), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

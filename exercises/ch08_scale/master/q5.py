@@ -6,7 +6,7 @@
 #
 # 1. `robust(N, L)`: $(k, a)$ of $L = k\,N^{-a}$, where $-a$ is the median of the slopes of $\log L$ against $\log N$ over all pairs, and
 #    $\log k$ the median of $\log L + a\log N$ over the runs. The median of an even number is the mean of the middle two; $a > 0$.
-#    No two runs are of one size.
+#    No two runs are of one size, and the largest is at least 1 % larger than the smallest.
 # 2. `suspect(N, L)`: the index of the run that lies farthest above that line, in logarithms.
 # 3. `refit(N, L)`: $(k, a)$ of the least squares line without that run.
 
@@ -103,6 +103,14 @@ def _runs_of_nearly_one_size(rng, first):
     N = np.array([first, first + 1, *(first * np.exp(rng.uniform(0.8, 1.2, 3).cumsum()))])
     L = 8 * (N / first) ** -rng.uniform(0.05, 0.2) * np.exp(0.004 * rng.normal(size=5))
     L[rng.integers(2)] *= 1.1
+    return N.tolist(), L.tolist()
+
+
+def _runs_near_one_size(rng):
+    """(N, L) of five runs within little more than 1 %; one is far above the line."""
+    N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0024, 0.0049, 0.0077, 0.01001]))
+    L = 5 * N**-0.1 * np.exp(1e-4 * rng.uniform(-1, 1, 5))
+    L[rng.integers(5)] *= 1.05
     return N.tolist(), L.tolist()
 
 
@@ -205,6 +213,8 @@ def q5(rng):
     for first, turn in ((1e9, 1), (4e9, -1), (2e12, 1), (2e12, -1)):
         N, L = _runs_of_nearly_one_size(rng, first)
         calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
+    for _ in range(2):
+        calls += _ask(_runs_near_one_size(rng), "5 runs within 1 % of one size")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")

@@ -17,6 +17,8 @@
 # 1. `copying(other, shuffled, second)`: for each model the share of its mean loss on `shuffled` that goes away on `second`, [4].
 # 2. `adapting(other, shuffled, second)`: for each model the share of its mean loss on `other` that goes away on `shuffled`, [4].
 # 3. `which(other, shuffled, second)`: the index of the one model that copies, whose share in 1 is the largest. Any of the four may adapt, or be better.
+#
+# A model may be sure of all bytes, but no mean loss is below $10^{-8}$.
 
 # %% answer q2
 def copying(other, shuffled, second):
@@ -62,6 +64,9 @@ def _any_models(rng):
     copies[copier] = rng.uniform(0.1, 1.0)
     least = rng.choice((-2.0, -6.0))  # some models are sure of all bytes, next to which an epsilon is not small
     means = 10 ** rng.uniform(least, 1, 4) * np.stack([np.ones(4), 1 - knows, (1 - knows) * (1 - copies)])
+    if least < -2:  # one, and more often the copier, is as sure as a model may be
+        sure = copier if rng.random() < 0.5 else rng.integers(4)
+        means[:, sure] *= 1.01e-8 / means[:, sure].min()
     return tuple(rows * (means / rows.mean(-1))[..., None])
 
 
@@ -131,6 +136,12 @@ def q2(rng):
             calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
         calls.append(Call("which", (other, shuffled, second), text, Exactly()))
     some = [_any_models(rng) for _ in range(100)]
+    T, copier = int(rng.integers(5, 30)), int(rng.integers(4))
+    bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))  # next to nothing, and the copier by a hair
+    bytes_of[2] = 0.49 * bytes_of[1]
+    bytes_of[2, copier] *= 0.481 / 0.49
+    bytes_of[:, copier] *= 1.001e-8 / bytes_of[2, copier].mean()
+    some.append(tuple(bytes_of))
     for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)
         while _choose_otherwise(*losses)[name] == which(*losses):

@@ -4,7 +4,7 @@
 # A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
 # and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
 # is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent (for the check: scaled to length 1,
-# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$; lengths may be $5\cdot 10^4$ times as large as others).
+# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$; lengths may be $5\cdot 10^4$ times as large as others, and $K$ is at most 30).
 #
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
@@ -97,6 +97,19 @@ def _find_flaw(K, task):
     return None
 
 
+def _near_a_cone(rng, n):
+    """(keys [n, n], signs): all but the last at small angles, the last far shorter and as near to their span as keys may be."""
+    axes = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    long = axes[0] + rng.uniform(0.04, 0.06, (n - 1, 1)) * np.vstack([np.zeros(n), axes[2:]])
+    long /= np.linalg.norm(long, axis=1)[:, None]
+    middle, off = long.mean(0) / np.linalg.norm(long.mean(0)), 1e-4
+    for _ in range(3):
+        keys = np.vstack([long, middle + off * axes[1]])
+        off *= 1.03e-4 / np.linalg.svd(keys, compute_uv=False)[-1]
+    keys[-1] /= 4.9e4
+    return keys[rng.permutation(n)], rng.choice([-1.0, 1.0], n)
+
+
 @define_question(INFO["q5"], store=store, design=design, solvable=solvable)
 def q5(rng):
     exact, calls = Close(1e-8), []
@@ -114,6 +127,8 @@ def q5(rng):
     axes = np.linalg.qr(rng.normal(size=(8, 8)))[0]  # a short key in the plane of two long ones, but for an angle as small
     keys = np.stack([axes[0] + 0.5 * axes[2], axes[0] + 0.5 * axes[3], 1e-4 * (axes[0] + (axes[2] + axes[3]) / 4 + 1.4e-4 * axes[1])])
     calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
+    for n in (3, 9, 30):                         # a short one beside a narrow cone of long ones, as near to their plane
+        calls.append(Call("store", _near_a_cone(rng, n), f"{n} keys in a cone, one of them shorter", Close(1e-6)))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)

@@ -85,6 +85,11 @@ def beyond_half(b, keys, values):
     return max(n for n in range(most + 1) if _bits(n, keys, values) <= b)
 
 
+@mistake("That is the first number of pairs that no longer fits. Asked is the last one that does.", "pairs")
+def first_that_does_not_fit(b, keys, values):
+    return next((n for n in range(keys // 2) if _bits(n, keys, values) > b), keys // 2)
+
+
 @also_right()
 def by_sums(n, keys, values):
     return sum(math.log2(keys - i) - math.log2(i + 1) + math.log2(values - i) for i in range(n))
