@@ -74,7 +74,7 @@ def compare(kernel: Any) -> None:
         TypeError: if the front end did not come to a place that has run, or knows another value there.
     """
     own = kernel.fn.__globals__.get(kernel_marks.RAN)
-    if own is not None and own.read:
+    if isinstance(own, kernel_marks.Places) and own.read:
         for names in _list_globals(kernel.fn):
             names[kernel_marks.RAN].compare()
 

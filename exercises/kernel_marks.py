@@ -318,8 +318,8 @@ def note_reading() -> Iterator[None]:
 
     def noting(generator: Any, node: Any) -> Any:
         value = visit(generator, node)
-        if hasattr(node, "lineno") and RAN in generator.gscope:
-            places, plain = generator.gscope[RAN], unwrap_constant(value)
+        if hasattr(node, "lineno") and isinstance(places := generator.gscope.get(RAN), Places):
+            plain = unwrap_constant(value)
             places.read.add(find_place(node))
             if isinstance(node, ast.expr):
                 known = _name_value(plain) if _is_constant(plain) else COMPUTED

@@ -318,11 +318,9 @@ def _keep_axes(take: Callable[..., Any]) -> Callable[..., Any]:
 
 def _mark_places(rewriter: Any, transform: Callable[..., ast.Module], text: str) -> ast.Module:
     """Return the tree of a function as the interpreter rewrites it, with marks where it has ``Places``."""
-    tree = transform(rewriter, text)
-    if kernel_marks.RAN in rewriter.fn.__globals__:
-        tree = ast.fix_missing_locations(
-            kernel_marks.Marks(rewriter.fn.__globals__[kernel_marks.RAN]).visit(tree)
-        )
+    tree, places = transform(rewriter, text), rewriter.fn.__globals__.get(kernel_marks.RAN)
+    if isinstance(places, kernel_marks.Places):
+        tree = ast.fix_missing_locations(kernel_marks.Marks(places).visit(tree))
     return tree
 
 

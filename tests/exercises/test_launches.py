@@ -769,7 +769,7 @@ def told_in_a_dotted_annotation(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
-def __ran__(x, out, n_columns, TILE: tl.constexpr):  # the name under which a kernel's places are noted
+def __own__(x, out, n_columns, TILE: tl.constexpr):  # the grader keeps what it notes under such names
     if [16] == (16,):
         pass
     else:
@@ -832,7 +832,7 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
     says = "computes the type of a variable, expected the name of one"
     assert says in run_once(told_in_an_annotation)["text"]
     assert says in run_once(told_in_a_dotted_annotation)["text"]
-    assert "uses the name `__ran__`, which Python keeps for itself" in run_once(__ran__)["text"]
+    assert "uses the name `__own__`, which Python keeps for itself" in run_once(__own__)["text"]
 
 
 @pytest.mark.parametrize("name", ["constexpr", "__builtins__", "__language__", "__name__", "__ran__"])
