@@ -37,7 +37,9 @@ UNBUILT = {
         r"tt\.(load|store) .*(cacheModifier.*(evictionPolicy|isVolatile)|evictionPolicy.*isVolatile)"
     ): "two of `cache_modifier`, `eviction_policy` and `volatile` at once",
 }
-COMBINED = re.compile(r'"tt\.(?:reduce|scan)".*?tt\.(?:reduce|scan)\.return', re.DOTALL)
+COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
+# what no GPU has code for in there: branches, loops, and tiles
+UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"')
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as; the interpreter has 32 bits
 OPTIONS = ("noinline", "do_not_specialize")  # of ``triton.jit``
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
@@ -177,17 +179,19 @@ def _refuse_foreign(code: str) -> None:
 
 
 def _refuse_branches(code: str) -> None:
-    """Refuse a function of a reduction or a scan in which branches are left; no GPU has code for it.
+    """Refuse a function of a reduction or a scan in which branches, loops or tiles are left.
 
     Args:
         code: the intermediate code, in which calls and what is known are resolved.
 
     Raises:
-        TypeError: if there is one.
+        TypeError: if there is one; no GPU has code for it.
     """
     for part in COMBINED.findall(code):
-        if "scf.if" in part or "cf.cond_br" in part:
-            raise TypeError("branches in what `tl.reduce` or a scan combines by; there is `tl.where`")
+        if UNCOMBINED.search(part):
+            raise TypeError(
+                "branches or loops in what `tl.reduce` or a scan combines by; there is `tl.where`"
+            )
 
 
 def _becomes_constant(one: Any, value: Any) -> bool:

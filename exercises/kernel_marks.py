@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any
 
+import numpy as np
+
 RAN = "__ran__"  # under this name a kernel has its ``Places``
 SCALARS = (bool, int, float, str, type(None))
 COMPUTED = object()  # in place of a value that the compiler does not know
@@ -109,9 +111,20 @@ class Places:
         }
         self._refuse(other, "has another value for Triton's compiler than for its interpreter")
         self._refuse(
+            {place for place in unknown if len(self.known[place]) > 1 and self._differs(place)},
+            "is a constant in one call and computed in another, and a GPU computes otherwise than Python",
+        )
+        self._refuse(
             self.backwards - (self.known.keys() - unknown),
             "counts down by a step that its compiler does not know, so a GPU never enters the loop",
         )
+
+    def _differs(self, place: tuple[Any, ...]) -> bool:
+        """Return whether a number of Python at a place may be none of the GPU, or is below 0."""
+        numbers = [
+            x for x in self.found.get(place, ()) if isinstance(x, (int, float)) and not isinstance(x, bool)
+        ]
+        return any(not 0 <= x < 2**31 if isinstance(x, int) else x != float(np.float32(x)) for x in numbers)
 
     def _refuse(self, places: set[tuple[Any, ...]], why: str) -> None:
         """Raise a ``TypeError`` for the first of these places, if there is one."""

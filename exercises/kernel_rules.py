@@ -7,6 +7,7 @@ is all that could reach beyond Triton's language. Like serialization.py this fil
 import ast
 import builtins
 import inspect
+import re
 import sys
 import textwrap
 import threading
@@ -39,6 +40,8 @@ WRONG_WAY = (
     'Triton was imported as a compiler. Start Python again, and set os.environ["TRITON_INTERPRET"] = "1" '
     "before anything imports it"
 )
+# What no text may hold that is given to a function: Triton makes these letters of brackets, quotes, points.
+AMBIGUOUS = re.compile(r"[\[\]']|_d_|_sq_")
 OLDEST = (3, 6)  # version of Triton; the interpreter and the front end of earlier ones are built otherwise
 
 
@@ -74,14 +77,17 @@ def check_kernel(kernel: Any) -> None:
     if not isinstance(kernel, InterpretedFunction):
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
     _check_returns(kernel.fn)
-    seen: set[int] = set()
+    seen: dict[tuple[str, str], Callable[..., Any]] = {}
     pending = [kernel.fn]
     with ALONE:
         while pending:
             function = pending.pop()
-            if id(function) not in seen:
-                seen.add(id(function))
+            name = function.__module__, function.__qualname__  # by which the compiler tells functions apart
+            if name not in seen:
+                seen[name] = function
                 pending += _check_text(function, InterpretedFunction)
+            elif seen[name] is not function:
+                raise TypeError(f"calls two functions of the name `{function.__name__}`; rename one of them")
 
 
 def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:
@@ -92,6 +98,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     own = list_own_names(function)
     known = {name: value for name, value in known.items() if name not in own}
     for default in function.__defaults__ or ():
+        _check_constant(default)
         if not (default is None or isinstance(default, str) or _is_of_language("", default)):
             raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
@@ -99,10 +106,9 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     found = []
     lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
     said = {id(part) for node in nodes for text in _list_said(node) for part in ast.walk(text)}
-    if wrong := next(
-        (name for name in (tree.name, *own, *_list_names(nodes)) if name.startswith("__")), None
-    ):
-        raise TypeError(f"uses the name `{wrong}`, which Python keeps for itself")
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # such as what a kernel is for
+    if wrong := next(filter(_is_kept, (tree.name, *own, *_list_names(nodes))), None):
+        raise TypeError(f"uses the name `{wrong}`, which Python or the interpreter keeps for itself")
     if wrong := next((name for name in _list_names(nodes) if name in lent), None):
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
     for node in nodes:
@@ -110,10 +116,13 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
         _check_joined(node, known)
         if isinstance(node, ast.JoinedStr) and id(node) not in said:
             raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
+        if isinstance(node, ast.Constant) and id(node) not in said | alone:
+            _check_constant(node.value)
         if isinstance(node, ast.Attribute) and _find_value(node, known) is UNKNOWN:
             _check_attribute(node, known)
         if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
             continue
+        _check_constant(value)
         if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
             found.append(value.fn)  # type: ignore[attr-defined]
         elif inspect.ismodule(value) and id(node) in inner:
@@ -127,6 +136,15 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
                 else f"uses `{ast.unparse(node)}`, which is no part of Triton's language"
             )
     return found
+
+
+def _check_constant(value: Any) -> None:
+    """Refuse a text, also in a tuple, by which Triton names a function as by another text."""
+    value = getattr(value, "value", value)  # of a tl.constexpr
+    for one in value if isinstance(value, tuple) else ():
+        _check_constant(one)
+    if isinstance(value, str) and AMBIGUOUS.search(value):
+        raise TypeError(f"has the text {value!r}, which Triton cannot tell from another one")
 
 
 def _check_returns(function: Callable[..., Any]) -> None:
@@ -143,7 +161,8 @@ def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:
     for call in [part for one in node.values[1:] for part in ast.walk(one) if isinstance(part, ast.Call)]:
         value = _find_value(call.func, known)
         own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
-        if own or any(word in ast.unparse(call.func).rpartition(".")[2] for word in ACCESSES):
+        hidden = value is UNKNOWN and not isinstance(call.func, ast.Attribute)  # a function by another name
+        if own or hidden or any(word in ast.unparse(call.func).rpartition(".")[2] for word in ACCESSES):
             name = ast.unparse(call.func)
             raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
 
@@ -162,6 +181,8 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
     if isinstance(node, ast.keyword) and (node.arg or "_").startswith("_"):
         raise TypeError(f"gives an argument by the name {node.arg}, which is no part of Triton's language")
+    if isinstance(node, ast.keyword) and node.arg in ("arg1", "arg2"):
+        raise TypeError(f"gives a bound of a range by the name {node.arg}; write it in its place, without")
     if isinstance(node, ast.AnnAssign) and node.value is None:
         raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
     if isinstance(node, ast.AnnAssign) and not all(map(_is_of_a_name, ast.walk(node.annotation))):
@@ -184,6 +205,11 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(
             f"has a loop over something else than a range, which Triton does not compile: `{text}`"
         )
+
+
+def _is_kept(name: str) -> bool:
+    """Return whether a name is Python's own, or the one that the interpreter calls itself by."""
+    return name.startswith("__") or name == "interpreter_semantic"
 
 
 def _is_of_a_name(node: ast.AST) -> bool:

@@ -142,7 +142,8 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     ]
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
-            if str(name).startswith("__") or name == NEEDED or name in function.__globals__.keys() - {LENT}:
+            own = kernel_rules.list_own_names(function)  # what the kernel gives values to itself
+            if str(name).startswith("__") or name in {NEEDED, *own, *function.__globals__} - {LENT}:
                 raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)

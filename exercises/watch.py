@@ -514,6 +514,8 @@ def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any)
         return 0
     made = max((x.numel() for x in _iterate_tensors(result)), default=1)
     tensors = list(_iterate_tensors(list(given.values())))
+    if base == "copy" and len(tensors) == 2 and _is_same_view(*tensors):
+        return 0  # Python puts `x[:i]` back into its place after `x[:i] *= 2`
     if base in MATRIX_PRODUCTS:
         first = tensors[1 if base.startswith("add") or base == "baddbmm" else 0]
         batches = len(first) if base == "addbmm" else 1  # which it sums over
@@ -527,6 +529,11 @@ def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any)
             max(read[1:], default=1) if adds or any(map(_is_written, operation._schema.arguments)) else made
         )
     return max([made, *read])
+
+
+def _is_same_view(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Return whether two tensors are the same entries in memory."""
+    return x.data_ptr() == y.data_ptr() and x.shape == y.shape and x.stride() == y.stride()
 
 
 def _is_view(operation: Any) -> bool:

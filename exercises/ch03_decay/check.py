@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "5c14394ccf08"
+VERSION = "7df9c6f8f127"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -191,13 +191,13 @@ def q2(rng):
         if silent == "long":
             q[2:250] = 0.0
             return q, k, v, float(rng.uniform(90, 110))
-        if silent == "often":
-            q[2::2] = 0.0
+        if silent in ("often", "the other tokens"):
+            q[2 + (silent != "often") :: 2] = 0.0
         if silent == "together":
             v[:, 1], v[:, 3] = -v[:, 0], -v[:, 2]
         return q, k, v, float(rng.uniform(40, 60))
 
-    calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "long", "often", "together")]
+    calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "long", "often", "the other tokens", "together")]
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
@@ -207,8 +207,8 @@ def q2(rng):
         v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    for silenced in (0, 1, 2):
-        calls.append(_ask(silent, f"; the first token and channel {silenced} are silent"))
+    for silenced in ([0], [1], [2], [0, 1], [1, 2]):
+        calls.append(_ask(silent, f"; the first token and channels {silenced} are silent"))
     return calls
 
 

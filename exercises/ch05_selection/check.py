@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "7f923845aa71"
+VERSION = "182e3f7e38a9"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -561,6 +561,11 @@ def q4(rng):
     log_decay[0] = -30.0
     inputs = "C = 6, K = 3, V = 2, a large state that the first token forgets"
     calls.append(Call("chunk", (q, k, v, beta, log_decay, 1e6 * S), inputs, Close(1e-8)))
+    for at in ((1,), (3,), (5,), (1, 2)):  # or a later one, when what the first ones have erased is as large
+        log_decay = torch.from_numpy(rng.uniform(-1.0, -0.2, size=6))
+        log_decay[list(at)] = -30.0
+        inputs = f"C = 6, K = 3, V = 2, a large state that token {at[0] + 1} forgets"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, 3e6 * S), inputs, Close(1e-8)))
     for n in range(12):  # all that the text allows, together
         C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
         V = K if n % 2 else V

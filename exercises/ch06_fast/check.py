@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "a72c8267cf21"
+VERSION = "1defdea395b3"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -92,7 +92,7 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
-    nearly = 2.0**33, 2.0**27 * (1 - 2.0**-32), 2.0**42, 2.0**49  # and one that grows less fast by a hair
+    nearly = 2.0**33, 2.0**27 * (1 - 2.0**-40), 2.0**42, 2.0**49  # and one that grows less fast by a hair
     calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow", Within(1.000001)))
     below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
     for low, high, part, other in ((40, 80, below, above), (400, 900, above, below)):  # batches on both sides of where arithmetic begins to decide
@@ -401,9 +401,9 @@ def q3(rng):
         for head in range(N) if n > 9 else ():  # enormous is what one token forgets, all or nearly, or what comes after it
             at = 5 + C * head
             if n < 12:
-                gap = 80.0 if n == 10 else float(rng.uniform(*((38.2, 39.5), (33.5, 37))[head]))
+                gap = (80.0, 52.0)[head] if n == 10 else (40.0, float(rng.uniform(33.5, 37)))[head]
                 last = at + (n == 10)  # two tokens share the sum
-                size = 1e20 if n == 10 else 10 * math.exp(gap)
+                size = 1e20 if n == 10 or head == 0 else 10 * math.exp(gap)
                 g[head, at : last + 1] = -gap / (1 + last - at)
                 q[head, :last] = 0.0
                 v[head, :at] *= size

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "feb694cba079"
+VERSION = "db86bfd8b273"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -104,6 +104,11 @@ def q1(rng):
     k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
     inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"
     calls.append(Call("attend", (q, k, v[:2], still, log_decay, torch.full_like(state, 1e6)), inputs, Close(1e-9)))
+    q, still, state = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 16))), torch.zeros(16, dtype=torch.float64), torch.full((16, 3, 2), 1e6, dtype=torch.float64)
+    for least in (-40.0, -37.9, -36.0):            # the same with more channels, which together read a little more than nothing
+        log_decay, k = torch.full((2, 16), least, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64)
+        inputs = f"T = 2, K = 16, V = 3, a large state of which e^{least:g} is left, and nothing is written"
+        calls.append(Call("attend", (q, k, v[:2], still, log_decay, state), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (
@@ -280,7 +285,7 @@ def q4(rng):
     throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
     budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
-    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90)
+    edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90), (385, 4096, 32, 138, 142), (385, 49152, 384, 35, 36), (2**27, 64, 4, 1.19e7, 1.2e7)
     far = (relative_cost(2**27, 512, 4, 3_000_000) + relative_cost(2**27, 512, 4, 3_000_001)) / 2
     budgets.append((2**27, 512, 4, far))
     calls.append(Call("relative_cost", (2**24, 512, 4, math.inf), "T = 16,777,216, D = 512, H = 4, every inf", exact))
@@ -359,6 +364,7 @@ def q5(rng):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
     calls.append(Call("compute_needed", ((1.0, 0.3), (60.0, 0.05), 1e24), "1 C^-0.3 and 60 C^-0.05, C = 1e24", Within(1.0000001)))
+    calls.append(Call("compute_needed", ((60.0, 0.3), (1.0, 0.05), 0.01), "60 C^-0.3 and 1 C^-0.05, C = 0.01", Within(1.0000001)))
     for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "15f09b1a68e1"
+VERSION = "22a0e86d0df4"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -214,6 +214,8 @@ def q2(rng):
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
     calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
+    least = design_exponent([1e6, 1.3e6], 1.5, 1e12)
+    calls.append(Call("first_for", ([1e6, 1.3e6], 1e12, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))
@@ -364,6 +366,8 @@ def q4(rng):
     calls.append(Call("by_curve", ([4.3e7, 7.18e7, 3.05e8], [98.5, 74.6, 29.0], 1.27e9), "losses 98.5, 74.6 and 29 at sizes 4.3e7, 7.18e7 and 3.05e8, target 1.27e9", Close(1e-6)))
     between = [192339867.41372275, 3241000108.336169, 29426429559.205917], [46.82924534652531, 37.760927562142875, 31.016817068858842], 2684241446305785.5
     calls.append(Call("by_curve", between, "losses 46.8, 37.8 and 31 at sizes 1.9e8, 3.24e9 and 2.94e10, target 2.7e15", Close(1e-6)))  # 30 halvings are too few
+    alike = [303725, 305245, 584476439], [8.9999986, 8.9930585, 3.1483243], 5844764390000.0
+    calls.append(Call("by_curve", alike, "losses 9, 8.99 and 3.15 at sizes 303,725, 305,245 and 5.8e8, target 5.8e12", Close(1e-6)))  # two points nearly in one
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
@@ -445,7 +449,8 @@ def _any_runs(rng):
         with np.errstate(over="ignore", invalid="ignore"):  # a k beyond all numbers: not these
             k, a = robust(N, L)
             above = np.sort(y + a * x - np.log(k))
-            if a > 0.01 and above[-1] - above[-2] > 1e-5:
+            kept = np.delete(x, (y + a * x).argmax())
+            if a > 0.01 and above[-1] - above[-2] > 1e-5 and np.ptp(kept) > 0.01:
                 return N, L
 
 
@@ -459,7 +464,7 @@ def _runs_of_nearly_one_size(rng, first):
 
 def _runs_near_one_size(rng):
     """(N, L) of five runs within little more than 1 %; one is far above the line."""
-    N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0024, 0.0049, 0.0077, 0.01001]))
+    N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0001, 0.0049, 0.01012, 0.0102]))
     L = 5 * N**-0.1 * np.exp(1e-4 * rng.uniform(-1, 1, 5))
     L[rng.integers(5)] *= 1.05
     return N.tolist(), L.tolist()
@@ -638,6 +643,7 @@ def q6(rng):
     calls.append(Call("price", (far, 0.0462, 0.0462), f"{far:.4g} of the size, alpha = beta = 0.0462", Close(1e-7)))
     size = (1 / 1.0402) ** (1 / 0.0402)       # the smallest exponent there is, and what the least data can mend
     calls.append(Call("price", (1.00101 * size, 0.0402, 1.0), f"{1.00101 * size:.4g} of the size, alpha = 0.0402, beta = 1", Close(1e-7)))
+    calls.append(Call("price", (1e6, 0.0402, 0.0402), "1,000,000 of the size, alpha = beta = 0.0402", Close(1e-7)))  # with next to no data
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

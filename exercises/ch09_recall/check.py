@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "6ef021b85ad0"
+VERSION = "3a4d6cbddcac"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -284,7 +284,7 @@ def q2(rng):
     T, copier = int(rng.integers(5, 30)), int(rng.integers(4))
     bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))  # next to nothing, and the copier by a hair
     bytes_of[2] = 0.49 * bytes_of[1]
-    bytes_of[2, copier] *= 0.481 / 0.49
+    bytes_of[2, copier] *= 0.48987 / 0.49
     bytes_of[:, copier] *= 1.001e-8 / bytes_of[2, copier].mean()
     some.append(tuple(bytes_of))
     for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
@@ -408,7 +408,7 @@ def q3(rng):
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
         near = logits.copy()
         gap = 10 ** rng.uniform(-9, -5, 8)
-        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-9.6, -9.2, 2)
+        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-10.6, -10.4, 2)
         near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
         calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):

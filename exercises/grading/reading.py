@@ -237,18 +237,18 @@ def _define_what_is_given(
     Returns:
         The names that are defined now.
     """
-    given: dict[str, tuple[int, int, str]] = {}
-    for n, cell in enumerate(parts):
-        for m, part in enumerate(cell):
+    defined: set[str] = set()
+    for cell in reversed(parts):
+        for m, part in reversed(list(enumerate(cell))):
             for question, texts in _list_given(part, checks):
                 asked = [name for name, one in names.items() if one == question]
-                if len(texts) == len(asked):
-                    found = {name: (n, m, text) for name, text in zip(asked, texts, strict=True)}
-                    given |= {name: found[name] for name in missing & found.keys()}
-    given = {name: found for name, found in given.items() if found[2] not in ("None", name)}
-    for name, (n, m, text) in given.items():
-        parts[n][m] += f"\n{name} = ({text})"
-    return set(given)
+                told = {name for name, text in zip(asked, texts, strict=False) if text in ("None", name)}
+                wanted = (missing & set(asked)) - told - defined
+                if wanted and (len(texts) == len(asked) or any(text.startswith("*") for text in texts)):
+                    targets = ", ".join(name if name in wanted else "_given" for name in asked)
+                    cell[m] += f"\n{targets}, = ({', '.join(texts)},)"
+                    defined |= wanted
+    return defined
 
 
 def _list_given(source: str, checks: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:

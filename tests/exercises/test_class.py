@@ -23,7 +23,7 @@ from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
 SLOW = {"loops", "loops_against_signals", "sleeps", "eats_memory", "eats_memory_in_lists", "a_deep_folder"}
 RESTART = {"kills_the_worker", "narrows_the_worker"}  # after these the worker is started anew
 # Of a large class. LINATTN_CLASS_SIZE=200 is measured where the grader has changed: ten minutes on two cores.
-LARGE = int(os.environ.get("LINATTN_CLASS_SIZE", "100"))
+LARGE = int(os.environ.get("LINATTN_CLASS_SIZE", "64"))
 MOST_SECONDS = 3 * LARGE
 MarkRow = tuple[str, str, str, int, int]  # submission, chapter, question, points, max_points
 

@@ -315,7 +315,8 @@ GIVEN = {  # what stands in the cells of 1.2 and of its check
     "another name": (FIXED + '\nchoice = "C"', "%time check.q2(choice, repaired)"),
     "a function by another name": (FIXED.replace("repaired", "mine"), 'check.q2("C", mine)'),
     "the name of the stub above": (FIXED.replace("fault = None", 'fault = "C"'), 'check.q2("B", repaired)'),
-    "a star": (FIXED + '\nboth = "C", repaired', "check.q2(*both)\nfault, repaired = both"),
+    "a star": (FIXED.replace("repaired", "mine") + '\nboth = "C", mine', "check.q2(*both)"),
+    "a star for the last": (FIXED.replace("repaired", "mine") + "\nrest = [mine]", 'check.q2("C", *rest)'),
 }
 
 

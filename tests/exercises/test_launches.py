@@ -777,6 +777,115 @@ def __own__(x, out, n_columns, TILE: tl.constexpr):  # the grader keeps what it 
 
 
 @triton.jit
+def put(p, v):
+    tl.store(p, v)
+    return v < 0.0
+
+
+first_put = put
+
+
+@triton.jit  # type: ignore[no-redef]
+def put(p, v):
+    tl.store(p, v + 1.0)
+    return v < 0.0
+
+
+@triton.jit
+def hand_on(f, p, v):
+    f(p, v)
+
+
+@triton.jit
+def by_a_joined_alias(x, out, n_columns, TILE: tl.constexpr):
+    f: tl.constexpr = put
+    tl.store(out, tl.where((n_columns < 0) and f(out, -77.0), 1.0, 32.0))
+
+
+@triton.jit
+def never_put(f, n, p):
+    return (n < 0) and f(p, -77.0)
+
+
+@triton.jit
+def by_a_joined_argument(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, 32.0)
+    never_put(put, n_columns, out)
+
+
+@triton.jit
+def by_a_joined_entry(x, out, n_columns, TILE: tl.constexpr):
+    both = (put, hand_on)
+    tl.store(out, tl.where((n_columns < 0) and both[0](out, -77.0), 1.0, 32.0))
+
+
+@triton.jit
+def by_two_of_one_name(x, out, n_columns, TILE: tl.constexpr):
+    if n_columns < 0:
+        hand_on(first_put, out, 3.0)
+    hand_on(put, out, 3.0)
+
+
+@triton.jit
+def put_by_a_text(p, v, mode: tl.constexpr):
+    if mode == "[":
+        tl.store(p, v - 77.0)
+    else:
+        tl.store(p, v)
+
+
+@triton.jit
+def by_texts_of_one_name(x, out, n_columns, TILE: tl.constexpr):
+    if n_columns < 0:
+        put_by_a_text(out, 3.0, "[")
+    put_by_a_text(out, 3.0, "_")
+
+
+@triton.jit
+def halve_seven(c):
+    return (-7 if c else -7) // 2 + 4  # noqa: RUF034
+
+
+@triton.jit
+def by_a_number_of_two_kinds(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, halve_seven(True) + halve_seven(n_columns > 0) + 0.0)
+
+
+@triton.jit
+def by_a_named_bound(x, out, n_columns, TILE: tl.constexpr):
+    for start in tl.range(0, arg2=n_columns, step=TILE):
+        tl.store(out, 3.0 + start)
+
+
+@triton.jit
+def by_the_interpreter_s_name(x, out, n_columns, TILE: tl.constexpr):
+    interpreter_semantic = x
+    tl.store(out, tl.load(interpreter_semantic))
+
+
+@triton.jit
+def add_in_a_loop(a, b):
+    for _ in range(5):
+        a += 0.2 * b
+    return a
+
+
+@triton.jit
+def add_by_a_tile(a, b):
+    return a + b + tl.sum(tl.zeros((16,), tl.float32), 0)
+
+
+@triton.jit
+def by_a_loop_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_in_a_loop))
+
+
+@triton.jit
+def by_a_tile_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_tile))
+
+
+@triton.jit
 def with_branches(x, out, n_columns, TILE: tl.constexpr):
     if n_columns > 100:
         return
@@ -832,7 +941,36 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
     says = "computes the type of a variable, expected the name of one"
     assert says in run_once(told_in_an_annotation)["text"]
     assert says in run_once(told_in_a_dotted_annotation)["text"]
-    assert "uses the name `__own__`, which Python keeps for itself" in run_once(__own__)["text"]
+    assert (
+        "uses the name `__own__`, which Python or the interpreter keeps for itself"
+        in run_once(__own__)["text"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (by_a_joined_alias, "calls `f` behind `and` or `or`"),
+        (by_a_joined_argument, "calls `f` behind `and` or `or`"),
+        (by_a_joined_entry, "calls `both[0]` behind `and` or `or`"),
+        (by_two_of_one_name, "calls two functions of the name `put`"),
+        (by_texts_of_one_name, "has the text '[', which Triton cannot tell from another one"),
+        (by_a_number_of_two_kinds, "is a constant in one call and computed in another"),
+        (by_a_named_bound, "gives a bound of a range by the name arg2"),
+        (by_the_interpreter_s_name, "uses the name `interpreter_semantic`"),
+        (by_a_loop_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
+        (by_a_tile_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
+    ],
+)
+def test_what_the_compiler_takes_for_something_else_is_refused(kernel, says):
+    """Each stores in the interpreter what no GPU would store, or compiles for none."""
+    assert says in run_once(kernel)["text"]
+
+
+def test_a_forged_description_gives_no_local_name_a_value():
+    text = "def f(x):\n    y = 1.0\n    tl.store(x, y)"
+    with pytest.raises(TypeError, match="uses `y`, which is no part of Triton's language"):
+        kernel_texts.build_kernel([PLAIN | {"text": text, "names": PLAIN["names"] | {"y": {"constant": 5}}}])
 
 
 @pytest.mark.parametrize("name", ["constexpr", "__builtins__", "__language__", "__name__", "__ran__"])
@@ -1598,7 +1736,7 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (divided_in_float16, "has `tl.fdiv` of float16"),
         (kept_in_two_ways, "has two of `cache_modifier`, `eviction_policy` and `volatile` at once"),
         (counted_in_bytes, "has `tl.histogram` of numbers of fewer than 32 bits"),
-        (branching, "branches in what `tl.reduce` or a scan combines by"),
+        (branching, "branches or loops in what `tl.reduce` or a scan combines by"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
 )

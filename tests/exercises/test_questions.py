@@ -227,6 +227,15 @@ def by_rows(x):
     return torch.stack([row @ two for row in x]) if isinstance(x, WatchedTensor) and x.ndim else 2 * x
 
 
+def in_slices(x):
+    if isinstance(x, WatchedTensor) and x.ndim:
+        x = x + 0.0
+        x[:2] *= 2  # Python puts the slice back, which is no work
+        x[2:] *= 2
+        return x
+    return 2 * x
+
+
 def by_views(x):
     return 2 * x.T.contiguous().T if isinstance(x, WatchedTensor) and x.ndim else 2 * x
 
@@ -268,6 +277,8 @@ def test_honest_torch_is_kept_as_it_is(answer):
         (round_off, {"held": 60, "positions": 20}, "entries at a time, expected at most 60"),
         (by_product, {"work": 11}, "took a work of 20"),
         (double, {"entries": 6, "operations": 10, "held": 12, "work": 6}, ""),
+        (in_slices, {"work": 12}, ""),
+        (in_slices, {"work": 11}, "took a work of 12"),
     ],
 )
 def test_work_is_counted(answer, bounds, says):

@@ -230,6 +230,60 @@ def store(keys, signs):
     return np.linalg.pinv(keys, rcond=5e-10) @ signs
 """,
     ),
+    "a series that is cut too early": (
+        "ch04_ssm/q3",
+        """
+_outputs = outputs
+def outputs(fault, u, delta, rate, frequency):
+    x = delta * rate
+    y = _outputs(fault, u, delta, rate, frequency)
+    short = frequency == 0 and x < 2e-4
+    return y * ((1 - x / 2) / (-math.expm1(-x) / x)) if short else y
+""",
+    ),
+    "decays between tokens held at -30": (
+        "ch05_selection/q4",
+        """
+def chunk(q, k, v, beta, log_decay, S):
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    start, end = lam.exp()[:, None], (lam[-1] - lam).exp()[:, None]
+    decay = (lam[:, None] - lam).clamp(min=-30, max=0).exp().tril()
+    system = torch.eye(len(k), dtype=k.dtype) + (b * decay * (k @ k.T)).tril(-1)
+    u = torch.linalg.solve_triangular(system, b * (v - start * (k @ S)), upper=False)
+    return start * (q @ S) + (decay * (q @ k.T)) @ u, start[-1] * S + (end * k).T @ u
+""",
+    ),
+    "a search that begins at 10^-40": (
+        "ch07_four/q5",
+        """
+_needed = compute_needed
+def compute_needed(first, second, C):
+    return max(_needed(first, second, C), 1e-40 / C)
+""",
+    ),
+    "every second output": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        return (((2.0 ** (-age / life)).tril() * scores @ v - o)[1::2]).square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the first two channels": (
+        "ch03_decay/q2",
+        """
+_life = half_life
+def half_life(q, k, v, o):
+    return _life(q, k, v[:, :2], o[:, :2])
+""",
+    ),
 }
 
 

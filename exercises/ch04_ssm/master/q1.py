@@ -130,6 +130,7 @@ def q1(rng):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
     calls.append(Call("largest_step", (fast, 0.5 - 1e-10), "1 modes, theta = 0.5 - 1e-10", Within(1.01)))
     calls.append(Call("largest_step", (fast, 0.5 - 4e-12), "1 modes, theta = 0.5 - 4e-12", Within(1.01)))
+    calls.append(Call("largest_step", (fast, 0.5 - 3e-13), "1 modes, theta = 0.5 - 3e-13", Within(1.01)))
     near = float(rng.uniform(0.02, 0.04))
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))

@@ -13,7 +13,7 @@
 # system and matrix products. A loop over tokens gives the numbers too, as does the package, and they are
 # all that the check can see, so you can compare with either; it is not what is asked for.
 #
-# Log decays $g_t$ go down to $-30$ a token, and $C$ to 64 and more. So take exponentials of sums
+# Log decays $g_t$ go down to $-30$ a token, states are of the order of $10^6$ at most, and $C$ goes to 64 and more. So take exponentials of sums
 # $g_{j+1} + \dots + g_i$ with $0 \le j \le i$ only, which are never positive: $e^{-\Lambda_j}$ alone, with
 # $\Lambda_j = g_1 + \dots + g_j$, overflows.
 #
@@ -114,6 +114,11 @@ def q4(rng):
     log_decay[0] = -30.0
     inputs = "C = 6, K = 3, V = 2, a large state that the first token forgets"
     calls.append(Call("chunk", (q, k, v, beta, log_decay, 1e6 * S), inputs, Close(1e-8)))
+    for at in ((1,), (3,), (5,), (1, 2)):  # or a later one, when what the first ones have erased is as large
+        log_decay = torch.from_numpy(rng.uniform(-1.0, -0.2, size=6))
+        log_decay[list(at)] = -30.0
+        inputs = f"C = 6, K = 3, V = 2, a large state that token {at[0] + 1} forgets"
+        calls.append(Call("chunk", (q, k, v, beta, log_decay, 3e6 * S), inputs, Close(1e-8)))
     for n in range(12):  # all that the text allows, together
         C, K, V = (int(size) for size in rng.integers(1, (18, 6, 5)))
         V = K if n % 2 else V

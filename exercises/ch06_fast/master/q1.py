@@ -6,7 +6,7 @@
 # takes $2P$ FLOPs (those of its attention are left out). The GPU moves `rate` bytes and does `peak` FLOPs a second, both at the same time.
 #
 # 1. How many seconds does a step take at least?
-# 2. From which batch on (a real number) does arithmetic take as long as memory? `math.inf` if at none.
+# 2. From which batch on (a real number) does arithmetic take as long as memory? `math.inf` if at none (no other is above $2\cdot 10^{14}$).
 # 3. The cache has `per_token` bytes for each token of the context. At which context (a real number of tokens) does a step of this
 #    batch take twice as long as at context 0?
 
@@ -48,7 +48,7 @@ def q1(rng):
     calls = []
     tie = 2.0 ** int(rng.integers(30, 36))  # a cache that grows as fast as the arithmetic: never
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
-    nearly = 2.0**33, 2.0**27 * (1 - 2.0**-32), 2.0**42, 2.0**49  # and one that grows less fast by a hair
+    nearly = 2.0**33, 2.0**27 * (1 - 2.0**-40), 2.0**42, 2.0**49  # and one that grows less fast by a hair
     calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow", Within(1.000001)))
     below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
     for low, high, part, other in ((40, 80, below, above), (400, 900, above, below)):  # batches on both sides of where arithmetic begins to decide

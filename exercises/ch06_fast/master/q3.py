@@ -3,7 +3,7 @@
 #
 # Below is a kernel of linear attention as in the chapter, without decay and with a start state. Give it a decay for each token: before token $t$ is
 # written, the state is multiplied by $e^{g_t}$, where $g_t \le 0$ stands in `log_decay`. As before, each input is read once, the last
-# chunk may be shorter, and `last` receives the state after the last token. Some tokens forget everything: $g_t = -40$ is among the
+# chunk may be shorter, and `last` receives the state after the last token. Some tokens forget nearly everything: $g_t = -40$ is among the
 # inputs, for one token as for many in a row, and no single one is below it. Values and states may be of the order of $10^{20}$.
 
 # %% given q3
@@ -147,9 +147,9 @@ def q3(rng):
         for head in range(N) if n > 9 else ():  # enormous is what one token forgets, all or nearly, or what comes after it
             at = 5 + C * head
             if n < 12:
-                gap = 80.0 if n == 10 else float(rng.uniform(*((38.2, 39.5), (33.5, 37))[head]))
+                gap = (80.0, 52.0)[head] if n == 10 else (40.0, float(rng.uniform(33.5, 37)))[head]
                 last = at + (n == 10)  # two tokens share the sum
-                size = 1e20 if n == 10 else 10 * math.exp(gap)
+                size = 1e20 if n == 10 or head == 0 else 10 * math.exp(gap)
                 g[head, at : last + 1] = -gap / (1 + last - at)
                 q[head, :last] = 0.0
                 v[head, :at] *= size

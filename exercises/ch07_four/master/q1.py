@@ -100,6 +100,11 @@ def q1(rng):
     k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
     inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"
     calls.append(Call("attend", (q, k, v[:2], still, log_decay, torch.full_like(state, 1e6)), inputs, Close(1e-9)))
+    q, still, state = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 16))), torch.zeros(16, dtype=torch.float64), torch.full((16, 3, 2), 1e6, dtype=torch.float64)
+    for least in (-40.0, -37.9, -36.0):            # the same with more channels, which together read a little more than nothing
+        log_decay, k = torch.full((2, 16), least, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64)
+        inputs = f"T = 2, K = 16, V = 3, a large state of which e^{least:g} is left, and nothing is written"
+        calls.append(Call("attend", (q, k, v[:2], still, log_decay, state), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

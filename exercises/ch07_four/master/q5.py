@@ -3,11 +3,11 @@
 #
 # Losses of models that were best at their budgets of compute $C$ are to be described by $L = k\,C^{-a}$.
 #
-# 1. Fit it: the least squares line through $\log L$ against $\log C$.
+# 1. Fit it: the least squares line through $\log L$ against $\log C$. (Budgets span 0.02 % or more.)
 # 2. You find that each of the runs had cost `factor` times as much as was counted, the same factor for all. What
 #    is the law for compute that is counted right?
 # 3. Two laws: how many times the compute of the first does the second need to reach the loss that the first one
-#    reaches at $C$? (Below 1, it needs less.)
+#    reaches at $C$? (Below 1, it needs less. Answers lie between $10^{-46}$ and $10^{156}$.)
 # 4. Before you run the check: by the paper's fits, $3.7087\,C^{-0.0798}$ for LLaMA and $3.5391\,C^{-0.0768}$ for
 #    TNL, how much of LLaMA's compute does TNL need at $C = 1$ to reach LLaMA's loss, which is 4.8 % above its own?
 
@@ -91,6 +91,7 @@ def q5(rng):
         text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 1e21"
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
     calls.append(Call("compute_needed", ((1.0, 0.3), (60.0, 0.05), 1e24), "1 C^-0.3 and 60 C^-0.05, C = 1e24", Within(1.0000001)))
+    calls.append(Call("compute_needed", ((60.0, 0.3), (1.0, 0.05), 0.01), "60 C^-0.3 and 1 C^-0.05, C = 0.01", Within(1.0000001)))
     for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])

@@ -123,6 +123,8 @@ def q2(rng):
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
     calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
+    least = design_exponent([1e6, 1.3e6], 1.5, 1e12)
+    calls.append(Call("first_for", ([1e6, 1.3e6], 1e12, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))

@@ -80,6 +80,8 @@ def q4(rng):
     calls.append(Call("by_curve", ([4.3e7, 7.18e7, 3.05e8], [98.5, 74.6, 29.0], 1.27e9), "losses 98.5, 74.6 and 29 at sizes 4.3e7, 7.18e7 and 3.05e8, target 1.27e9", Close(1e-6)))
     between = [192339867.41372275, 3241000108.336169, 29426429559.205917], [46.82924534652531, 37.760927562142875, 31.016817068858842], 2684241446305785.5
     calls.append(Call("by_curve", between, "losses 46.8, 37.8 and 31 at sizes 1.9e8, 3.24e9 and 2.94e10, target 2.7e15", Close(1e-6)))  # 30 halvings are too few
+    alike = [303725, 305245, 584476439], [8.9999986, 8.9930585, 3.1483243], 5844764390000.0
+    calls.append(Call("by_curve", alike, "losses 9, 8.99 and 3.15 at sizes 303,725, 305,245 and 5.8e8, target 5.8e12", Close(1e-6)))  # two points nearly in one
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
         N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()

@@ -7,7 +7,7 @@
 # 2. There are only `most` tokens, none of which may be read twice. What are the best $N$ and $D$ now? All of the budget is spent.
 # 3. A model of `share` times the best size is to reach the loss that the best model of the budget reaches. By which factor does that cost
 #    more? The answer depends on $\alpha$ and $\beta$ alone. Return `math.inf` if no number of tokens is enough
-#    (`share` is at least 0.1 % away from where that begins; prices may reach $10^{80}$, and exponents lie between 0.04 and 1.6).
+#    (`share` is at least 0.1 % away from where that begins; prices may reach $10^{80}$, exponents lie between 0.04 and 1.6, and `share` is at most $10^6$).
 
 # %% answer q6
 def split(C, A, B, alpha, beta):
@@ -79,6 +79,7 @@ def q6(rng):
     calls.append(Call("price", (far, 0.0462, 0.0462), f"{far:.4g} of the size, alpha = beta = 0.0462", Close(1e-7)))
     size = (1 / 1.0402) ** (1 / 0.0402)       # the smallest exponent there is, and what the least data can mend
     calls.append(Call("price", (1.00101 * size, 0.0402, 1.0), f"{1.00101 * size:.4g} of the size, alpha = 0.0402, beta = 1", Close(1e-7)))
+    calls.append(Call("price", (1e6, 0.0402, 0.0402), "1,000,000 of the size, alpha = beta = 0.0402", Close(1e-7)))  # with next to no data
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

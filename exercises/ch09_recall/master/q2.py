@@ -16,7 +16,7 @@
 #
 # 1. `copying(other, shuffled, second)`: for each model the share of its mean loss on `shuffled` that goes away on `second`, [4].
 # 2. `adapting(other, shuffled, second)`: for each model the share of its mean loss on `other` that goes away on `shuffled`, [4].
-# 3. `which(other, shuffled, second)`: the index of the one model that copies, whose share in 1 is the largest. Any of the four may adapt, or be better.
+# 3. `which(other, shuffled, second)`: the index of the one model that copies, whose share in 1 is the largest, by 0.0001 or more. Any of the four may adapt, or be better.
 #
 # A model may be sure of all bytes, but no mean loss is below $10^{-8}$.
 
@@ -139,7 +139,7 @@ def q2(rng):
     T, copier = int(rng.integers(5, 30)), int(rng.integers(4))
     bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))  # next to nothing, and the copier by a hair
     bytes_of[2] = 0.49 * bytes_of[1]
-    bytes_of[2, copier] *= 0.481 / 0.49
+    bytes_of[2, copier] *= 0.48987 / 0.49
     bytes_of[:, copier] *= 1.001e-8 / bytes_of[2, copier].mean()
     some.append(tuple(bytes_of))
     for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model

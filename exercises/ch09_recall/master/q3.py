@@ -139,7 +139,7 @@ def q3(rng):
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
         near = logits.copy()
         gap = 10 ** rng.uniform(-9, -5, 8)
-        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-9.6, -9.2, 2)
+        gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-10.6, -10.4, 2)
         near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
         calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
