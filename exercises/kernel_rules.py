@@ -114,6 +114,7 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     for node in nodes:
         _check_syntax(node)
         _check_joined(node, known)
+        _check_order(node, known)
         if isinstance(node, ast.JoinedStr) and id(node) not in said:
             raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
         if isinstance(node, ast.Constant) and id(node) not in said | alone:
@@ -158,13 +159,39 @@ def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:
     """Refuse calls that do something behind `and` and `or`: a GPU makes them whatever stands before."""
     if not isinstance(node, ast.BoolOp):
         return
-    for call in [part for one in node.values[1:] for part in ast.walk(one) if isinstance(part, ast.Call)]:
-        value = _find_value(call.func, known)
-        own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
-        hidden = value is UNKNOWN and not isinstance(call.func, ast.Attribute)  # a function by another name
-        if own or hidden or any(word in ast.unparse(call.func).rpartition(".")[2] for word in ACCESSES):
-            name = ast.unparse(call.func)
-            raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
+    for call in _list_acting([*node.values[1:]], known):
+        name = ast.unparse(call.func)
+        raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
+
+
+def _check_order(node: ast.AST, known: Mapping[str, Any]) -> None:
+    """Refuse calls that act among arguments with a name and without: the compiler turns them round."""
+    if isinstance(node, ast.Call):
+        named = [one.value for one in node.keywords]
+        first, second = _list_acting(node.args, known), _list_acting(named, known)
+        if first and second and any("load" not in ast.unparse(call.func) for call in (*first, *second)):
+            raise TypeError(
+                f"calls `{ast.unparse(second[0].func)}` in an argument with a name, which a GPU does before "
+                "those without; give it to a variable first"
+            )
+
+
+def _list_acting(nodes: Sequence[ast.AST], known: Mapping[str, Any]) -> list[ast.Call]:
+    """Return the calls in these expressions that may do more than to compute."""
+    return [
+        part
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call) and _may_act(part.func, known)
+    ]
+
+
+def _may_act(called: ast.expr, known: Mapping[str, Any]) -> bool:
+    """Return whether a function is of the kernel's own, is known by no name, or has access to memory."""
+    value = _find_value(called, known)
+    own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
+    hidden = value is UNKNOWN and not isinstance(called, ast.Attribute)
+    return own or hidden or any(word in ast.unparse(called).rpartition(".")[2] for word in ACCESSES)
 
 
 def list_own_names(function: Callable[..., Any]) -> set[str]:

@@ -16,6 +16,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 if __package__:
@@ -179,6 +180,7 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
         raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
+    lent |= {"min": partial(_choose, "minimum"), "max": partial(_choose, "maximum")}  # as for the compiler
     names: dict[str, Any] = {"__name__": home, "__builtins__": lent, LENT: tl.constexpr}
     names["__language__"] = tl  # the interpreter looks for it
     names[kernel_marks.RAN] = kernel_marks.Places(name)
@@ -188,6 +190,13 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names.pop(tree.name)  # if it calls itself, then what is made of it
     return function
+
+
+def _choose(name: str, *numbers: Any) -> Any:
+    """Return the least or the largest of some numbers as the compiler finds it, which has no other way."""
+    import triton.language as tl
+
+    return reduce(getattr(tl, name), numbers)
 
 
 def _name_kind(kind: str) -> ast.expr:

@@ -342,8 +342,8 @@ def start_on_one_core(program: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="nothing says how long they wait")
 def test_who_waits_for_a_core_is_not_told_to_wait_for_something(monkeypatch):
-    others = [start_on_one_core("while True: pass") for _ in range(5)]
-    answer = start_on_one_core("while time.process_time() < 0.6: pass")
+    others = [start_on_one_core("while True: pass") for _ in range(4)]  # and perhaps another test
+    answer = start_on_one_core("while time.process_time() < 0.4: pass")
     monkeypatch.setattr(processes, "list_descendants", lambda: [answer.pid])
     try:
         assert processes.wait_for_child(answer.pid, 1.2, 10**9) == ("ended", 0)
@@ -373,7 +373,7 @@ def test_children_that_end_have_had_their_time(monkeypatch):
     begin = time.monotonic()
     try:
         assert processes.wait_for_child(waiting.pid, 2, 10**10, ours=2)[0] == "wall"
-        assert time.monotonic() - begin < 3.4
+        assert time.monotonic() - begin < 5  # 2 alone, 4 if other tests have half of the core, and else 8
     finally:
         for one in (burner, waiting):
             one.kill()

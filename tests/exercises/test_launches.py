@@ -852,6 +852,35 @@ def by_a_number_of_two_kinds(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def tell(p, v):
+    tl.store(p, v)
+    return v
+
+
+@triton.jit
+def by_a_named_argument(x, out, n_columns, TILE: tl.constexpr):
+    tl.maximum(tell(out, -77.0), y=tell(out, 3.0))
+
+
+@triton.jit
+def with_named_loads(x, out, n_columns, TILE: tl.constexpr):
+    both = tl.maximum(tl.load(x), y=tl.load(x + 1))
+    tl.store(out, 16.0 * both + tl.maximum(16.0, y=tell(out, 3.0)))
+
+
+@triton.jit
+def by_max_of_nan(x, out, n_columns, TILE: tl.constexpr):
+    nan = tl.load(x) * float("nan")
+    tl.store(out, tl.where(max(nan, 32.0) == 32.0, 32.0, -77.0))
+
+
+@triton.jit
+def by_max_of_two_kinds(x, out, n_columns, TILE: tl.constexpr):
+    large = max(n_columns - n_columns + 1, 0.5) * 65536 * 65536  # a float for a GPU, which does not overflow
+    tl.store(out, tl.where(large > 1.0, 32.0, -77.0) + min(max(n_columns, 1), 3, 2) - 2.0)
+
+
+@triton.jit
 def by_a_named_bound(x, out, n_columns, TILE: tl.constexpr):
     for start in tl.range(0, arg2=n_columns, step=TILE):
         tl.store(out, 3.0 + start)
@@ -956,6 +985,10 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
         (by_two_of_one_name, "calls two functions of the name `put`"),
         (by_texts_of_one_name, "has the text '[', which Triton cannot tell from another one"),
         (by_a_number_of_two_kinds, "is a constant in one call and computed in another"),
+        (
+            by_a_named_argument,
+            "calls `tell` in an argument with a name, which a GPU does before those without",
+        ),
         (by_a_named_bound, "gives a bound of a range by the name arg2"),
         (by_the_interpreter_s_name, "uses the name `interpreter_semantic`"),
         (by_a_loop_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
@@ -971,6 +1004,15 @@ def test_a_forged_description_gives_no_local_name_a_value():
     text = "def f(x):\n    y = 1.0\n    tl.store(x, y)"
     with pytest.raises(TypeError, match="uses `y`, which is no part of Triton's language"):
         kernel_texts.build_kernel([PLAIN | {"text": text, "names": PLAIN["names"] | {"y": {"constant": 5}}}])
+
+
+@pytest.mark.parametrize("kernel", [by_max_of_nan, by_max_of_two_kinds])
+def test_min_and_max_are_those_of_a_gpu(kernel):
+    assert run_once(kernel)["value"].item() == 32
+
+
+def test_loads_may_stand_in_arguments_of_both_kinds():
+    assert run_once(with_named_loads)["value"].item() == 32
 
 
 @pytest.mark.parametrize("name", ["constexpr", "__builtins__", "__language__", "__name__", "__ran__"])
