@@ -40,6 +40,7 @@ WRONG_WAY = (
     'Triton was imported as a compiler. Start Python again, and set os.environ["TRITON_INTERPRET"] = "1" '
     "before anything imports it"
 )
+NEEDED = "interpreter_semantic"  # of the interpreter's names, which it gives to all kernels
 # What no text may hold that is given to a function: Triton makes these letters of brackets, quotes, points.
 AMBIGUOUS = re.compile(r"[\[\]']|_d_|_sq_")
 OLDEST = (3, 6)  # version of Triton; the interpreter and the front end of earlier ones are built otherwise
@@ -169,7 +170,7 @@ def _check_order(node: ast.AST, known: Mapping[str, Any]) -> None:
     if isinstance(node, ast.Call):
         named = [one.value for one in node.keywords]
         first, second = _list_acting(node.args, known), _list_acting(named, known)
-        if first and second and any("load" not in ast.unparse(call.func) for call in (*first, *second)):
+        if first and second and not all(_only_loads(call.func, known) for call in (*first, *second)):
             raise TypeError(
                 f"calls `{ast.unparse(second[0].func)}` in an argument with a name, which a GPU does before "
                 "those without; give it to a variable first"
@@ -188,10 +189,24 @@ def _list_acting(nodes: Sequence[ast.AST], known: Mapping[str, Any]) -> list[ast
 
 def _may_act(called: ast.expr, known: Mapping[str, Any]) -> bool:
     """Return whether a function is of the kernel's own, is known by no name, or has access to memory."""
+    return _is_own(called, known) or any(word in _name_last(called) for word in ACCESSES)
+
+
+def _only_loads(called: ast.expr, known: Mapping[str, Any]) -> bool:
+    """Return whether a function is the language's `load`, or a method of that name."""
+    return _name_last(called) == "load" and not _is_own(called, known)
+
+
+def _is_own(called: ast.expr, known: Mapping[str, Any]) -> bool:
+    """Return whether a function is of the kernel's own, or is known by no name."""
     value = _find_value(called, known)
     own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
-    hidden = value is UNKNOWN and not isinstance(called, ast.Attribute)
-    return own or hidden or any(word in ast.unparse(called).rpartition(".")[2] for word in ACCESSES)
+    return own or (value is UNKNOWN and not isinstance(called, ast.Attribute))
+
+
+def _name_last(called: ast.expr) -> str:
+    """Return the name of a function without what stands before its last dot."""
+    return ast.unparse(called).rpartition(".")[2]
 
 
 def list_own_names(function: Callable[..., Any]) -> set[str]:
@@ -236,7 +251,7 @@ def _check_syntax(node: ast.AST) -> None:
 
 def _is_kept(name: str) -> bool:
     """Return whether a name is Python's own, or the one that the interpreter calls itself by."""
-    return name.startswith("__") or name == "interpreter_semantic"
+    return name.startswith("__") or name == NEEDED
 
 
 def _is_of_a_name(node: ast.AST) -> bool:

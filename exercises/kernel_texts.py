@@ -28,7 +28,6 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
-NEEDED = "interpreter_semantic"  # of the interpreter's names, which it gives to all kernels
 LENT = "constexpr"  # what annotations are made with
 CONSTANTS = (bool, int, float, str, types.NoneType)
 _NUMBERS = itertools.count(1)  # of kernels that were made anew
@@ -144,13 +143,15 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     for function, one in zip(made, described, strict=True):
         for name, what in one["names"].items():
             own = kernel_rules.list_own_names(function)  # what the kernel gives values to itself
-            if str(name).startswith("__") or name in {NEEDED, *own, *function.__globals__} - {LENT}:
+            if str(name).startswith("__") or name in {kernel_rules.NEEDED, *own, *function.__globals__} - {
+                LENT
+            }:
                 raise TypeError(f"uses `{name}`, which is no part of Triton's language")
             function.__globals__[name] = (
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
             )
     kernel_rules.check_kernel(kernels[0])
-    for name in vars(sys.modules["triton.runtime.interpreter"]).keys() - {NEEDED}:
+    for name in vars(sys.modules["triton.runtime.interpreter"]).keys() - {kernel_rules.NEEDED}:
         for function in made:
             function.__globals__.setdefault(name, None)
     return kernels[0]

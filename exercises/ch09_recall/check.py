@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "3a4d6cbddcac"
+VERSION = "ada7f8fdee90"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',

@@ -240,7 +240,7 @@ def _define_what_is_given(
     defined: set[str] = set()
     for cell in reversed(parts):
         for m, part in reversed(list(enumerate(cell))):
-            for question, texts in _list_given(part, checks):
+            for question, texts in reversed(list(_list_given(part, checks))):
                 asked = [name for name, one in names.items() if one == question]
                 told = {name for name, text in zip(asked, texts, strict=False) if text in ("None", name)}
                 wanted = (missing & set(asked)) - told - defined

@@ -312,6 +312,7 @@ FIXED = answer_cell(notebook("ch01_softmax"), "q2")["source"].replace('fault = "
 GIVEN = {  # what stands in the cells of 1.2 and of its check
     "a letter": (FIXED, 'check.q2("C", repaired)'),
     "letters in turn": (FIXED, 'check.q2("B", repaired)\ncheck.q2(\n    "C",  # at last\n    repaired)'),
+    "letters on a line": (FIXED, 'check.q2("B", repaired); check.q2("C", repaired)'),
     "another name": (FIXED + '\nchoice = "C"', "%time check.q2(choice, repaired)"),
     "a function by another name": (FIXED.replace("repaired", "mine"), 'check.q2("C", mine)'),
     "the name of the stub above": (FIXED.replace("fault = None", 'fault = "C"'), 'check.q2("B", repaired)'),

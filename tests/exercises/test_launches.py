@@ -863,6 +863,17 @@ def by_a_named_argument(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def tell_and_load(p, v):
+    tl.store(p, v)
+    return v
+
+
+@triton.jit
+def by_a_named_call_of_that_name(x, out, n_columns, TILE: tl.constexpr):
+    tl.maximum(tell_and_load(out, -77.0), y=tell_and_load(out, 3.0))
+
+
+@triton.jit
 def with_named_loads(x, out, n_columns, TILE: tl.constexpr):
     both = tl.maximum(tl.load(x), y=tl.load(x + 1))
     tl.store(out, 16.0 * both + tl.maximum(16.0, y=tell(out, 3.0)))
@@ -989,6 +1000,7 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
             by_a_named_argument,
             "calls `tell` in an argument with a name, which a GPU does before those without",
         ),
+        (by_a_named_call_of_that_name, "calls `tell_and_load` in an argument with a name"),
         (by_a_named_bound, "gives a bound of a range by the name arg2"),
         (by_the_interpreter_s_name, "uses the name `interpreter_semantic`"),
         (by_a_loop_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),

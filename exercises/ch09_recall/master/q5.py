@@ -4,7 +4,7 @@
 # A head keeps a state $s\in\mathbb R^K$ (values of width one) and reads a key by $k\cdot s$. The value of each key is a sign,
 # and an answer is right if $k\cdot s$ has it and is not 0. How the state was written does not matter: a sum, the delta rule, or the best $s$ there
 # is. Keys are *in general position*: any $K$ of them, or all if there are fewer, are linearly independent (for the check: scaled to length 1,
-# their smallest singular value is above $10^{-5}$, in `store` above $10^{-4}$; lengths may be $5\cdot 10^4$ times as large as others, and $K$ is at most 30).
+# their smallest singular value is above $10^{-5}$, in `store`, where $K$ is at most 30, above $10^{-4}$; lengths may be $5\cdot 10^4$ times as large as others).
 #
 # 1. `store(keys, signs)`: for up to $K$ keys the shortest state with $k_i\cdot s = \text{signs}_i$ for all $i$.
 # 2. `design(K)`: a task of as few pairs as possible that *no* state solves, with a proof. Entries of keys are above
