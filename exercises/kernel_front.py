@@ -7,6 +7,7 @@ exchanged while it looks. Like serialization.py this file imports little of ours
 """
 
 import io
+import linecache
 import re
 import sys
 import warnings
@@ -25,18 +26,36 @@ else:  # in the sandbox, whose worker has loaded it by its path
 TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
-# a type in intermediate code, as in `tensor<16xbf16>`, and not a name that looks like one
-UNCOMPUTED = re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+)\b""")
-# what the later passes of the compiler have no code for on this GPU, and what it is called in a kernel
-UNBUILT = {
-    re.compile(r"tt\.warp_specialize"): "a loop with `warp_specialize`",
-    re.compile(r"tt\.descriptor_(gather|scatter)"): "`gather` or `scatter` of a descriptor",
+# What the intermediate code of a kernel may be made of: that in which the interpreter computes as a GPU does,
+# or is made to, see kernel_orders.py. What is not here is refused, for nobody compares it.
+OPERATIONS = {
+    "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
+    "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
+    "precise_sqrt clampf make_tensor_ptr advance make_tensor_descriptor descriptor_load descriptor_store",
+    "arith": "constant addi subi muli divsi remsi andi ori xori shli shrsi minsi maxsi cmpi extsi extui "
+    "trunci addf subf mulf divf remf negf maxnumf minnumf maximumf minimumf cmpf extf truncf sitofp uitofp "
+    "fptosi select bitcast",
+    "math": "exp exp2 log log2 sqrt rsqrt sin cos erf absf absi floor ceil fma",
+    "scf": "for while if yield condition",
+    "cf": "br cond_br",
+    "llvm": "intr.assume",
+    "ub": "poison",  # in the place of a variable that a loop gives no value
+}
+KNOWN = {f"{dialect}.{name}" for dialect, names in OPERATIONS.items() for name in names.split()}
+OPERATION = re.compile(r"^ *(?:%[^=]+ = )?\"?([a-z]\w*\.[a-z][\w.]*)(.*)$", re.MULTILINE)
+# what of known operations is refused: unsigned numbers, those of few bits, others in their bits, and what
+# the later passes of the compiler have no code for
+NOT_KNOWN = {
+    re.compile(r"arith\.cmpi u"): "numbers without a sign",
+    re.compile(r"arith\.(extui|uitofp) .* : (tensor<(\d+x)+)?i(?!1\b)"): "numbers without a sign",
+    re.compile(r"arith\.bitcast .* : (\S+) to (?!\1$)"): "numbers whose bits are taken for others",
+    re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+|i8|i16)\b"""): "numbers in {}",
     re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
-    re.compile(r"tt\.histogram .*: tensor<\d+xi(1|8|16)>"): "`tl.histogram` of numbers of fewer than 32 bits",
     re.compile(
         r"tt\.(load|store) .*(cacheModifier.*(evictionPolicy|isVolatile)|evictionPolicy.*isVolatile)"
     ): "two of `cache_modifier`, `eviction_policy` and `volatile` at once",
 }
+LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)  # what a place in the code stands for
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 # what no GPU has code for in there: branches, loops, and tiles
 UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"')
@@ -160,22 +179,38 @@ class _Front:
 
 
 def _refuse_foreign(code: str) -> None:
-    """Refuse what compiles, and which the interpreter cannot say anything of.
+    """Refuse what compiles, and of which the interpreter cannot say what a GPU would make of it.
 
     Args:
         code: the intermediate code.
 
     Raises:
-        TypeError: for numbers of a type whose bits the interpreter takes for whole numbers, and for what few
-            GPUs have code for.
+        TypeError: for an operation, a type or an option that is not known here.
     """
-    if found := UNCOMPUTED.search(code):
-        raise TypeError(
-            f"has numbers in {found[0]}, in which the interpreter does not compute; use float32 or float16"
-        )
-    for pattern, name in UNBUILT.items():
-        if pattern.search(code):
-            raise TypeError(f"has {name}, which compiles on few GPUs if on any")
+    if "tt.warp_specialize" in code:
+        raise TypeError("has a loop with `warp_specialize`, which compiles on few GPUs if on any")
+    for found in OPERATION.finditer(code):
+        operation = found[0].partition(" loc(")[0].strip()
+        refused = ((name, pattern.search(operation)) for pattern, name in NOT_KNOWN.items())
+        what = next((name.format(one[0]) for name, one in refused if one), None)
+        if found[1] not in KNOWN:
+            what = f"the operation `{found[1]}`"
+        if what:
+            raise TypeError(
+                f"has {what}, which is not followed here as a GPU has it; do without"
+                f"{_find_line(code, found[0])}"
+            )
+
+
+def _find_line(code: str, operation: str) -> str:
+    """Return in which line of a kernel an operation has its origin, in words."""
+    known = dict(LOCATION.findall(code))
+    place = operation
+    for _ in known:  # from a name to what is named, and from there to the file
+        if found := re.search(r'"(<kernel \d+>)":(\d+)', place):
+            return f", in `{linecache.getline(found[1], int(found[2])).strip()}`"
+        place = known.get("".join(re.findall(r"#loc\d*", place)[-1:]), "")
+    return ""
 
 
 def _refuse_branches(code: str) -> None:

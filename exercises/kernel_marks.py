@@ -8,6 +8,7 @@ serialization.py this file imports nothing of ours.
 
 import ast
 import linecache
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -63,6 +64,26 @@ class Places:
         if type(plain).__name__ == "tuple":  # Triton's own
             return type(plain)([self.assign(one) for one in plain.values])
         return _make_number(plain)
+
+    def assign_again(self, value: Any) -> Any:
+        """Return what ``assign`` does where a variable may have several values: they must be computed.
+
+        Raises:
+            TypeError: if one is a dtype, a text or a function: its compiler may keep another one than that
+                which the interpreter comes to.
+        """
+        made = self.assign(value)
+        if _is_fixed(made):
+            raise TypeError(
+                "gives a variable what is no number, in a loop, in a branch or a second time; do so once"
+            )
+        return made
+
+    def give_back(self, value: Any) -> Any:
+        """Return what a function returns, which must be computed as well."""
+        if unwrap_constant(value) is not None and _is_fixed(self.assign(value)):
+            raise TypeError("returns what is no number; give it to the function as an argument")
+        return value
 
     def declare(self, value: Any, kind: Any) -> Any:
         """Return what a variable with an annotation is for the compiler."""
@@ -150,6 +171,12 @@ def _is_constant(value: Any) -> bool:
     return isinstance(value, SCALARS) or type(value).__name__ == "dtype"
 
 
+def _is_fixed(made: Any) -> bool:
+    """Return whether what a variable is for the compiler is no number of the GPU, or not in all parts."""
+    parts = made if isinstance(made, tuple) else getattr(made, "values", None)
+    return not hasattr(made, "handle") if parts is None else any(map(_is_fixed, parts))
+
+
 def _name_value(value: Any) -> Any:
     """Return what is equal for equal numbers, NaN among them."""
     return "NaN" if value != value else value
@@ -178,6 +205,8 @@ class Marks(ast.NodeTransformer):
     def __init__(self, places: Places) -> None:
         self._known = places.known
         self._conditions: set[int] = set()  # of which only the truth matters
+        self._given: Counter[str] = Counter()  # how often a name gets a value in the text
+        self._first: set[int] = set()  # statements that are run once, before all branches
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Find out what conditions are made of."""
@@ -218,10 +247,27 @@ class Marks(ast.NodeTransformer):
             ast.Delete([ast.Name(name, ast.Del())]),
         ]
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Count how often each name gets a value."""
+        parts = list(ast.walk(node))
+        stored = [x.id for x in parts if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+        self._given = Counter([*stored, *(x.arg for x in parts if isinstance(x, ast.arg))])
+        self._first = set(map(id, node.body))
+        return self.generic_visit(node)
+
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """Let what is assigned be what it is for the compiler."""
+        names = [x.id for one in node.targets for x in ast.walk(one) if isinstance(x, ast.Name)]
+        once = id(node) in self._first and all(self._given[name] == 1 for name in names)
         self.generic_visit(node)
-        node.value = _call("assign", None, node.value)
+        node.value = _call("assign" if once else "assign_again", None, node.value)
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """Let what is returned be computed."""
+        self.generic_visit(node)
+        if node.value is not None:
+            node.value = _call("give_back", None, node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
@@ -294,7 +340,7 @@ class Marks(ast.NodeTransformer):
             return self.generic_visit(node)
         before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
         whole = ast.copy_location(ast.BinOp(before, node.op, node.value), node)
-        value = _call("assign", None, self.visit_BinOp(whole))  # type: ignore[arg-type]
+        value = _call("assign_again", None, self.visit_BinOp(whole))  # type: ignore[arg-type]
         return ast.copy_location(ast.Assign([node.target], value), node)
 
 

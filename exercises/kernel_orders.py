@@ -3,13 +3,15 @@
 The interpreter combines the entries of a tile one after the other, and moves none where it may. On a GPU a
 reduction pairs entries as it likes, a scan combines halves, and some operations may change the order of
 entries. And where a kernel promises that offsets are multiples of something, a GPU believes it. Casts,
-shifts, maxima, gathers and counts meet numbers that NumPy takes otherwise than a GPU.
+shifts, maxima and divisions meet numbers that NumPy takes otherwise than a GPU. Which operations there are
+besides is said in kernel_front.py.
 
 Like serialization.py this file imports nothing of ours.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,28 +33,28 @@ def use_other_orders(builder: Any) -> Iterator[None]:
     """
     from triton.runtime import interpreter as found
 
-    before = found.ReduceOps.generic_reduce, found.ScanOps.generic_scan, found.TensorHandle.set_attr
+    before = found.ScanOps.generic_scan, found.TensorHandle.set_attr
+    reduce, find_most = found.ReduceOps.generic_reduce, found.ReduceOps.min_max
     found.ReduceOps.generic_reduce, found.ScanOps.generic_scan = _reduce, _scan
-    found.TensorHandle.set_attr = _make_promise(before[2])
+    found.ReduceOps.min_max = _find_numbers(find_most)
+    found.TensorHandle.set_attr = _make_promise(before[1])
     builder.create_reshape = _reorder_if_allowed(builder.create_reshape)
-    builder.create_cat = _reverse(builder.create_cat)
     builder.create_splat = _keep_truths(builder.create_splat)
     builder.create_add = _refuse_truths(builder.create_add)
     # of a number and NaN the number is taken, as by a GPU; Triton's other two functions hand NaN on
     builder.create_maxnumf = lambda left, right: builder.binary_op(left, right, np.fmax)
     builder.create_minnumf = lambda left, right: builder.binary_op(left, right, np.fmin)
-    for name in ("create_fp_to_si", "create_fp_to_ui"):
-        setattr(builder, name, _cast_inside(getattr(builder, name)))
-    for name in ("create_shl", "create_lshr", "create_ashr"):
+    builder.create_clampf = partial(_clamp, builder)
+    builder.create_fp_to_si = _cast_inside(builder.create_fp_to_si)
+    for name in ("create_shl", "create_ashr"):
         setattr(builder, name, _shift_inside(getattr(builder, name)))
-    for name in ("create_sdiv", "create_udiv", "create_srem", "create_urem"):
-        setattr(builder, name, _divide_by_zero(getattr(builder, name)))
-    builder.create_gather = _stay_inside(builder.create_gather)
-    builder.create_histogram = _count_inside(builder.create_histogram)
+    for name in ("create_sdiv", "create_srem"):
+        setattr(builder, name, _divide_by_numbers(getattr(builder, name)))
     try:
         yield
     finally:
-        found.ReduceOps.generic_reduce, found.ScanOps.generic_scan, found.TensorHandle.set_attr = before
+        found.ScanOps.generic_scan, found.TensorHandle.set_attr = before
+        found.ReduceOps.generic_reduce, found.ReduceOps.min_max = reduce, find_most
 
 
 # --- reductions and scans -----------------------------------------------------------------------------------
@@ -111,6 +113,18 @@ def _reduce(self: Any, values: Any) -> list[Any]:
     return results
 
 
+def _find_numbers(find_most: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what finds a largest or least entry and its place, which refuses NaN."""
+
+    def find_checked(self: Any, values: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        tile = values[0] if isinstance(values, tuple) else values
+        if idx_reduce_op is not None and (tile.handle.data != tile.handle.data).any():
+            raise ValueError("asks in which place the largest of numbers and NaN is; a GPU may say any")
+        return find_most(self, values, val_reduce_op, idx_reduce_op)
+
+    return find_checked
+
+
 def _scan(self: Any, values: Any) -> list[Any]:
     """Scan by doubling: each entry takes in what ends one, two, four ... entries before it."""
     types = [x.dtype for x in values]
@@ -127,21 +141,15 @@ def _scan(self: Any, values: Any) -> list[Any]:
 # --- what may reorder ---------------------------------------------------------------------------------------
 
 
-def _reverse(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation whose entries come in the reverse order."""
-
-    def reversed_operation(*arguments: Any) -> Any:
-        made = make(*arguments)
-        made.data = np.flip(made.data)
-        return made
-
-    return reversed_operation
-
-
 def _reorder_if_allowed(reshape: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``reshape``, which reverses the order of entries where it may (as in ``tl.view``)."""
-    backwards = _reverse(reshape)
-    return lambda tile, shape, may: (backwards if may else reshape)(tile, shape, may)
+
+    def reshape_otherwise(tile: Any, shape: Any, may: bool) -> Any:
+        made = reshape(tile, shape, may)
+        made.data = np.flip(made.data) if may else made.data
+        return made
+
+    return reshape_otherwise
 
 
 # --- promises and truths ------------------------------------------------------------------------------------
@@ -199,6 +207,13 @@ def _cast_inside(cast: Callable[..., Any]) -> Callable[..., Any]:
     return cast_inside
 
 
+def _clamp(builder: Any, tile: Any, low: Any, high: Any, propagate: Any) -> Any:
+    """Return ``clamp``: NaN becomes the lower bound, unless it is to be handed on."""
+    if "ALL" in str(propagate):
+        return builder.ternary_op(tile, low, high, np.clip)
+    return builder.create_minnumf(builder.create_maxnumf(tile, low), high)
+
+
 def _shift_inside(shift: Callable[..., Any]) -> Callable[..., Any]:
     """Return a shift that refuses one by as many bits as a number has, or by fewer than none."""
 
@@ -211,38 +226,15 @@ def _shift_inside(shift: Callable[..., Any]) -> Callable[..., Any]:
     return shift_inside
 
 
-def _count_inside(count: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``histogram``, which refuses numbers outside of its bins."""
+def _divide_by_numbers(divide: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a division of whole numbers, which refuses one by 0."""
 
-    def count_inside(tile: Any, bins: Any, mask: Any) -> Any:
-        counted = tile.data if mask is None else tile.data[mask.data]
-        if ((counted < 0) | (counted >= bins)).any():
-            raise ValueError(f"counts numbers outside of its {bins} bins, and a GPU may do anything")
-        return count(tile, bins, mask)
+    def divide_checked(left: Any, right: Any) -> Any:
+        if (np.asarray(right.data) == 0).any():
+            raise ZeroDivisionError("divides a whole number by 0, and a GPU may give anything")
+        return divide(left, right)
 
-    return count_inside
-
-
-def _divide_by_zero(divide: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a division of whole numbers that gives something else than 0 where the divisor is 0."""
-
-    def divide_otherwise(left: Any, right: Any) -> Any:
-        made = divide(left, right)
-        made.data = np.where(right.data == 0, np.array(-1).astype(made.data.dtype), made.data)
-        return made
-
-    return divide_otherwise
-
-
-def _stay_inside(gather: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``gather``, which refuses indices from the end, as NumPy has them."""
-
-    def gather_inside(tile: Any, indices: Any, axis: int) -> Any:
-        if (np.asarray(indices.data) < 0).any():
-            raise IndexError(f"gathers entry {int(np.min(indices.data))} of a tile, which has none before 0")
-        return gather(tile, indices, axis)
-
-    return gather_inside
+    return divide_checked
 
 
 def _keep_truths(splat: Callable[..., Any]) -> Callable[..., Any]:

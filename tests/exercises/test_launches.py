@@ -33,6 +33,7 @@ from tests.exercises.notebooks import hand_in
 kernel_front.remember()  # other tests launch kernels, which changes Triton's language
 HALF = tl.constexpr(0.5)
 WIDTH = tl.constexpr(16)
+TILES_OF_TWO = tl.constexpr(2)
 
 
 @triton.jit
@@ -718,6 +719,7 @@ def without_nan(x, out, n_columns, TILE: tl.constexpr):
 
 
 WIDTH = tl.constexpr(16)
+TILES_OF_TWO = tl.constexpr(2)
 
 
 @triton.jit
@@ -1322,8 +1324,64 @@ def kept_in_two_ways(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
-def counted_in_bytes(x, out, n_columns, TILE: tl.constexpr):
-    tl.store(out, tl.sum(tl.histogram(tl.arange(0, TILE).to(tl.int8), TILE), 0))
+def rounded_in_one_turn(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for turn in tl.static_range(2):
+        kind = tl.float16
+        if n_columns > 0:
+            kind = tl.float32
+        if turn == 1:
+            kind = tl.float32
+        total += (tl.load(x) * 0.1).to(kind)
+    tl.store(out, total)
+
+
+@triton.jit
+def choose_kind(n):
+    return tl.float16 if n > TILES_OF_TWO else tl.float32
+
+
+@triton.jit
+def rounded_by_a_choice(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x).to(choose_kind(TILE)))
+
+
+@triton.jit
+def held_between(x, out, n_columns, TILE: tl.constexpr):
+    nothing = tl.load(x) * float("nan")
+    handed_on = tl.clamp(nothing, 0.5, 1.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out, tl.clamp(nothing, 0.5, 1.0) + tl.where(handed_on != handed_on, 1.0, 0.0))
+
+
+@triton.jit
+def multiplied_high(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.umulhi(-n_columns, n_columns) + 0.0)
+
+
+@triton.jit
+def shifted_without_sign(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, (-n_columns >> tl.full((), 3, tl.uint32)) + 0.0)
+
+
+@triton.jit
+def compared_without_sign(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.where(-n_columns < n_columns.to(tl.uint32), 1.0, 0.0))
+
+
+@triton.jit
+def taken_for_bits(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x).to(tl.int32, bitcast=True) + 0.0)
+
+
+@triton.jit
+def placed_among_nothing(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.argmax(tl.where(i == 3, float("nan"), i * 1.0), 0) + 0.0)
+
+
+@triton.jit
+def divided_by_nothing(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, n_columns // (n_columns - n_columns) + 0.0)
 
 
 @triton.jit
@@ -1761,13 +1819,21 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (calling, "Function sum_apart is marked noinline, but was called with non-scalar"),
         (masked_by_numbers, "has a mask of int32, expected truth values"),
         (promised_first, "promises multiples of 16, and has"),
-        (masked_at_times, "has another value for Triton's compiler than for its interpreter"),
-        (rounded_at_times, "has another value for Triton's compiler than for its interpreter"),
+        (masked_at_times, "gives a variable what is no number, in a loop, in a branch or a second time"),
+        (rounded_at_times, "gives a variable what is no number, in a loop, in a branch or a second time"),
+        (rounded_in_one_turn, "gives a variable what is no number, in a loop, in a branch or a second time"),
+        (rounded_by_a_choice, "returns what is no number"),
+        (multiplied_high, "has the operation `tt.mulhiui`"),
+        (shifted_without_sign, "has numbers without a sign"),
+        (compared_without_sign, "has numbers without a sign"),
+        (taken_for_bits, "has the operation `tt.bitcast`"),
+        (placed_among_nothing, "asks in which place the largest of numbers and NaN is"),
+        (divided_by_nothing, "divides a whole number by 0"),
         (counting_again, "has another value for Triton's compiler than for its interpreter"),
         (either, "adds truth values"),
         (behind_its_loop, "with a value; the variable of a loop has no value behind it"),
         (behind_an_inner_loop, "cannot access local variable 'start'"),
-        (gathered_from_the_end, "gathers entry -1 of a tile"),
+        (gathered_from_the_end, "has the operation `tt.gather`"),
         (added_comparisons, "adds truth values"),
         (counting_down, "counts down by a step that its compiler does not know"),
         (one_or_more, "joins by `and` or `or` what is no truth value"),
@@ -1782,14 +1848,15 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (cast, "casts 300 to int8, which has no such number"),
         (cast_nothing, "casts nan to int64, which has no such number"),
         (shifted, "shifts numbers of 32 bits by 40"),
-        (counted_outside, "counts numbers outside of its 16 bins"),
-        (in_bfloat16, "has numbers in bf16, in which the interpreter does not compute"),
+        (counted_outside, "has the operation `tt.histogram`"),
+        (in_bfloat16, "has numbers in bf16"),
         (specialized, "has a loop with `warp_specialize`"),
         (counted_outside_of_the_language, "such as `tl.cdiv`, in `tl.store(out, triton.cdiv"),
-        (gathered_by_a_descriptor, "has `gather` or `scatter` of a descriptor"),
+        (gathered_by_a_descriptor, "has the operation `tt.descriptor_gather`"),
         (divided_in_float16, "has `tl.fdiv` of float16"),
         (kept_in_two_ways, "has two of `cache_modifier`, `eviction_policy` and `volatile` at once"),
-        (counted_in_bytes, "has `tl.histogram` of numbers of fewer than 32 bits"),
+        (counting_without_sign, "has numbers without a sign"),
+        (counting_in_bytes, "has numbers in i8"),
         (branching, "branches or loops in what `tl.reduce` or a scan combines by"),
         (by_a_method, "uses `.exp()`, which Triton's interpreter lacks; write `tl.exp(x)`"),
     ],
@@ -1853,9 +1920,8 @@ def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
         (dividing_the_count, -1.0),
         (wrapping, 0.0),
         (less_than_nothing, 5.0),
+        (held_between, 1.5),
         (rounded_down, 8.0),
-        (counting_without_sign, 0.0),
-        (counting_in_bytes, 0.0),
         (two_truths, 1.0),
         (told_the_truth, 1.0),
         (beyond_a_float, float("inf")),
