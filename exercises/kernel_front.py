@@ -31,9 +31,9 @@ REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameE
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
     "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
-    "precise_sqrt clampf make_tensor_ptr advance make_tensor_descriptor descriptor_load descriptor_store",
+    "precise_sqrt make_tensor_ptr advance make_tensor_descriptor descriptor_load descriptor_store",
     "arith": "constant addi subi muli divsi remsi andi ori xori shli shrsi minsi maxsi cmpi extsi extui "
-    "trunci addf subf mulf divf remf negf maxnumf minnumf maximumf minimumf cmpf extf truncf sitofp uitofp "
+    "trunci addf subf mulf divf maxnumf minnumf maximumf minimumf cmpf extf truncf sitofp uitofp "
     "fptosi select bitcast",
     "math": "exp exp2 log log2 sqrt rsqrt sin cos erf absf absi floor ceil fma",
     "scf": "for while if yield condition",
@@ -46,14 +46,19 @@ OPERATION = re.compile(r"^ *(?:%[^=]+ = )?\"?([a-z]\w*\.[a-z][\w.]*)(.*)$", re.M
 # what of known operations is refused: unsigned numbers, those of few bits, others in their bits, and what
 # the later passes of the compiler have no code for
 NOT_KNOWN = {
-    re.compile(r"arith\.cmpi u"): "numbers without a sign",
-    re.compile(r"arith\.(extui|uitofp) .* : (tensor<(\d+x)+)?i(?!1\b)"): "numbers without a sign",
+    re.compile(
+        r"arith\.cmpi u|arith\.(extui|uitofp) .* : (tensor<(\d+x)+)?i(?!1\b)"
+    ): "numbers without a sign (a sum of truth values is one; before it write `.to(tl.int32)`)",
     re.compile(r"arith\.bitcast .* : (\S+) to (?!\1$)"): "numbers whose bits are taken for others",
     re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+|i8|i16)\b"""): "numbers in {}",
     re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
     re.compile(
         r"tt\.(load|store) .*(cacheModifier.*(evictionPolicy|isVolatile)|evictionPolicy.*isVolatile)"
     ): "two of `cache_modifier`, `eviction_policy` and `volatile` at once",
+}
+UNBUILT = {
+    re.compile(r"tt\.warp_specialize"): "a loop with `warp_specialize`",
+    re.compile(r"\}\) : \(.*!tt\.ptr"): "a reduction or a scan of addresses",
 }
 LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)  # what a place in the code stands for
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
@@ -94,10 +99,16 @@ def compare(kernel: Any) -> None:
     Raises:
         TypeError: if the front end did not come to a place that has run, or knows another value there.
     """
-    own = kernel.fn.__globals__.get(kernel_marks.RAN)
-    if isinstance(own, kernel_marks.Places) and own.read:
-        for names in _list_globals(kernel.fn):
-            names[kernel_marks.RAN].compare()
+    places = list_places(kernel)
+    if places and places[0].read:
+        for one in places:
+            one.compare()
+
+
+def list_places(kernel: Any) -> list[kernel_marks.Places]:
+    """Return the ``Places`` of a kernel and of what it may call, if it has any."""
+    found = [names.get(kernel_marks.RAN) for names in _list_globals(kernel.fn)]
+    return [one for one in found if isinstance(one, kernel_marks.Places)]
 
 
 def list_ones(kernel: Any, arguments: Mapping[str, Any]) -> list[str]:
@@ -187,8 +198,9 @@ def _refuse_foreign(code: str) -> None:
     Raises:
         TypeError: for an operation, a type or an option that is not known here.
     """
-    if "tt.warp_specialize" in code:
-        raise TypeError("has a loop with `warp_specialize`, which compiles on few GPUs if on any")
+    for pattern, name in UNBUILT.items():
+        if pattern.search(code):
+            raise TypeError(f"has {name}, which compiles on few GPUs if on any")
     for found in OPERATION.finditer(code):
         operation = found[0].partition(" loc(")[0].strip()
         refused = ((name, pattern.search(operation)) for pattern, name in NOT_KNOWN.items())

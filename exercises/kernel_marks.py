@@ -18,6 +18,7 @@ import numpy as np
 
 RAN = "__ran__"  # under this name a kernel has its ``Places``
 SCALARS = (bool, int, float, str, type(None))
+PROMISES = ("multiple_of", "max_contiguous", "max_constancy")
 COMPUTED = object()  # in place of a value that the compiler does not know
 
 
@@ -36,17 +37,28 @@ class Places:
         self.known: dict[tuple[Any, ...], set[Any]] = {}  # what the compiler knows of them, or ``COMPUTED``
         self.backwards: set[tuple[Any, ...]] = set()  # steps of ranges below 0
         self.kinds: dict[tuple[Any, ...], Any] = {}  # the dtypes of bounds of ranges
+        self.bounds: dict[tuple[Any, ...], int] = {}  # their last values
+        self.promises: set[tuple[Any, ...]] = set()  # of what offsets are multiples, and the like
+        self.kept: set[tuple[Any, ...]] = set()  # those to which this program has come
 
     def __call__(self, place: tuple[Any, ...], value: Any = None) -> Any:
         """Note that a place has run, and return the value that it has."""
         self.ran.add(place)
+        if place in self.promises:
+            self.kept.add(place)
         return value
+
+    def end_program(self) -> None:
+        """Raise a ``TypeError`` if a program has not come to a promise, which a GPU believes in all."""
+        missed, self.kept = self.promises - self.kept, set()
+        self._refuse(missed, "makes a promise where some program never comes; make it before all branches")
 
     def note(self, place: tuple[Any, ...], value: Any) -> Any:
         """Note the value of an expression, if it is a number, and return it as the compiler has it."""
         plain = unwrap_constant(value)
-        if not _is_constant(plain):
-            return plain  # a constant times a tile is a tile
+        if not _is_constant(plain):  # a constant times a tile is a tile
+            self.found.setdefault(place, set()).add(COMPUTED)
+            return plain
         self.found.setdefault(place, set()).add(_name_value(plain))
         return _make_number(plain) if self.known.get(place) == {COMPUTED} else value
 
@@ -80,27 +92,41 @@ class Places:
         return made
 
     def give_back(self, value: Any) -> Any:
-        """Return what a function returns, which must be computed as well."""
-        if unwrap_constant(value) is not None and _is_fixed(self.assign(value)):
+        """Return what a function returns, which must be computed as well, in tuples one by one."""
+        made = self.assign(value)
+        if unwrap_constant(value) is not None and _is_fixed(made):
             raise TypeError("returns what is no number; give it to the function as an argument")
-        return value
+        return value if hasattr(made, "handle") or made is None else made
 
     def declare(self, value: Any, kind: Any) -> Any:
         """Return what a variable with an annotation is for the compiler."""
-        return value if getattr(kind, "__name__", "") == "constexpr" else self.assign(value)
+        return value if getattr(kind, "__name__", "") == "constexpr" else self.assign_again(value)
 
     def bound(self, place: tuple[Any, ...], value: Any) -> Any:
-        """Return a bound of a range, and note its dtype."""
-        self.kinds[place] = _make_number(value).dtype
+        """Return a bound or the step of a range, and note it and its dtype."""
+        number = _make_number(value)
+        self.kinds[place], self.bounds[place] = number.dtype, int(number.handle.data.item())
         return value
 
-    def count(self, value: Any, *places: tuple[Any, ...]) -> Any:
-        """Return the variable of a loop, in the dtype that its bounds have together."""
+    def count(self, value: Any, steps: bool, *places: tuple[Any, ...]) -> Any:
+        """Return the variable of a loop, in the dtype that its bounds have together.
+
+        Args:
+            value: that it has for Python.
+            steps: whether the last place is that of the step.
+            places: of the bounds.
+
+        Raises:
+            OverflowError: if the next value is none of the dtype.
+        """
         from triton.runtime.interpreter import interpreter_semantic as semantic
 
         number = _make_number(value)
         usual = [_make_number(0).dtype] * (3 - len(places))  # of a start at 0 and a step of 1
         kind = reduce(semantic.integer_promote_impl, [*(self.kinds[place] for place in places), *usual])
+        after = int(number.handle.data.item()) + (self.bounds[places[-1]] if steps else 1)
+        if not -(1 << kind.int_bitwidth - 1) <= after < 1 << kind.int_bitwidth - 1:
+            raise OverflowError(f"counts to {after:,} in a loop, which is no {kind}, so a GPU never ends it")
         return number if kind == number.dtype else semantic.cast(number, kind)
 
     def take_value(self, x: Any) -> Any:
@@ -203,7 +229,7 @@ class Marks(ast.NodeTransformer):
         return node
 
     def __init__(self, places: Places) -> None:
-        self._known = places.known
+        self._places, self._known = places, places.known
         self._conditions: set[int] = set()  # of which only the truth matters
         self._given: Counter[str] = Counter()  # how often a name gets a value in the text
         self._first: set[int] = set()  # statements that are run once, before all branches
@@ -232,15 +258,16 @@ class Marks(ast.NodeTransformer):
             if step:
                 step.value = _call("bound", places[-1], step.value)
             if isinstance(node.target, ast.Name):
-                self._count(node, node.target.id, places)
+                self._count(node, node.target.id, places, bool(step) or len(places) > 2)
         node.iter = call
         return node
 
     @staticmethod
-    def _count(node: ast.For, name: str, places: list[tuple[Any, ...]]) -> None:
+    def _count(node: ast.For, name: str, places: list[tuple[Any, ...]], steps: bool) -> None:
         """Let the variable of a loop be a number of the GPU in it, and be gone behind it."""
         found = ast.Tuple([ast.Constant(one) for one in places], ast.Load())  # type: ignore[arg-type]
-        number = _call("count", None, ast.Name(name, ast.Load()), ast.Starred(found, ast.Load()))
+        starred = ast.Starred(found, ast.Load())
+        number = _call("count", None, ast.Name(name, ast.Load()), ast.Constant(steps), starred)
         node.body.insert(0, ast.Assign([ast.Name(name, ast.Store())], number))
         node.orelse += [
             ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)),
@@ -282,6 +309,8 @@ class Marks(ast.NodeTransformer):
         own = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "interpreter_semantic"
         if own:
             return node  # its own calls are no part of the text
+        if ast.unparse(node.func).rpartition(".")[2] in PROMISES:
+            self._places.promises.add(find_place(node))
         return _mark(find_place(node), _call("note", find_place(node), node))
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
@@ -293,12 +322,13 @@ class Marks(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Mark all but the first, which are left out where the first decides."""
-        places = [find_place(one) for one in node.values[1:]]
+        place, *places = map(find_place, (node, *node.values[1:]))
         super().generic_visit(node)
-        if id(node) not in self._conditions:
+        plain = id(node) in self._conditions
+        if not plain:
             node.values = [_call("check_truth", None, one) for one in node.values]
         node.values[1:] = map(_mark, places, node.values[1:])
-        return node
+        return node if plain else _call("note", place, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Find the value of a constant."""

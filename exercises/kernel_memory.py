@@ -8,6 +8,7 @@ touched which entry, and how many entries were read and written. In the grader i
 Like serialization.py this file imports nothing else of ours, so that the sandbox of the grader can load it.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -88,6 +89,13 @@ class Memory:
     @property
     def busiest(self) -> int:
         return max(self._loads_of.values(), default=0)
+
+    def fingerprint(self) -> int:
+        """Return a number that depends on all values that the tensors have now."""
+        found = 0
+        for data in self._bytes:
+            found = zlib.crc32(data.tobytes(), found)
+        return found
 
     def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
         """Return what stands at addresses.

@@ -194,9 +194,12 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
 
 
 def _choose(name: str, *numbers: Any) -> Any:
-    """Return the least or the largest of some numbers as the compiler finds it, which has no other way."""
+    """Return the least or the largest of some numbers as the compiler finds it: of constants, one of them."""
     import triton.language as tl
 
+    plain = [kernel_marks.unwrap_constant(one) for one in numbers]
+    if all(isinstance(one, (bool, int, float)) for one in plain):
+        return {"minimum": min, "maximum": max}[name](plain)  # a number of the GPU where it is one
     return reduce(getattr(tl, name), numbers)
 
 

@@ -29,7 +29,7 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 
 kernel_front.remember()  # where Triton was imported before
 
-ANYTHING = (math.nan, 3e4, -2e4)  # what a GPU may leave where a mask leaves something out
+ANYTHING = 3e4  # as large may be what a GPU leaves where a mask leaves something out; or NaN, or 0
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
 
 # --- a launch in this process -------------------------------------------------------------------------------
@@ -66,8 +66,10 @@ def run(
     with kernel_rules.ALONE, _Patches(memory, grid, order) as patches:
         try:
             kernel.rewrite().__annotations__.update(dict.fromkeys(constants, "constexpr"))
+            patches.places = kernel_front.list_places(kernel)
             with np.errstate(all="ignore"):  # a GPU does not warn of a logarithm of 0 either
                 kernel[tuple(grid)](*arguments)
+            patches.end_program()
         except Exception as error:
             raised = _unwrap(error)
             if isinstance(raised, UnboundLocalError):
@@ -158,8 +160,11 @@ class _Patches:
         self._order = np.arange(math.prod(grid))
         if order:
             np.random.default_rng(order).shuffle(self._order)
-        self._program = 0
-        self.products = self.exponentials = self._loads = 0
+        self._program: int | None = None
+        self._seed = memory.fingerprint()  # of what is left to chance: no text of a kernel knows its inputs
+        self._rng = np.random.default_rng(self._seed)
+        self.products = self.exponentials = 0
+        self.places: list[kernel_marks.Places] = []
 
     def __enter__(self) -> "_Patches":
         self._patch_tensor = self._interpreter._patch_lang_tensor
@@ -178,7 +183,7 @@ class _Patches:
         self._count("create_dot", _measure_product, "products")
         for name in ("create_exp", "create_exp2", "create_log", "create_log2"):
             self._count(name, lambda x: x.data.size, "exponentials")
-        self._orders = kernel_orders.use_other_orders(self._builder)
+        self._orders = kernel_orders.use_other_orders(self._builder, self._seed)
         self._orders.__enter__()
         self._rewriter = self._interpreter.FunctionRewriter
         self._transform = self._rewriter._transform_ast
@@ -226,9 +231,16 @@ class _Patches:
         setattr(self._builder, name, counted)
 
     def _set_grid_idx(self, *place: int) -> None:
-        """Begin the next program, in an order of ours."""
+        """End the program before, and begin the next, in an order of ours."""
+        if self._program is not None:
+            self.end_program()
         self._program = int(self._order[np.ravel_multi_index(place, self._grid)])
         self._place(*map(int, np.unravel_index(self._program, self._grid)))
+
+    def end_program(self) -> None:
+        """Look whether a program has come to all promises."""
+        for places in self.places:
+            places.end_program()
 
     def _create_masked_load(
         self, ptrs: Any, mask: Any, other: Any, cache_modifier: Any, eviction_policy: Any, is_volatile: Any
@@ -237,13 +249,13 @@ class _Patches:
         nothing = type(ptrs)(np.zeros_like(wanted), self._builder.get_int1_ty())
         loaded = self._load(ptrs, nothing, other, cache_modifier, eviction_policy, is_volatile)
         loaded.data = loaded.data.copy()
-        if other is None and loaded.data.dtype.kind == "f":
-            loaded.data[...] = np.resize(np.roll(ANYTHING, self._loads), loaded.data.shape)
-            self._loads += 1
+        if other is None and loaded.data.dtype.kind == "f" and self._rng.random() < 0.75:
+            numbers = self._rng.uniform(-ANYTHING, ANYTHING, loaded.data.shape)
+            loaded.data[...] = np.where(self._rng.random(loaded.data.shape) < 0.3, math.nan, numbers)
         if wanted.any():
             addresses = ptrs.data[wanted].astype(np.int64)
             size = loaded.data.dtype.itemsize
-            values = self._memory.load(self._program, addresses, size)
+            values = self._memory.load(self._program or 0, addresses, size)
             loaded.data[wanted] = np.frombuffer(values, dtype=loaded.data.dtype)
         else:
             self._memory.skip()
@@ -254,7 +266,7 @@ class _Patches:
         if wanted.any():
             values = np.broadcast_to(value.data, ptrs.data.shape)[wanted]
             addresses = ptrs.data[wanted].astype(np.int64)
-            self._memory.store(self._program, addresses, values.dtype.itemsize, values.tobytes())
+            self._memory.store(self._program or 0, addresses, values.dtype.itemsize, values.tobytes())
         else:
             self._memory.skip()
 
@@ -286,6 +298,8 @@ def _measure_product(a: Any, b: Any, d: Any, precision: Any, *_: Any) -> int:
 def _tell_truth(x: Any) -> bool:
     """Return whether a number of Triton is true; a tile is neither true nor false."""
     values = x.handle.data
+    if sys._getframe(1).f_code.co_filename.endswith("semantic.py"):
+        return True  # it asks whether there is one, such as `other` of a load
     if values.size > 1 and not _is_triton(sys._getframe(1).f_code.co_filename):
         raise kernel_orders.SeveralTruths(
             f"takes {values.size} truth values as one, in `if`, `and`, `or`, `not`, `min` or `max`; for "

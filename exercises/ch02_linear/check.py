@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "1ac2cfb84214"
+VERSION = "25cd15fd2ded"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -309,6 +309,9 @@ def q4(rng):
         K, H, accuracy = int(rng.integers(128, 2000)), int(rng.integers(1, 9)), float(rng.uniform(0.7, 0.97))
         inputs = f"K = {K}, H = {H}, accuracy {accuracy:.3f}"
         calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
+    for off in (1.5e-5, 2e-3):                     # keys that are nearly opposite: answers are nearly 0, and not 0
+        x = torch.tensor([[[1.0, 0.0], [-1.0, off]]], dtype=torch.float64)
+        calls.append(Call("share_right", (x, torch.ones(2, 1, dtype=torch.float64)), "K = 2, H = 1, n = 2, keys nearly opposite", Close(1e-6)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.05)))

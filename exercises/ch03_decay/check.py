@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "7df9c6f8f127"
+VERSION = "3d21d9efb06d"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -201,6 +201,13 @@ def q2(rng):
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
+
+    def first_is_loud():  # what is rounded off its output is more than all that another half-life changes
+        q, k, v = (torch.from_numpy(rng.normal(size=(100, 4))) for _ in range(3))
+        q[0] = 1e3 * k[0]
+        return q, k, v, float(rng.uniform(30, 60))
+
+    calls.append(_ask(first_is_loud, "; the first query is loud"))
 
     def silent():  # of all tokens the first; known mistakes divide by it, so this comes last
         q, k, v = (torch.from_numpy(rng.normal(size=(120, 3))) for _ in range(3))

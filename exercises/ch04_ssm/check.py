@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "6f19244b926d"
+VERSION = "cfcbf90b522a"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -141,6 +141,7 @@ def q1(rng):
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     steps += [(hardly, times * largest_step(hardly, 0.0)) for times in (1.0001, 1.5)]
+    steps += [(torch.tensor([mode], dtype=torch.float64), delta) for mode, delta in (([-1e-12, 1e-9], 1e7), ([-1e-9, 5e-9], 1e9))]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards
@@ -467,7 +468,7 @@ def q5(rng):
         angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
         A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
-    near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
+    near = torch.complex(torch.tensor(-0.02), 0.1022 * torch.arange(1, 5)).to(torch.complex128).exp()  # 0.1 apart
     cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "22a0e86d0df4"
+VERSION = "b91a17870981"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -101,8 +101,14 @@ def q1(rng):
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    E, gamma, L = 0.004, 0.00501, 0.0101             # as small as they may be
+    points = [(loss, gamma * (1 - E / loss)) for loss in (L, 1.5 * L)]
+    text = f"E = {E:g}, gamma = {gamma:g}, a loss of {L:g}"
+    calls.append(Call("apparent", (E, gamma, L), text, Close(1e-12)))
+    calls.append(Call("recover", (*points[0], *points[1]), f"{text}, and one of {1.5 * L:g}", Close(1e-9)))
+    calls.append(Call("more_compute", (E, gamma, L, 0.008), f"{text}, to 0.008", Close(1e-7)))
     for n in range(270):                             # losses below 1 and above 10, most or little of which is E; any gamma
-        E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
+        E, above, gamma = (10 ** rng.uniform((-2, -2, -2.3), (1, 1, 0.5))).tolist()
         E = E if rng.random() < 0.85 else 0.0
         L, ratio = E + above, float(rng.uniform(1.05, 4.0))
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"
@@ -169,6 +175,8 @@ def q2(rng):
 
     def draw():
         N = np.sort(10 ** rng.uniform(5, 9, int(rng.integers(3, 7)))).tolist()
+        while N[-1] < 1.3 * N[0]:
+            N = np.sort(10 ** rng.uniform(5, 9, len(N))).tolist()
         last = float(10 ** rng.uniform(9, 12))
         return N, last / float(rng.uniform(3, 300)), last
 
@@ -197,7 +205,7 @@ def q2(rng):
     for _ in range(90):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
-        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
+        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 14))
         factor = factor if rng.random() < 0.8 else factor[:1] * n_sizes
         back, another = (10 ** 10 ** rng.uniform(-1.5, 0.6, 2)).tolist()
         first = last / back
@@ -214,8 +222,11 @@ def q2(rng):
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
     calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
-    least = design_exponent([1e6, 1.3e6], 1.5, 1e12)
-    calls.append(Call("first_for", ([1e6, 1.3e6], 1e12, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
+    for near in ([1e6, 1.3e6], [1e6, 1.2501e6]):
+        least = design_exponent(near, 1.5, 1e14)
+        calls.append(Call("first_for", (near, 1e14, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
+    calls.append(Call("design_exponent", (near, 1e8, 1e10), "2 sizes near each other", exact))
+    calls.append(Call("with_cost", (near, 1e8, 1e10, [2.0, 1.5]), "2 sizes near each other, factors 2 and 1.5", exact))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))
@@ -463,11 +474,13 @@ def _runs_of_nearly_one_size(rng, first):
 
 
 def _runs_near_one_size(rng):
-    """(N, L) of five runs within little more than 1 %; one is far above the line."""
-    N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0001, 0.0049, 0.01012, 0.0102]))
-    L = 5 * N**-0.1 * np.exp(1e-4 * rng.uniform(-1, 1, 5))
-    L[rng.integers(5)] *= 1.05
-    return N.tolist(), L.tolist()
+    """(N, L) of five runs within little more than 1 %; one is far above the line, which falls."""
+    while True:
+        N = float(rng.uniform(1e6, 1e7)) * (1 + np.array([0.0, 0.0001, 0.0049, 0.01012, 0.0102]))
+        L = 5 * N**-0.1 * np.exp(1e-4 * rng.uniform(-1, 1, 5))
+        L[rng.integers(5)] *= 1.05
+        if robust(N, L)[1] > 0.01:
+            return N.tolist(), L.tolist()
 
 
 def _runs_with_a_twin(rng, earlier):

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "ada7f8fdee90"
+VERSION = "93c8c9fd6efc"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -169,6 +169,13 @@ def q1(rng):
         written[rng.random(len(written)) < rng.choice((0.0, 0.2))] = letters[0]
         for name in ("repeated", "misleading"):
             calls.append(Call(name, (written, n), f"{len(written)} bytes, {len(letters)} letters, n = {n}"))
+    for of, (low, high) in ((250, (61, 200)), (80, (1_001, 1_050))):  # long strings that come again, up to the last byte
+        n = int(rng.integers(low, high))
+        bytes_ = np.resize(rng.integers(0, 256, of), of + max(n + 20, of))
+        calls.append(Call("repeated", (bytes_, n), f"the same {of} bytes over and over, n = {n:,}"))
+        bytes_ = bytes_.copy()
+        bytes_[-1] ^= 1
+        calls.append(Call("misleading", (bytes_, n), f"the same {of} bytes over and over, the last one changed, n = {n:,}"))
     for _ in range(60):                              # differences of 0, losses of 0 in one model or both
         T = int(rng.integers(1, rng.choice((5, 30))))
         mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))
@@ -212,6 +219,7 @@ def _any_models(rng):
     if least < -2:  # one, and more often the copier, is as sure as a model may be
         sure = copier if rng.random() < 0.5 else rng.integers(4)
         means[:, sure] *= 1.01e-8 / means[:, sure].min()
+    means *= np.maximum(1.0, 1.01e-8 / means.min(0))  # and none is surer
     return tuple(rows * (means / rows.mean(-1))[..., None])
 
 
@@ -233,59 +241,79 @@ def _choose_otherwise(other, shuffled, second):
     return {name: int(share.argmax()) for name, share in shares.items()}
 
 
+def _models_with_roles(rng, own):
+    """Losses of four models, one of which copies, and the index of that one; `own` says what it is besides, or saves on."""
+    T = int(rng.integers(200, 400))
+    copier, *others = rng.permutation(4).tolist()
+    roles = dict(zip(("adapter", "best", "last"), others, strict=True))
+    if own in roles:                                  # what the copier is besides
+        roles[own] = copier
+    level = rng.uniform(0.9, 1.3, 4)
+    level[roles["best"]] = rng.uniform(0.05, 0.07)    # lowest at the second reading, too
+    knows = rng.uniform(0.02, 0.06, 4)
+    knows[roles["adapter"]] = rng.uniform(0.5, 0.6)   # gains most from other to second
+    copies = rng.uniform(0.0, 0.02, 4)
+    copies[copier] = rng.uniform(0.2, 0.6)
+    if own == "best":                                 # saves little, and fewer nats than another
+        copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+    if own == "adapter":                              # saves a small part of what other words cost, since it adapts
+        knows[copier] = rng.uniform(0.85, 0.88)
+        copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
+    if own == "last":                                 # another is worse in the right order
+        copies[others[0]] = -0.7
+    if own == "other words":                          # it copies, but loses by other words
+        knows[copier] = rng.uniform(-0.1, -0.05)
+        copies[others[1]] = 0.06                      # another saves less, but on all bytes
+    if own in ("dear", "cheap"):                      # another saves nearly as much, of all bytes alike, and has more to lose
+        copies[[copier, others[1]]] = 0.1, 0.097
+        level[copier] = rng.uniform(0.03, 0.05)
+    hard = rng.gamma(0.5, 2.0, T)
+    hard = np.tile(hard / hard.mean(), (4, 1))
+    hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
+    rows = [level[:, None] * hard * np.exp(0.02 * rng.normal(size=(4, T))) for _ in range(3)]
+    other, shuffled, second = rows
+    shuffled = shuffled * (1 - knows)[:, None]
+    second = second * ((1 - knows) * (1 - copies))[:, None]
+    if own in ("other words", "dear", "cheap"):       # it saves on bytes that cost much, or little, and on no others
+        second[copier] /= 1 - copies[copier]
+        order = second[copier].argsort()
+        own_bytes = order[: 3 * T // 4] if own == "cheap" else order[-(T // 3) :]
+        second[copier, own_bytes] *= 1 - copies[copier] * second[copier].sum() / second[copier, own_bytes].sum()
+    else:
+        second[copier, : T // 10] /= 1 - copies[copier]  # at first there is nothing to go by
+    second[copier, second[copier].argsort()[: T // 20]] *= 50.0  # bytes that cost nearly nothing, a bit more than that
+    return (other, shuffled, second), copier
+
+
+def _leads(losses, copier):
+    """Whether the copier's share is above all others by a little more than the text says."""
+    shares = copying(*losses)
+    return bool((shares[copier] > np.delete(shares, copier) + 1.2e-4).all())
+
+
 @define_question(INFO["q2"], copying=copying, adapting=adapting, which=which)
 def q2(rng):
     calls = []
     for n, own in enumerate(3 * ("other words", "best", "adapter", "last", "dear", "cheap")):
-        T = int(rng.integers(200, 400))
-        copier, *others = rng.permutation(4).tolist()
-        roles = dict(zip(("adapter", "best", "last"), others, strict=True))
-        if own in roles:                                  # what the copier is besides
-            roles[own] = copier
-        level = rng.uniform(0.9, 1.3, 4)
-        level[roles["best"]] = rng.uniform(0.05, 0.07)    # lowest at the second reading, too
-        knows = rng.uniform(0.02, 0.06, 4)
-        knows[roles["adapter"]] = rng.uniform(0.5, 0.6)   # gains most from other to second
-        copies = rng.uniform(0.0, 0.02, 4)
-        copies[copier] = rng.uniform(0.2, 0.6)
-        if own == "best":                                 # saves little, and fewer nats than another
-            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
-        if own == "adapter":                              # saves a small part of what other words cost, since it adapts
-            knows[copier] = rng.uniform(0.85, 0.88)
-            copies[[copier, others[1]]] = rng.uniform(0.09, 0.105), 0.03
-        if own == "last":                                 # another is worse in the right order
-            copies[others[0]] = -0.7
-        if own == "other words":                          # it copies, but loses by other words
-            knows[copier] = rng.uniform(-0.1, -0.05)
-            copies[others[1]] = 0.06                      # another saves less, but on all bytes
-        if own in ("dear", "cheap"):                      # another saves nearly as much, of all bytes alike, and has more to lose
-            copies[[copier, others[1]]] = 0.1, 0.097
-            level[copier] = rng.uniform(0.03, 0.05)
-        hard = rng.gamma(0.5, 2.0, T)
-        hard = np.tile(hard / hard.mean(), (4, 1))
-        hard[roles["last"]] *= np.linspace(2.5, 0.2, T)   # better further on, whatever stands before
-        rows = [level[:, None] * hard * np.exp(0.02 * rng.normal(size=(4, T))) for _ in range(3)]
-        other, shuffled, second = rows
-        shuffled = shuffled * (1 - knows)[:, None]
-        second = second * ((1 - knows) * (1 - copies))[:, None]
-        if own in ("other words", "dear", "cheap"):       # it saves on bytes that cost much, or little, and on no others
-            second[copier] /= 1 - copies[copier]
-            order = second[copier].argsort()
-            own_bytes = order[: 3 * T // 4] if own == "cheap" else order[-(T // 3) :]
-            second[copier, own_bytes] *= 1 - copies[copier] * second[copier].sum() / second[copier, own_bytes].sum()
-        else:
-            second[copier, : T // 10] /= 1 - copies[copier]  # at first there is nothing to go by
-        second[copier, second[copier].argsort()[: T // 20]] *= 50.0  # bytes that cost nearly nothing, a bit more than that
-        text = f"models {n + 1}, T = {T}"
+        losses, copier = _models_with_roles(rng, own)
+        while not _leads(losses, copier):
+            losses, copier = _models_with_roles(rng, own)
+        text = f"models {n + 1}, T = {losses[0].shape[1]}"
         for name in ("copying", "adapting"):
-            calls.append(Call(name, (other, shuffled, second), text, Close(1e-9)))
-        calls.append(Call("which", (other, shuffled, second), text, Exactly()))
+            calls.append(Call(name, losses, text, Close(1e-9)))
+        calls.append(Call("which", losses, text, Exactly()))
     some = [_any_models(rng) for _ in range(100)]
     T, copier = int(rng.integers(5, 30)), int(rng.integers(4))
     bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))  # next to nothing, and the copier by a hair
     bytes_of[2] = 0.49 * bytes_of[1]
     bytes_of[2, copier] *= 0.48987 / 0.49
     bytes_of[:, copier] *= 1.001e-8 / bytes_of[2, copier].mean()
+    some.append(tuple(bytes_of))
+    rival = (copier + int(rng.integers(1, 4))) % 4   # the other way round: the one that is behind by a hair has next to nothing
+    bytes_of = np.array([3.0, 2.0, 1.0])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))
+    bytes_of[2] = np.array([0.6, 0.7])[rng.integers(0, 2, 4), None] * bytes_of[1]
+    bytes_of[2, copier], bytes_of[2, rival] = 0.48987 * bytes_of[1, copier], 0.49 * bytes_of[1, rival]
+    bytes_of[:, rival] *= 1.001e-8 / bytes_of[2, rival].mean()
     some.append(tuple(bytes_of))
     for name in 2 * ("start", "twentieth", "end", "zeros", "zeros of one", "median", "least"):  # another share would choose another model
         losses = _any_models(rng)

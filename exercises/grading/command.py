@@ -20,6 +20,7 @@ from linattn_exercises.grading import (
     processes,
     tables,
 )
+from linattn_exercises.grading.grade import hold_folder
 from linattn_exercises.grading.processes import count_cores, count_jobs
 from linattn_exercises.grading.submissions import (
     SubmissionFile,
@@ -27,10 +28,12 @@ from linattn_exercises.grading.submissions import (
     make_label,
     name_files,
 )
+from linattn_exercises.questions import PUBLIC_SEED
 from linattn_exercises.serialization import make_printable
 
 MAX_LINES = 20  # about what is left out
 MAX_LABEL = 160  # characters of each
+MAX_SEED = 10_000  # characters of a secret
 SEED_VARIABLE = "LINATTN_SEED"  # never an option: others can read a command line
 NOT_PROTECTED = (
     "Marks are not protected: answers ran without bubblewrap, as the user who graded, and may have read and "
@@ -88,6 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Grade, write the tables, and return the exit status: 1 if a notebook could not be graded."""
+    processes.reset_signals()
+    _open_closed_streams()
     for name, most in (("cpu", 3600), ("memory", 1_000_000)):
         if not 1 <= getattr(options, name) <= most:
             raise ValueError(f"{name}: got {getattr(options, name)}, expected 1 to {most:,}")
@@ -100,11 +105,27 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             f"submissions: got no notebook (*.ipynb) in {', '.join(map(str, options.submissions))}"
         )
-    given = {
-        str(options.seed_file): _read_first_line(options.seed_file),
-        f"the variable {SEED_VARIABLE}": os.environ.get(SEED_VARIABLE, ""),
-    }
-    source, seed = next((one for one in given.items() if one[1]), (str(options.out), ""))
+    source, seed = _choose_seed(options)
+    with hold_folder(options.out):
+        return _grade_into_folder(options, found, left_out, source, seed)
+
+
+def _grade_into_folder(
+    options: argparse.Namespace,
+    found: Sequence[tuple[str, Path]],
+    left_out: Sequence[Path],
+    source: str,
+    seed: str,
+) -> int:
+    """Grade what was found into a folder that no other run writes into; return the exit status.
+
+    Args:
+        options: those of the command.
+        found: see ``find_notebooks``.
+        left_out: see ``find_notebooks``.
+        source: where the seed comes from.
+        seed: that of the command, or "".
+    """
     grader = Grader(
         options.out,
         seed=seed,
@@ -162,7 +183,7 @@ def _list_left_out(paths: Sequence[Path]) -> None:
 def _grade(grader: Grader, files: Sequence[SubmissionFile]) -> tuple[list[GradedSubmission], int]:
     """Grade with a bar of progress; return the marks, and how many an earlier run had graded."""
     before = 0
-    with tqdm(total=len(files), unit="notebook", file=sys.stderr) as bar:
+    with tqdm(total=len(files), unit="notebook", file=sys.stderr, disable=sys.stderr is None) as bar:
 
         def on_graded(graded: GradedSubmission, was_kept: bool) -> None:
             nonlocal before
@@ -196,20 +217,67 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 40]} ... {text[-35:]}"
 
 
-def _say(text: str, stream: TextIO) -> None:
-    """Print one line, whatever is in it and whatever the terminal can show."""
+def _open_closed_streams() -> None:
+    """Open the null device where input, output or errors are closed, or a file of ours gets their number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+
+
+def _say(text: str, stream: TextIO | None) -> None:
+    """Print one line, whatever is in it and whatever the terminal can show; nothing if there is none."""
+    if stream is None:
+        return
     line = " ".join(make_printable(text).split())
     coding = stream.encoding or "utf-8"
     print(line.encode(coding, "backslashreplace").decode(coding), file=stream)
+
+
+def _choose_seed(options: argparse.Namespace) -> tuple[str, str]:
+    """Return where the seed comes from and the seed; the folder of marks and "" if none is given."""
+    try:
+        of_variable = os.fsencode(os.environ.get(SEED_VARIABLE, "")).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{SEED_VARIABLE}: got bytes that are no text in UTF-8, expected the secret"
+        ) from error
+    given = {
+        str(options.seed_file): _read_first_line(options.seed_file),
+        f"the variable {SEED_VARIABLE}": of_variable,
+    }
+    source, seed = next((one for one in given.items() if one[1]), (str(options.out), ""))
+    if seed == PUBLIC_SEED:
+        raise ValueError(
+            f"{'seed-file' if options.seed_file else SEED_VARIABLE}: got {seed!r}, the seed of the checks in "
+            "notebooks, which everyone has; expected a secret"
+        )
+    return source, seed
 
 
 def _read_first_line(path: Path | None) -> str:
     """Return the first line of a file, which must not be empty; "" if there is no file."""
     if path is None:
         return ""
+    name = repr(make_printable(str(path)))
     if path.suffix.lower() == ".ipynb":  # a submission whose name looks like this option
-        raise ValueError(f"seed-file: got {str(path)!a}, a notebook, expected a file of your own")
-    line = path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
-    if not line:
+        raise ValueError(f"seed-file: got {name}, a notebook, expected a file of your own")
+    try:
+        with path.open(encoding="utf-8") as file:
+            line = file.readline(MAX_SEED + 1)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(
+            f"seed-file: got {name}, which cannot be read ({reason}), expected a file of your own"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"seed-file: got {name}, which is no text in UTF-8, expected the secret in its first line"
+        ) from error
+    if len(line) > MAX_SEED:
+        raise ValueError(
+            f"seed-file: got {name} with more than {MAX_SEED:,} characters in its first line, expected the "
+            "secret there"
+        )
+    if not (line := line.strip()):
         raise ValueError(f"seed-file: got {path} with an empty first line, expected the secret there")
     return line

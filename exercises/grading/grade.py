@@ -1,14 +1,16 @@
 """Grade submissions: several at a time, each once; marks that were given are kept when the run is stopped."""
 
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import re
 import secrets
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,14 +19,14 @@ from typing import Any, NamedTuple
 import linattn_exercises
 from linattn_exercises.calls import Outcome
 from linattn_exercises.grading.processes import count_jobs, list_cores
-from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
+from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
     Limits,
     Sandbox,
     SandboxClosed,
     choose_isolation,
 )
-from linattn_exercises.grading.submissions import Others, Submission, SubmissionFile, Until, open_submission
+from linattn_exercises.grading.submissions import Others, Submission, SubmissionFile, Until, load_submission
 from linattn_exercises.questions import Question
 from linattn_exercises.serialization import encode, make_printable
 from linattn_exercises.sets import SETS, load_check
@@ -42,6 +44,7 @@ ATTEMPTS: tuple[tuple[Others, Until], ...] = (
     ("all", "end"),
 )
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
+LOCK_FILE = "run.lock"  # in the folder of marks: empty, and locked while a run goes on
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
 SEED_DRAWN_ANEW = "A new seed is drawn: answers that ran without bubblewrap may know the one of before"
 SEED_KNOWN = (
@@ -126,7 +129,7 @@ class Grader:
         self.out, self.default_set, self.limits = out, default_set, limits or Limits()
         self.isolation = choose_isolation(isolation)
         self.jobs = jobs or count_jobs(self.limits.memory)
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(out)
         (out / KEPT_FOLDER).mkdir(exist_ok=True)
         self.seed, self.warning = self._choose_seed(seed)
         self.note_run()
@@ -192,8 +195,9 @@ class Grader:
     def _grade_and_keep(self, file: SubmissionFile) -> GradedSubmission:
         """Grade a submission and write its marks for a later run, unless the grader failed."""
         try:
-            digest = self._hash_inputs(file)
-            graded = self._grade(file)
+            found = self._load_content(file)  # once: what is kept for a content must be the marks of that
+            digest = self._hash_inputs(file, found)
+            graded = self._grade(file, found)
             if self._stopped:
                 raise SandboxClosed("the run was stopped")
             marks = [mark._asdict() for mark in graded.marks]
@@ -209,13 +213,19 @@ class Grader:
                 file.name, [Mark(file.name, "", "", 0, 0, f"Could not be graded: {fault}")], "", fault
             )
 
-    def _grade(self, file: SubmissionFile) -> GradedSubmission:
-        """Return the marks of a submission."""
+    def _load_content(self, file: SubmissionFile) -> bytes | UnreadableNotebook:
+        """Return the content of a file, or what keeps it from being read."""
         try:
-            with open_submission(file.path, self._find_top(file)) as notebook:
-                submission = self._get_sandbox(own_code=False).read(
-                    notebook, self.answer_names, self.default_set
-                )
+            return load_submission(file.path, self._find_top(file))
+        except UnreadableNotebook as error:
+            return error
+
+    def _grade(self, file: SubmissionFile, found: bytes | UnreadableNotebook) -> GradedSubmission:
+        """Return the marks of a submission, in whose file this was found."""
+        try:
+            if isinstance(found, UnreadableNotebook):
+                raise found
+            submission = self._get_sandbox(own_code=False).read(found, self.answer_names, self.default_set)
         except UnreadableNotebook as error:
             return GradedSubmission(file.name, self._mark_unreadable(file, str(error)))
         module = self.checks[submission.set_name]
@@ -312,9 +322,8 @@ class Grader:
         try:
             content = json.loads(self._kept_path(file).read_bytes())
             signature = content.pop("signature")
-            if content["digest"] == self._hash_inputs(file) and hmac.compare_digest(
-                signature, self.sign(content)
-            ):
+            digest = self._hash_inputs(file, self._load_content(file))
+            if content["digest"] == digest and hmac.compare_digest(signature, self.sign(content)):
                 return GradedSubmission(
                     file.name, [Mark(**mark) for mark in content["marks"]], content["note"]
                 )
@@ -330,13 +339,9 @@ class Grader:
         """Return the file that keeps the marks of a submission."""
         return self.out / KEPT_FOLDER / f"{hashlib.sha256(os.fsencode(file.name)).hexdigest()[:24]}.json"
 
-    def _hash_inputs(self, file: SubmissionFile) -> str:
-        """Return a hash of all that marks depend on: file, name, settings, and the code that grades."""
-        try:
-            with open_submission(file.path, self._find_top(file)) as notebook:
-                content = notebook.read(MAX_BYTES + 1)  # it may grow while it is read
-        except UnreadableNotebook as error:
-            content = str(error).encode()
+    def _hash_inputs(self, file: SubmissionFile, found: bytes | UnreadableNotebook) -> str:
+        """Return a hash of all that marks depend on: content, name, settings, and the code that grades."""
+        content = found if isinstance(found, bytes) else str(found).encode()
         settings = [file.name, self.seed, self.isolation, self.default_set, asdict(self.limits), self._code]
         return hashlib.sha256(json.dumps(settings).encode() + b"\0" + content).hexdigest()
 
@@ -385,6 +390,43 @@ class Grader:
             write_atomically({self.out / RUN_FILE: json.dumps({"seed": seed, "known": known}) + "\n"})
         finally:
             os.umask(mask)
+
+
+@contextlib.contextmanager
+def hold_folder(out: Path) -> Iterator[None]:
+    """Hold a folder of marks for one run, so that no other writes into it; make it if it is not there.
+
+    It is free again when the context is left, or the process has ended in whatever way. Where files cannot be
+    locked, nothing is held.
+
+    Raises:
+        ValueError: if another run holds it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    _make_folder(out)
+    number = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)  # no program that we start inherits it
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        raise ValueError(
+            f"out: got {str(out)!a}, into which another run grades; wait for its end or choose another folder"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        os.close(number)
+
+
+def _make_folder(out: Path) -> None:
+    """Make the folder of marks if it is not there, for nobody else to read."""
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], Others]]:

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -160,6 +161,25 @@ def count_jobs(memory: int) -> int:
     """
     each = 2 * (memory + TORCH_BYTES)
     return max(1, int(min(count_cores(), find_memory() // each)))
+
+
+# Signals that Python itself ignores, and those that a shell or nohup lets a program ignore on purpose.
+LEFT_IGNORED = ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGQUIT", "SIGHUP", "SIGTSTP", "SIGTTIN", "SIGTTOU")
+
+
+def reset_signals() -> None:
+    """Let signals do what they do by default, and let none be blocked, whoever has started this process.
+
+    What ignores or blocks them hands that on. Children that end, times that pass and limits must be told.
+    """
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if threading.current_thread() is not threading.main_thread():  # no other may say what signals do
+        return
+    for number in signal.Signals:
+        if number.name not in LEFT_IGNORED and signal.getsignal(number) is signal.SIG_IGN:
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
 
 
 # --- before an answer runs ----------------------------------------------------------------------------------

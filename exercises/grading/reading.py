@@ -11,8 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Set
-from functools import lru_cache
-from itertools import pairwise
+from functools import cached_property, lru_cache
 from typing import Any
 
 MAX_BYTES = 20_000_000  # of a file
@@ -27,10 +26,12 @@ IMPORT = re.compile(r"linattn_exercises\.(\w+)")
 ASKED = re.compile(r"(?m)^[ \t]*(?:\w+\.)*check\.(q\d+)[ \t]*\(")  # in a cell that is no Python
 TIMED_CHECK = re.compile(r"(?m)^([ \t]*)%[ \t]*time[ \t]+(?=\S)")
 CHECK = re.compile(r"q\d+")
+CALLED = re.compile(r"(?<!def )(?<![\w.])(\w+)[ \t]*\(")
 
 Names = Mapping[
     str, Mapping[str, str]
 ]  # for every set, from each name that an answer defines to its question
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class UnreadableNotebook(ValueError):
@@ -141,17 +142,22 @@ def _assign_questions(
     questions = set(names.values())
     code = [_read_source(cell) for cell in cells if _is_code(cell)]
     checks = _name_checks(code)
-    parts = [_split_after_checks(source, checks) for source in code]
+    helpers = Helpers(code, checks)
+    split = [_split_after_checks(source, checks, helpers) for source in code]
+    parts = [[source for source, _ in cell] for cell in split]
     filled = {name for source in code for name in _list_defined(source)}
     filled |= _define_what_is_given(parts, names, names.keys() - filled, checks)
-    parts_of_cells = iter(parts)
+    parts_of_cells = (
+        zip(sources, [asked for _, asked in cell], strict=True)
+        for sources, cell in zip(parts, split, strict=True)
+    )
     section = ""
     for cell in cells:
         if not _is_code(cell):
             if (found := HEADING.search(_read_source(cell), 0, MAX_HEAD)) and f"q{found[1]}" in questions:
                 section = f"q{found[1]}"
             continue
-        for source in next(parts_of_cells):
+        for source, asked in next(parts_of_cells):
             defined = _list_defined(source)
             stubs = [name for name in _list_defined(source, stubs=True) if name in names]
             if stubs and filled.issuperset(stubs):
@@ -160,7 +166,7 @@ def _assign_questions(
             if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
                 answers.add(f"q{marked[1]}")
             section = min(answers) if len(answers) == 1 else section
-            yield source, sorted(answers), section, sorted(_list_asked(source, checks) & questions)
+            yield source, sorted(answers), section, sorted(asked & questions)
 
 
 def _read_timed(source: str) -> tuple[str, ast.Module | None]:
@@ -185,34 +191,89 @@ def _name_checks(code: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _split_after_checks(source: str, checks: Mapping[str, str]) -> list[str]:
-    """Return a cell in parts: each ends with a statement that calls a check, the last with the cell.
+class Helpers:
+    """Know the functions in which the author of a notebook asks checks, as its cells are gone through.
 
-    What stands below a check in its cell came after it, as in a cell of its own.
-    """
-    text, tree = _read_timed(source)
-    if tree is None or not _may_ask(text, checks):
-        return [source]
-    lines, parts, begin = text.split("\n"), [], 0
-    for node, after in pairwise(tree.body):
-        end = node.end_lineno or 0
-        if after.lineno > end and _find_asked(node, checks):
-            parts.append("\n".join(lines[begin:end]))
-            begin = end
-    return [*parts, "\n".join(lines[begin:])] if parts else [source]
-
-
-def _list_asked(source: str, checks: Mapping[str, str]) -> set[str]:
-    """Return the questions whose checks a cell calls, wherever in a statement.
+    What stands in a function is asked where the function is called. One that no cell calls by its name is
+    no helper: it may be called by another name, and counts as asking where it stands.
 
     Args:
-        source: the cell.
+        code: all cells of code.
         checks: under which names the checks are known, see ``_name_checks``.
+    """
+
+    def __init__(self, code: list[str], checks: Mapping[str, str]) -> None:
+        self._code, self._checks = code, checks
+        self._known: dict[str, Function] = {}  # by name the last one so far
+        self._all: set[Function] = set()
+
+    @cached_property
+    def _called(self) -> set[str]:
+        """Return the names that are called anywhere."""
+        return {name for source in self._code for name in CALLED.findall(source)}
+
+    def may_be_called(self, text: str) -> bool:
+        """Return whether a helper is named in a text."""
+        return any(name in text for name in self._known)
+
+    def learn(self, statement: ast.stmt) -> None:
+        """Note the functions that a statement defines, and the lambdas that it gives a name."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._note(node.name, node)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                for target in node.targets:
+                    self._note(target.id if isinstance(target, ast.Name) else "", node.value)
+
+    def _note(self, name: str, function: Function) -> None:
+        """Note a function, if it is called by its name."""
+        if name in self._called:
+            self._known[name] = function
+            self._all.add(function)
+
+    def find_asked(self, tree: ast.AST) -> set[str]:
+        """Return the questions whose checks are called in a tree, wherever in a statement."""
+        found, todo = {""}, [tree]
+        entered: set[Function] = set()
+        while todo:
+            node = todo.pop()
+            if isinstance(node, ast.Call):
+                found.add(_name_asked(node.func, self._checks))
+                helper = self._known.get(node.func.id) if isinstance(node.func, ast.Name) else None
+                if helper is not None and helper not in entered:
+                    entered.add(helper)
+                    todo += helper.body if isinstance(helper.body, list) else [helper.body]
+            if node in self._all:  # is defined here, with defaults and decorators that run at once
+                todo += [node.args, *getattr(node, "decorator_list", [])]
+            else:
+                todo += ast.iter_child_nodes(node)
+        return found - {""}
+
+
+def _split_after_checks(
+    source: str, checks: Mapping[str, str], helpers: Helpers
+) -> list[tuple[str, set[str]]]:
+    """Return a cell in parts, each with the questions whose checks it calls.
+
+    Each ends with a statement that calls one, the last with the cell. What stands below a check in its cell
+    came after it, as in a cell of its own.
     """
     text, tree = _read_timed(source)
     if tree is None:
-        return set(ASKED.findall(source))
-    return _find_asked(tree, checks) if _may_ask(text, checks) else set()
+        return [(source, set(ASKED.findall(source)))]
+    if not _may_ask(text, checks) and not helpers.may_be_called(text):
+        return [(source, set())]
+    lines, parts, begin, asked = text.split("\n"), [], 0, set()
+    defines = "def " in text or "lambda" in text
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if defines:
+            helpers.learn(node)
+        asked |= (found := helpers.find_asked(node))
+        end = node.end_lineno or 0
+        if found and after is not None and after.lineno > end:
+            parts.append(("\n".join(lines[begin:end]), asked))
+            begin, asked = end, set()
+    return [*parts, ("\n".join(lines[begin:]) if parts else source, asked)]
 
 
 def _may_ask(text: str, checks: Mapping[str, str]) -> bool:
@@ -258,12 +319,6 @@ def _list_given(source: str, checks: Mapping[str, str]) -> Iterator[tuple[str, l
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Call) and (asked := _name_asked(call.func, checks)):
             yield asked, [ast.get_source_segment(text, one) or "None" for one in call.args]
-
-
-def _find_asked(tree: ast.AST, checks: Mapping[str, str]) -> set[str]:
-    """Return the questions whose checks are called in a tree, see ``_list_asked``."""
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {_name_asked(one, checks) for one in called} - {""}
 
 
 def _name_asked(called: ast.expr, checks: Mapping[str, str]) -> str:
@@ -335,9 +390,16 @@ def _is_stub(node: ast.FunctionDef | ast.ClassDef) -> bool:
 
 # --- what only a notebook understands -----------------------------------------------------------------------
 
-# Magics of a whole cell that run it; they take what follows them on their line.
-TIMED = re.compile(
-    r"(?:\s*%%(?:time|timeit|capture|prun|memit|debug|snakeviz|pyinstrument|scalene)\b[^\n]*(?:\n|$))+"
+# A magic of a whole cell, with what follows it on its line. The first run the cell as Python; the second do
+# something else with it. Any other is taken to run it, if it is Python.
+CELL_MAGIC = re.compile(r"\s*%%[ \t]*(\w*)[^\n]*(?:\n|$)")
+RUNNING = re.compile("time|timeit|capture|prun|memit|debug|snakeviz|pyinstrument|scalene")
+NOT_RUNNING = re.compile(
+    "|bash|sh|shell|cmd|script|system|sx|powershell|pwsh|zsh|fish|html|javascript|js|node|typescript|latex|tex"
+    "|markdown|md|svg|css|mermaid|dot|graphviz|writefile|file|appendfile|writetemplate|macro|skip|perl|ruby"
+    "|python|python[23]|pypy|julia|r|octave|matlab|sql|bigquery|spark|configure|c|cpp|cu|cuda|cuda_group|rust"
+    "|go|java|kotlin|scala|fortran|yaml|json|ai",
+    re.IGNORECASE,
 )
 # Prompts of Python and of IPython: what the first line begins with, and what is taken from all lines.
 PROMPTS = (
@@ -371,10 +433,15 @@ def _read_python(source: str) -> tuple[str, ast.Module | None]:
     if tree := _parse(source):
         return source, tree
     source = _strip_indentation(source)
-    if timed := TIMED.match(source):
-        source = source[timed.end() :]
-    source = "" if source.lstrip().startswith("%%") else _replace_magics(source)
-    return source, _parse(source)
+    known = True
+    while found := CELL_MAGIC.match(source):
+        if NOT_RUNNING.fullmatch(found[1]):
+            return "", _parse("")
+        known = known and RUNNING.fullmatch(found[1]) is not None
+        source = source[found.end() :]
+    source = _replace_magics(source)
+    tree = _parse(source)
+    return (source, tree) if tree or known else ("", _parse(""))
 
 
 def _parse(source: str) -> ast.Module | None:

@@ -26,11 +26,12 @@ from linattn_exercises.grading.processes import MAX_FILES, PATIENCE
 from linattn_exercises.grading.reading import Names, UnreadableNotebook
 from linattn_exercises.grading.submissions import Submission, decode_submission
 from linattn_exercises.questions import BYTES, SECONDS
-from linattn_exercises.serialization import encode
+from linattn_exercises.serialization import MAX_ITEMS, encode
 from linattn_exercises.watch import merge_outcomes
 
 START_SECONDS = 120.0
 MAX_REPORT = 16_000_000  # bytes of a report that are read; an answer may write no larger file than that
+MAX_BRACKETS = 10 * MAX_ITEMS  # that open in an outcome; of an item ``encode`` makes 4, texts may hold some
 
 
 class IsolationUnavailable(RuntimeError):
@@ -148,34 +149,38 @@ class Sandbox:
         if end != "done":
             return [_make_stopped(_explain(end, limits))] * len(calls)
         try:
-            found = json.loads(reports[0])["outcomes"]
-            if not isinstance(found, list) or len(found) != len(calls):  # before time is spent on it
-                raise ValueError("outcomes: expected one for each call")
-            if self.own_code:
-                kept = dict(map(json.loads, reports[1].splitlines()))
-                found = [merge_outcomes(told, kept.get(number)) for number, told in enumerate(found)]
-            return [decode_outcome(one) for one in found]
+            if reports[0].count(b"\n") != len(calls) or not reports[0].endswith(b"\n"):
+                raise ValueError("report: expected a line for each call")  # before time is spent on it
+            kept = dict(map(_load_line, reports[1].splitlines())) if self.own_code else {}
+            found = []
+            for number, line in enumerate(reports[0].split(b"\n")[:-1]):  # one by one, to save memory
+                told = _load_line(line)
+                outcome = merge_outcomes(told, kept.get(number)) if self.own_code else told
+                found.append(decode_outcome(outcome))
+            return found
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
             return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)
 
-    def read(self, notebook: BinaryIO, names: Names, default_set: str = "") -> Submission:
+    def read(self, notebook: bytes, names: Names, default_set: str = "") -> Submission:
         """Read a notebook, see ``reading.read_notebook``; nothing in it is run.
 
         Args:
-            notebook: the open file.
+            notebook: the content of the file.
             names: for every set, from each name that an answer defines to its question.
             default_set: the set of a notebook that does not say which it is.
 
         Raises:
             UnreadableNotebook: with a message that says what the file is instead.
             IsolationUnavailable: if the worker does not start.
-            MachineFault: if the machine has no process for it.
+            MachineFault: if the machine has no process for it, or the worker is lost twice.
             SandboxClosed: if ``close`` was called from another thread.
         """
         job = {"names": names, "default_set": default_set}
         end, reports = self._run_job("read", [job], self.limits, notebook)
         if end in ("lost", "died"):
             end, reports = self._run_job("read", [job], self.limits, notebook)
+        if end == "lost":  # no answer runs that could have ended it
+            raise MachineFault("the process that reads notebooks has ended twice")
         if end != "done":
             raise UnreadableNotebook("The notebook cannot be read within the limits of an answer.")
         try:
@@ -206,7 +211,7 @@ class Sandbox:
                     subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
 
     def _run_job(
-        self, kind: str, jobs: Sequence[dict[str, Any]], limits: Limits, notebook: BinaryIO | None = None
+        self, kind: str, jobs: Sequence[dict[str, Any]], limits: Limits, notebook: bytes | None = None
     ) -> tuple[str, list[bytes]]:
         """Send a job; return how it ended, and what its processes wrote.
 
@@ -217,20 +222,17 @@ class Sandbox:
             kind: "run" or "read".
             jobs: what each process of the job is asked.
             limits: what each of them may use.
-            notebook: the open file to read.
+            notebook: the content of the file to read.
         """
         with contextlib.ExitStack() as stack:
             files, reports = [], []
             for job in jobs:
-                asked, report = (stack.enter_context(_open_nameless_file()) for _ in range(2))
-                asked.write(json.dumps({**job, "limits": asdict(limits)}).encode())
-                asked.flush()
-                asked.seek(0)
+                text = json.dumps({**job, "limits": asdict(limits)}).encode()
+                asked, report = (stack.enter_context(_open_nameless_file(one)) for one in (text, b""))
                 files += [asked.fileno(), report.fileno()]
                 reports.append(report.fileno())
             if notebook is not None:
-                notebook.seek(0)
-                files.append(notebook.fileno())
+                files.append(stack.enter_context(_open_nameless_file(notebook)).fileno())
             try:
                 end = self._send_job(kind, files, limits)
             except (OSError, ValueError, TimeoutError):
@@ -331,11 +333,15 @@ class Sandbox:
         return reply
 
 
-def _open_nameless_file() -> BinaryIO:
+def _open_nameless_file(content: bytes) -> BinaryIO:
     """Open a file for a job or a report, where possible in memory: what answers do to it reaches no disk."""
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("linattn"), "w+b")
-    return cast(BinaryIO, tempfile.TemporaryFile())
+        file: BinaryIO = os.fdopen(os.memfd_create("linattn"), "w+b")
+    else:
+        file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _read_report(number: int) -> bytes:
@@ -344,6 +350,16 @@ def _read_report(number: int) -> bytes:
         return os.pread(number, MAX_REPORT, 0)
     except OSError:
         return b""
+
+
+def _load_line(line: bytes) -> Any:
+    """Return what JSON reads in a line of a report, if no more begins in it than ``encode`` can make.
+
+    Small lists take fifty times as much memory as their brackets do in a report.
+    """
+    if line.count(b"[") + line.count(b"{") > MAX_BRACKETS:
+        raise ValueError(f"report: expected at most {MAX_BRACKETS:,} brackets in a line")
+    return json.loads(line)
 
 
 def _is_whole(report: bytes) -> bool:

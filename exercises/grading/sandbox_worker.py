@@ -15,8 +15,8 @@ goes back:
 There are two kinds of jobs:
 
 * "run" an answer: ``{"cells": [[source, own], ...], "calls": [[name, arguments], ...]}``, the limits, and
-  ``hurried``; ``own`` says whether a cell belongs to the question. The report is ``{"outcomes":
-  [...]}``, one for each call. Where operations are watched, arguments are None; two more files then are job
+  ``hurried``; ``own`` says whether a cell belongs to the question. The report has a line for each call, its
+  outcome. Where operations are watched, arguments are None; two more files then are job
   and report of another child, the keeper (see watch.py): ``{"calls": [arguments, ...]}``, and a line
   ``[number, outcome]`` for each call that ended.
 * "read" a notebook, the third file: ``{"names": ..., "default_set": ...}``, see reading.py.
@@ -47,7 +47,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -363,11 +363,13 @@ def keep_running() -> None:
 # --- a child --------------------------------------------------------------------------------------------
 
 
-def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str, ready: int) -> None:
+def run_child(
+    work: Callable[[dict[str, Any], int], Sequence[Any]], files: list[int], folder: str, ready: int
+) -> None:
     """Do everything between fork and exit: read the job, give up what is open, work, report.
 
     Args:
-        work: is given the job and the report, and returns what is to be written there, or None.
+        work: is given the job and the report, and returns what is to be written there, each in a line.
         files: the job, the report, and what else stays open, as number 4.
         folder: where the child works.
         ready: is written to before the work begins: what fails before that is not the fault of an answer.
@@ -398,20 +400,20 @@ def run_child(work: Callable[[dict[str, Any], int], Any], files: list[int], fold
         os.write(len(kept) - 1, b"1")
         os.close(len(kept) - 1)
         result = work(job, 3)
-        text = dump(result).encode("utf-8", "surrogatepass") if result is not None else b""
+        text = "".join([f"{dump(one)}\n" for one in result]).encode("utf-8", "surrogatepass")
         while text:
             text = text[write(3, text) :]
     finally:
         leave(0)
 
 
-def run_answer(job: dict[str, Any], report: int, watched: bool) -> dict[str, Any]:
-    """Run an answer, and return its report; if it is watched, the keeper listens at number 4."""
+def run_answer(job: dict[str, Any], report: int, watched: bool) -> Sequence[Any]:
+    """Run an answer, and return its outcomes; if it is watched, the keeper listens at number 4."""
     processes.set_process_control(processes.PR_SET_DUMPABLE, 1)  # the worker may measure its memory
     for generator in (random.seed, sys.modules["numpy"].random.seed, sys.modules["torch"].manual_seed):
         generator(0)  # every attempt draws the same: several attempts would be several guesses
     if not watched:
-        return run_calls(job)
+        return run_calls(job)["outcomes"]
     channel = socket.socket(fileno=4)
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
@@ -421,10 +423,10 @@ def run_answer(job: dict[str, Any], report: int, watched: bool) -> dict[str, Any
             raise ConnectionError("the process that keeps the tensors has ended")
         return reply
 
-    return run_calls(job, ask)
+    return run_calls(job, ask)["outcomes"]
 
 
-def keep_tensors(job: dict[str, Any], report: int) -> None:
+def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
     """Keep the tensors of an answer, and note the outcome of each call that has ended."""
 
     def note(number: int, outcome: dict[str, Any]) -> None:
@@ -438,16 +440,17 @@ def keep_tensors(job: dict[str, Any], report: int) -> None:
             raise
 
     watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note)
+    return ()
 
 
-def read_notebook(job: dict[str, Any], report: int) -> dict[str, Any]:
+def read_notebook(job: dict[str, Any], report: int) -> Sequence[Any]:
     """Read the notebook that is open as number 4."""
     gc.disable()  # to look for circles in the tree of a large cell takes longer than to make it
     with os.fdopen(4, "rb") as file:
         try:
-            return {"read": reading.read_notebook(file.read(), job["names"], job["default_set"])}
+            return [{"read": reading.read_notebook(file.read(), job["names"], job["default_set"])}]
         except reading.UnreadableNotebook as error:
-            return {"unreadable": str(error)}
+            return [{"unreadable": str(error)}]
 
 
 # --- the worker -----------------------------------------------------------------------------------------
@@ -514,7 +517,9 @@ def start_job(kind: str, files: list[int], folder: str, wall: float) -> tuple[in
         os.close(ready)
 
 
-def start_child(work: Callable[[dict[str, Any], int], Any], files: list[int], folder: str, ready: int) -> int:
+def start_child(
+    work: Callable[[dict[str, Any], int], Sequence[Any]], files: list[int], folder: str, ready: int
+) -> int:
     """Fork a child that works, and return its number."""
     pid = os.fork()
     if pid == 0:
@@ -539,6 +544,7 @@ def warm_up() -> None:
 
 def main() -> None:
     """Serve jobs until input ends. Children cannot read us, and what they leave behind comes to us."""
+    processes.reset_signals()
     processes.set_process_control(processes.PR_SET_DUMPABLE, 0)
     processes.set_process_control(processes.PR_SET_CHILD_SUBREAPER, 1)
     if processes.SANDBOXED and not processes.can_forbid_calls():

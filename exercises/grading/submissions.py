@@ -18,6 +18,7 @@ Others = Literal["none", "earlier", "all"]  # cells of other questions, see ``Su
 Until = Literal["asked", "end"]
 
 MAX_DEPTH = 50  # of folders in a folder of submissions
+TOO_LARGE = f"The file is larger than {MAX_BYTES // 10**6} MB; clear its outputs."
 # Letters, marks and symbols of no width or no ink; what else shows nothing is not printable.
 INVISIBLE = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x1D159}
 INVISIBLE |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}  # variants of others
@@ -246,8 +247,25 @@ def open_submission(path: Path, top: Path | None = None) -> BinaryIO:
         raise UnreadableNotebook("The file cannot be read: it is no regular file.")
     if found.st_size > MAX_BYTES:
         os.close(number)
-        raise UnreadableNotebook(f"The file is larger than {MAX_BYTES // 10**6} MB; clear its outputs.")
+        raise UnreadableNotebook(TOO_LARGE)
     return os.fdopen(number, "rb")
+
+
+def load_submission(path: Path, top: Path | None = None) -> bytes:
+    """Return the content of a notebook file. It may change at any time, so a run reads it once.
+
+    Args:
+        path: see ``open_submission``.
+        top: see ``open_submission``.
+
+    Raises:
+        UnreadableNotebook: as ``open_submission`` does.
+    """
+    with open_submission(path, top) as notebook:
+        content = notebook.read(MAX_BYTES + 1)  # it may grow while it is read
+    if len(content) > MAX_BYTES:
+        raise UnreadableNotebook(TOO_LARGE)
+    return content
 
 
 def _open_without_links(path: Path, top: Path | None) -> int:

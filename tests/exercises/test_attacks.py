@@ -12,14 +12,17 @@ import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 import unicodedata
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from linattn_exercises import serialization
 from linattn_exercises.calls import Call, decode_outcome
 from linattn_exercises.grading import (
     GradedSubmission,
@@ -31,7 +34,7 @@ from linattn_exercises.grading import (
     tables,
 )
 from linattn_exercises.grading.reading import MAX_BYTES, UnreadableNotebook
-from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, isolation_works
+from linattn_exercises.grading.sandbox import Limits, MachineFault, Sandbox, _load_line, isolation_works
 from linattn_exercises.grading.submissions import find_submissions, open_submission
 from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question
@@ -710,10 +713,11 @@ def test_a_forged_report_is_refused_at_once(value):
 @pytest.mark.parametrize(
     "report",
     [
-        b'{"outcomes": [[], [], [], [], [], [], []]}',
-        b'{"outcomes": [{"line": {"a": [1]}}, {"error": ["x"], "text": 1}, {}, {}, {}, {"missing": 5}]}',
+        b"[]\n[]\n[]\n[]\n[]\n[]\n[]\n",
+        b'{"line": {"a": [1]}}\n{"error": ["x"], "text": 1}\n{}\n{}\n{}\n{"missing": 5}\n',
         b"[1]",
-        b'{"outcomes": {"a": 1}}',
+        b'{"outcomes": {"a": 1}}\n',
+        b"\r\n" * 200,
         b"[" * 10_000,
     ],
 )
@@ -726,13 +730,46 @@ def test_a_report_in_any_shape_is_no_fault_of_the_grader(boxes, report, question
     assert "interfered with the report" in message or "raised" in message, message
 
 
+def test_the_largest_outcome_is_read():
+    """Of 10,000 items, with as many brackets as they can have."""
+    values = {f"{n}": np.zeros(0) for n in range(serialization.MAX_ITEMS)}
+    outcome = serialization.call_answer({"f": lambda: values}, "f", [])
+    line = json.dumps(outcome).encode()
+    assert line.count(b"[") + line.count(b"{") > 4 * serialization.MAX_ITEMS
+    assert decode_outcome(_load_line(line))["value"].keys() == values.keys()
+
+
+FORGED = {
+    "in one": b'{"outcomes": [' + b",".join([b'{"value": [' + b"[]," * 40_000 + b"[]]}"] * 65) + b"]}",
+    "in lines": (b'{"value": [' + b"[]," * 40_000 + b"[]]}\n") * 65,
+    "in the first line": b'{"value": [' + b"[]," * 3_000_000 + b"[]]}\n" + b"{}\n" * 64,
+    "of texts": (b'{"value": {"list": [' + b'"",' * 40_000 + b'""]}}\n') * 65,
+    "of lines": b"\n" * 9_000_000,
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_report_takes_little_of_the_grader_s_memory(monkeypatch, name):
+    box = Sandbox("process", LIMITS)
+    monkeypatch.setattr(box, "_run_job", lambda *_: ("done", [FORGED[name]]))
+    begin = time.process_time()
+    tracemalloc.start()
+    try:
+        (found, *_) = box.run([], [Call("f")] * 65)
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+    assert "interfered with the report" in found["text"]
+    assert time.process_time() - begin < 3
+
+
 @pytest.mark.parametrize("question", [MERGE, ONLINE], ids=["other", "own code"])
 def test_a_report_of_many_texts_costs_no_time(boxes, question):
     name = next(iter(question.reference))
     one = {"error": "OSError", **dict.fromkeys(("text", "line", "missing"), "/" * 1_000)}
     source = f"""import json, os
 def {name}(*_):
-    data = json.dumps({{"outcomes": [{one!r}] * 2_300}}).encode()
+    data = "".join([json.dumps({one!r}) + "\\n"] * 2_300).encode()
     while data:
         data = data[os.write(3, data):]
     {EXIT}(0)"""
@@ -975,8 +1012,8 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_a_limit(tmp_path, monkeyp
             assert 0 < most <= MAX_BYTES + 1
             return b""
 
-    monkeypatch.setattr("linattn_exercises.grading.grade.open_submission", lambda path, top: Growing())
-    assert grader._hash_inputs(found)
+    monkeypatch.setattr("linattn_exercises.grading.submissions.open_submission", lambda path, top: Growing())
+    assert grader._load_content(found) == b""
 
 
 def test_a_link_that_takes_the_place_of_a_notebook_is_not_followed(tmp_path):

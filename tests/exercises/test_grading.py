@@ -75,7 +75,7 @@ def test_what_a_reader_saw_is_what_counts(grader, tmp_path):
     """Cells before may import and set; a name may be used for something else later on."""
     content = leave_out(notebook("ch01_softmax"))
     answer_cell(content, "q1")["source"] += "\nimport math as maths\ntorch.set_default_dtype(torch.float64)"
-    again = "\ndef merge(x):\n    return maths.fsum([x])\n\n\nbefore = cache_bytes\n\n\n"
+    again = "\ndef merge(x):\n    return maths.prod([x])\n\n\nbefore = cache_bytes\n\n\n"
     again += "def cache_bytes(*given):\n    return merge(before(*given))"
     answer_cell(content, "q3")["source"] += again
     merge = "def merge(a, b):\n    m = torch.tensor([a[0], b[0]]).max()\n"
@@ -261,6 +261,7 @@ TWICE = "((0.0, 1.0, torch.ones(3)), (0.0, 1.0, torch.ones(3)))"  # arguments
         "    x = 1\n" + textwrap.indent(RIGHT, "    "),
         "".join(f"{'...' if line[0] == ' ' else '>>>'} {line}" for line in RIGHT.splitlines(keepends=True)),
         "%%memit\n" + RIGHT,
+        "%%chime\n" + RIGHT,
     ],
     ids=[
         "timed",
@@ -275,6 +276,7 @@ TWICE = "((0.0, 1.0, torch.ones(3)), (0.0, 1.0, torch.ones(3)))"  # arguments
         "indented",
         "with prompts",
         "measured",
+        "unknown magic",
     ],
 )
 def test_a_right_answer_in_an_unusual_cell_is_right(grader, tmp_path, source):
@@ -329,6 +331,16 @@ def test_what_no_cell_defines_is_what_its_check_was_given(grader, tmp_path, give
         one for one in content["cells"] if one.get("id", "")[:2] not in ("q1", "q3", "q4", "q5")
     ]
     next(one for one in content["cells"] if one.get("id") == "q2-check")["source"] = asked
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 3, messages(one)["q2"]
+
+
+def test_a_letter_that_is_asked_again_by_a_helper_is_the_last_one(grader, tmp_path):
+    first = FIXED.replace("fault = None", 'fault = "A"')
+    helper = "\ndef ask():\n    check.q2(fault, repaired)\nask()"
+    setup = "import torch\nfrom linattn_exercises.ch01_softmax import check"
+    cells = [setup, first + helper, 'fault = "C"\nask()']
+    content = {"cells": [{"cell_type": "code", "source": source} for source in cells]}
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] == 3, messages(one)["q2"]
 

@@ -222,6 +222,9 @@ class Recorder:
     def __init__(self) -> None:
         self.programs: list[int] = []
 
+    def fingerprint(self) -> int:
+        return 0
+
     def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
         self.programs.append(program)
         return bytes(len(addresses) * size)
@@ -1052,8 +1055,10 @@ def test_shapes_and_tuples_have_entries_and_tiles_have_none():
     assert "picks entries of a tile" in run_once(picking)["text"]
 
 
-def test_what_a_mask_leaves_out_is_not_nan_alone():
-    assert run_once(without_nan)["value"].item() != 10
+def test_what_a_mask_leaves_out_is_not_nan_alone(monkeypatch):
+    found = list(run_with_chances(monkeypatch, without_nan))
+    assert 10 in found  # a GPU may leave 0, too
+    assert any(value != 10 for value in found)
 
 
 REPLACED = """
@@ -1348,9 +1353,12 @@ def rounded_by_a_choice(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def held_between(x, out, n_columns, TILE: tl.constexpr):
-    nothing = tl.load(x) * float("nan")
-    handed_on = tl.clamp(nothing, 0.5, 1.0, propagate_nan=tl.PropagateNan.ALL)
-    tl.store(out, tl.clamp(nothing, 0.5, 1.0) + tl.where(handed_on != handed_on, 1.0, 0.0))
+    tl.store(out, tl.clamp(tl.load(x) * float("nan"), -1.0, 1.0))
+
+
+@triton.jit
+def with_a_rest(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x) * -1e30 % 0.7)
 
 
 @triton.jit
@@ -1377,6 +1385,81 @@ def taken_for_bits(x, out, n_columns, TILE: tl.constexpr):
 def placed_among_nothing(x, out, n_columns, TILE: tl.constexpr):
     i = tl.arange(0, TILE)
     tl.store(out, tl.argmax(tl.where(i == 3, float("nan"), i * 1.0), 0) + 0.0)
+
+
+@triton.jit
+def without_sign(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.abs(n_columns * 0 - 2147483647 - 1) % 16 + 0.0)
+
+
+@triton.jit
+def divided_beyond(x, out, n_columns, TILE: tl.constexpr):
+    least = n_columns * 0 - 2147483647 - 1
+    tl.store(out, least // (n_columns * 0 - 1) + 0.0)
+
+
+@triton.jit
+def known_for_certain(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.where(~(n_columns >= 0 or True), -1.0, 1.0))
+
+
+@triton.jit
+def promised_in_a_branch(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    wanted = i < n_columns - 1
+    if n_columns < 0:
+        wanted = tl.max_constancy(wanted, TILE)
+    tl.store(out, tl.sum(tl.load(x + i, mask=wanted, other=0.0), 0))
+
+
+@triton.jit
+def counted_beyond(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for _ in range(2147483640, 2147483647 - n_columns * 0, 5):
+        total += 1.0
+    tl.store(out, total)
+
+
+@triton.jit
+def advanced_beyond(x, out, n_columns, TILE: tl.constexpr):
+    block = tl.make_block_ptr(x, (64,), (1,), (2147483647,), (TILE,), (0,))
+    block = tl.advance(tl.advance(block, (2147483647,)), (2,))
+    tl.store(out, tl.sum(tl.load(block, boundary_check=(0,), padding_option="zero"), 0))
+
+
+@triton.jit
+def shifted_truths(x, out, n_columns, TILE: tl.constexpr):
+    one = (n_columns > 0) << (n_columns < 0)
+    tl.store(out, (one + one) * 1.0)
+
+
+@triton.jit
+def named_by_a_type(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for turn in tl.static_range(2):
+        kind: tl.float32 = tl.float16
+        if n_columns > 0:
+            kind = tl.float32
+        if turn == 1:
+            kind = tl.float32
+        total += (tl.load(x) * 0.1).to(kind)
+    tl.store(out, total)
+
+
+@triton.jit
+def first_address(p, q):
+    return p
+
+
+@triton.jit
+def reduced_addresses(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(tl.reduce(x + tl.zeros((TILE,), tl.int32), 0, first_address)))
+
+
+@triton.jit
+def counted_truths(x, out, n_columns, TILE: tl.constexpr):
+    if tl.sum(tl.arange(0, TILE) < n_columns, 0) > 0:
+        tl.store(out, 1.0)
 
 
 @triton.jit
@@ -1483,6 +1566,56 @@ def counting_in_bytes(x, out, n_columns, TILE: tl.constexpr):
     for j in range(tl.full((), 0, tl.int8), n_columns.to(tl.int8), tl.full((), 16, tl.int8)):
         total += j * TILE * 16
     tl.store(out, total)
+
+
+@triton.jit
+def with_nothing_read(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x, mask=n_columns < 0, other=0.0) + 0.25)
+
+
+@triton.jit
+def largest_of_constants(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, max(-7, -9) // 2 + 0.0)
+
+
+@triton.jit
+def added_in_halves(x, out, n_columns, TILE: tl.constexpr):
+    large = tl.where(tl.arange(0, TILE) == 0, 2048.0, 1.0).to(tl.float16)
+    tl.store(out, tl.sum(large, 0).to(tl.float32))
+
+
+@triton.jit
+def rounded_twice(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, (tl.zeros((), tl.float16) + 1.00048828218131).to(tl.float32))
+
+
+@triton.jit
+def rounded_once(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.load(x) + 0.000244140625
+    tl.store(out, tl.fma(y, y, -1.00048828125) * 16777216.0)
+
+
+@triton.jit
+def signed_zeros(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    zeros = tl.where(i == 3, 1.0, -1.0) * 0.0
+    above = 1.0 / tl.maximum(zeros, zeros * -1.0) > 0
+    below = 1.0 / tl.minimum(zeros, zeros * -1.0) < 0
+    all_above = tl.where(1.0 / tl.max(zeros, 0) > 0, 1.0, 0.0)
+    all_below = tl.where(1.0 / tl.min(zeros, 0) < 0, 1.0, 0.0)
+    both = tl.min(above.to(tl.int32), 0) + tl.min(below.to(tl.int32), 0)
+    tl.store(out, both + all_above + all_below)
+
+
+@triton.jit
+def smallest_numbers(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.load(x) * 1e-20 * 1e-20
+    tl.store(out, tl.ceil(y) + tl.sqrt(y) + tl.exp2(y * 0.0 - 127.0) + tl.floor(-y))
+
+
+@triton.jit
+def overflowing_sum(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.where(tl.arange(0, TILE) < 3, 1 << 30, 0), 0) + 0.0)
 
 
 @triton.jit
@@ -1782,6 +1915,45 @@ def by_a_number(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.load(x + tl.arange(0, TILE)), 0) * NEGATIVE)
 
 
+@triton.jit
+def joined_to_a_sum(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.load(x) * 0.1
+    tl.store(out, y * 1.1 - y * 1.1)
+
+
+@triton.jit
+def in_two_halves(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, TILE)) * 0.1 + tl.arange(0, TILE) * 0.3, 0))
+
+
+@triton.jit
+def quotient_again(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x) / 3.0 - tl.div_rn(tl.load(x), 3.0))
+
+
+@triton.jit
+def absorbed(x, out, n_columns, TILE: tl.constexpr):
+    ones = tl.zeros((TILE, TILE), tl.float32) + tl.load(x)
+    made = tl.dot(ones, ones, tl.zeros((TILE, TILE), tl.float32) + 1e8, input_precision="ieee")
+    tl.store(out, tl.max(tl.max(made, 1), 0))
+
+
+@triton.jit
+def of_a_masked_load(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x, mask=n_columns < 0))
+
+
+@triton.jit
+def one_of_a_scan(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.max(tl.cumsum(tl.load(x + tl.arange(0, TILE)) * 0.1 + tl.arange(0, TILE) * 0.3, 0), 0))
+
+
+@triton.jit
+def rounding_alike(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.exp(tl.load(x + tl.arange(0, TILE)) * 0.1)
+    tl.store(out, tl.sum(tl.where((y == tl.max(y, 0)) & (tl.exp(y * 0.0) == 1.0), 1.0, 0.0), 0))
+
+
 @pytest.mark.parametrize(
     ("kernel", "value"),
     [(scanned, sum(0.5**n for n in range(16))), (by_largest, 30.0), (in_a_row, 16.0)],
@@ -1799,8 +1971,26 @@ def test_what_is_right_in_any_order_is_right(kernel, value):
         (last_of_a_reduction, 16.0),
     ],
 )
-def test_what_is_right_in_one_order_is_wrong(kernel, value):
-    assert run_once(kernel)["value"].item() != value
+def test_what_is_right_in_one_order_is_not_in_all(monkeypatch, kernel, value):
+    assert any(found != value for found in run_with_chances(monkeypatch, kernel))
+
+
+def run_with_chances(monkeypatch, kernel):
+    """Yield what a kernel gives with one chance and another."""
+    for seed in range(24):
+        monkeypatch.setattr(Memory, "fingerprint", Mock(return_value=seed))
+        yield run_once(kernel)["value"].item()
+
+
+@pytest.mark.parametrize(
+    "kernel", [joined_to_a_sum, in_two_halves, quotient_again, absorbed, of_a_masked_load, one_of_a_scan]
+)
+def test_the_last_digits_are_left_to_chance(monkeypatch, kernel):
+    assert len(set(map(str, run_with_chances(monkeypatch, kernel)))) > 1
+
+
+def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
+    assert set(run_with_chances(monkeypatch, rounding_alike)) == {16.0}
 
 
 @pytest.mark.parametrize(
@@ -1823,12 +2013,28 @@ def test_what_is_right_in_one_order_is_wrong(kernel, value):
         (rounded_at_times, "gives a variable what is no number, in a loop, in a branch or a second time"),
         (rounded_in_one_turn, "gives a variable what is no number, in a loop, in a branch or a second time"),
         (rounded_by_a_choice, "returns what is no number"),
+        (held_between, "has the operation `tt.clampf`"),
+        (with_a_rest, "has the operation `arith.remf`"),
         (multiplied_high, "has the operation `tt.mulhiui`"),
         (shifted_without_sign, "has numbers without a sign"),
         (compared_without_sign, "has numbers without a sign"),
         (taken_for_bits, "has the operation `tt.bitcast`"),
         (placed_among_nothing, "asks in which place the largest of numbers and NaN is"),
         (divided_by_nothing, "divides a whole number by 0"),
+        (without_sign, "takes the absolute value of the least whole number"),
+        (divided_beyond, "divides the least whole number by -1"),
+        (known_for_certain, "has another value for Triton's compiler than for its interpreter"),
+        (promised_in_a_branch, "makes a promise where some program never comes"),
+        (counted_beyond, "counts to 2,147,483,650 in a loop, which is no int32"),
+        pytest.param(
+            advanced_beyond,
+            "advances a block pointer by more than 2^31",
+            marks=pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated"),
+        ),
+        (shifted_truths, "shifts numbers of 1 bits"),
+        (named_by_a_type, "gives a variable what is no number, in a loop, in a branch or a second time"),
+        (reduced_addresses, "has a reduction or a scan of addresses"),
+        (counted_truths, "(a sum of truth values is one; before it write `.to(tl.int32)`)"),
         (counting_again, "has another value for Triton's compiler than for its interpreter"),
         (either, "adds truth values"),
         (behind_its_loop, "with a value; the variable of a loop has no value behind it"),
@@ -1920,7 +2126,14 @@ def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
         (dividing_the_count, -1.0),
         (wrapping, 0.0),
         (less_than_nothing, 5.0),
-        (held_between, 1.5),
+        (with_nothing_read, 0.25),
+        (largest_of_constants, -4.0),
+        (added_in_halves, 2062.0),
+        (rounded_twice, 1.0),
+        (rounded_once, 1.0),
+        (signed_zeros, 4.0),
+        (smallest_numbers, 0.0),
+        (overflowing_sum, float(3 * 2**30 - 2**32)),
         (rounded_down, 8.0),
         (two_truths, 1.0),
         (told_the_truth, 1.0),

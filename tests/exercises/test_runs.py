@@ -2,12 +2,19 @@
 
 import csv
 import os
+import signal
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from linattn_exercises.grading import GradedSubmission, Grader, Limits, find_submissions
-from linattn_exercises.grading.sandbox import isolation_works
+from linattn_exercises.grading.grade import hold_folder
+from linattn_exercises.grading.isolation import _build_scope
+from linattn_exercises.grading.sandbox import Sandbox, isolation_works
 from linattn_exercises.sets import SETS
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
@@ -96,6 +103,121 @@ def test_only_what_changed_is_graded_again(tmp_path):
     assert run("another") == [("a.ipynb", False), ("b.ipynb", False)]
 
 
+def test_marks_are_kept_for_the_content_that_has_earned_them(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.ipynb", {})
+    real = Grader._hash_inputs
+
+    def change(self, *given):
+        digest = real(self, *given)
+        path.write_text("no notebook")
+        return digest
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Grader, "_hash_inputs", change)
+        grade(make_grader(tmp_path / "out"), path)
+    write(path, {})
+    kept = grade(make_grader(tmp_path / "out"), path)["a.ipynb"]
+    assert "format 4" in kept.marks[0].message
+
+
+RIGHT = """def merge(a, b):
+    m = max(a[0], b[0])
+    if m == -math.inf:
+        return a
+    f, g = math.exp(a[0] - m), math.exp(b[0] - m)
+    return m, f * a[1] + g * b[1], f * a[2] + g * b[2]
+"""
+BESIDE = "import math\nfrom linattn_exercises.ch01_softmax import check\nfor _ in iter(int, 1):\n    pass\n"
+SMALL = {"cells": [{"cell_type": "code", "source": one} for one in (BESIDE + RIGHT, "check.q5(merge)")]}
+
+
+@contextmanager
+def signals(how: str) -> Iterator[None]:
+    """Let signals be blocked, or ignored, as whoever starts a program may have left them."""
+    numbers = {signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF, signal.SIGXCPU, signal.SIGTERM}
+    before = {number: signal.getsignal(number) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers if how == "blocked" else ())
+    for number in numbers if how == "ignored" else ():
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("how", ["blocked", "ignored"])
+def test_signals_may_be_as_they_like_when_a_run_begins(tmp_path, how):
+    one = write(tmp_path / "a.ipynb", SMALL)
+    for known in (isolation_works, _build_scope):  # as in a process that has just begun
+        known.cache_clear()
+    with signals(how):
+        assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--cpu", "1", *OPTIONS]) == 0
+    with (tmp_path / "out" / "marks.csv").open(newline="") as file:
+        (row,) = (row for row in csv.DictReader(file) if row["question"] == "q5")
+    assert row["points"] == "3", row["message"]
+
+
+@pytest.mark.parametrize("how", ["blocked", "ignored"])
+def test_signals_may_be_as_they_like_when_a_worker_begins(tmp_path, how):
+    with signals(how):
+        grader = make_grader(tmp_path / "out", isolation="process", limits=Limits(cpu=1, wall=20))
+        one = grade(grader, write(tmp_path / "a.ipynb", SMALL))["a.ipynb"]
+    assert points(one)["q5"] == 3, one
+
+
+def test_a_worker_that_is_lost_while_it_reads_is_a_fault_that_is_told_and_not_kept(tmp_path, monkeypatch):
+    def lose(*_):
+        raise ChildProcessError(10, "No child processes")
+
+    monkeypatch.setattr(Sandbox, "_send_job", lose)
+    one = grade(make_grader(tmp_path / "out"), write(tmp_path / "a.ipynb", SMALL))["a.ipynb"]
+    assert "has ended twice" in one.fault
+    assert not list((tmp_path / "out" / "kept").glob("*.json"))
+
+
+def test_two_runs_into_one_folder_do_not_meet(tmp_path, capsys):
+    one, out = write(tmp_path / "a.ipynb", {}), tmp_path / "out"
+    command = ["grade", str(one), "--out", str(out), *OPTIONS]
+    with hold_folder(out):
+        assert main(command) == 2
+    assert f"out: got {str(out)!a}, into which another run grades" in capsys.readouterr().err
+    assert not (out / "marks.csv").exists()
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize("closed", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+def test_what_cannot_be_told_costs_no_marks(tmp_path, monkeypatch, closed):
+    one, out = write(tmp_path / "a.ipynb", {}), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        for name in closed:
+            patch.setattr(sys, name, None)  # as Python has it
+        assert main(["grade", str(one), "--out", str(out), *OPTIONS]) == 0
+    assert (out / "marks.csv").exists()
+
+
+@pytest.mark.slow
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path):
+    one, out = write(tmp_path / "a.ipynb", {}), tmp_path / "out"
+    words = ["grade", str(one), "--out", str(out), *OPTIONS]
+    program = f"from linattn_ref.cli import main; raise SystemExit(main({words}))"
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
+    assert subprocess.run(closed, timeout=120, check=False).returncode == 0
+    assert (out / "marks.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("seed", "says"),
+    [("\udcff", "LINATTN_SEED: got bytes that are no text"), ("public", "LINATTN_SEED: got 'public'")],
+)
+def test_a_wrong_seed_is_named(tmp_path, capsys, monkeypatch, seed, says):
+    monkeypatch.setenv("LINATTN_SEED", seed)
+    one = write(tmp_path / "a.ipynb", {})
+    assert main(["grade", str(one), "--out", str(tmp_path / "out"), *OPTIONS]) == 2
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_more_jobs_than_cores_are_told(tmp_path, capsys):
     one = write(tmp_path / "a.ipynb", {})
@@ -172,15 +294,23 @@ def test_who_has_a_row_and_a_page_keeps_both_also_with_another_seed(tmp_path, mo
         (["{one}", "--set", "ch99"], f"set: got 'ch99', expected one of {', '.join(SETS)}"),
         (["{one}", "--jobs", "-1"], "jobs: got -1"),
         (["{one}", "--cpu", "0"], "cpu: got 0"),
-        (["{one}", "--seed-file", "{nowhere}"], "nowhere"),
+        (["{one}", "--seed-file", "{nowhere}"], "nowhere', which cannot be read (No such file"),
+        (["{one}", "--seed-file", "{empty}"], "seed-file: got '"),
+        (["{one}", "--seed-file", "{binary}"], "binary', which is no text"),
+        (["{one}", "--seed-file", "{long}"], "in its first line"),
+        (["{one}", "--seed-file", "{known}"], "seed-file: got 'public'"),
         (["{one}", "--seed-file", "{blank}"], "empty first line"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments, says, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "blank").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\x7fELF\xff\xfe")
+    (tmp_path / "long").write_text("x" * 20_000)
+    (tmp_path / "known").write_text("public\n")
     one = write(tmp_path / "one.ipynb", notebook("ch01_softmax"))
-    names = {name: tmp_path / name for name in ("nowhere", "empty", "blank")} | {"one": one}
+    files = ("nowhere", "empty", "blank", "binary", "long", "known")
+    names = {name: tmp_path / name for name in files} | {"one": one}
     words = [word.format(**names) for word in arguments]
     assert main(["grade", *words, "--out", str(tmp_path / "out"), *OPTIONS]) == 2
     assert says in capsys.readouterr().err

@@ -47,6 +47,12 @@ def _loops_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("%%time\nx = 1", "x = 1"),
         ("%%capture out\n%matplotlib inline\nx = 1", "pass\nx = 1"),
         ("%%bash\nls", ""),
+        ("%%chime\nx = 1", "x = 1"),
+        ("%%wandb -h 400\n%%time\n%ls\nx = 1", "pass\nx = 1"),
+        ("%%some_language\nlet x be 1", ""),
+        ("%%writefile f.py\nx = 1", ""),
+        ("%%time\n%%HTML\nx", ""),
+        ("%%!\nls", ""),
         ("x = 5 % 3", "x = 5 % 3"),
         ("await something()", "await something()"),
         ("%time f()\nx = (\n    7\n    % 4\n)", "pass\nx = (\n    7\n    % 4\n)"),
@@ -108,6 +114,43 @@ def read_cells(*sources: str) -> list[list]:
 )
 def test_a_check_is_seen_wherever_it_is_called(source, asked):
     assert read_cells(IMPORTS, source)[1][3] == asked
+
+
+HELPERS = {
+    "def": ("def ask():\n    check.q2(fault, repaired)", "ask()"),
+    "lambda": ("ask = lambda: check.q2(fault, repaired)", "x = [ask()]"),
+    "through another": ("def ask():\n    inner()\ndef inner():\n    check.q2(fault)", "%time ask()"),
+    "nested": ("def ask():\n    def inner():\n        check.q2(fault)\n    inner()", "ask()"),
+    "async": ("async def ask():\n    check.q2(fault)", "await ask()"),
+    "if": ("if True:\n    def ask(*letters): print(check.q2(*letters))", "ask(fault, repaired)"),
+}
+
+
+@pytest.mark.parametrize("name", HELPERS)
+def test_a_check_in_a_function_is_asked_where_that_is_called(name):
+    defined, called = HELPERS[name]
+    found = read_cells(IMPORTS, defined, "fault = 'A'", called, f"fault = 'C'\n{called}\nfault = 'B'")
+    assert [cell[3] for cell in found[1:]] == [[], [], ["q2"], ["q2"], []]
+    assert found[-1][0] == "fault = 'B'"
+
+
+def test_a_function_of_a_name_is_the_last_one():
+    ask = "def ask():\n    check.{}(x)\n    ask_others()\nask()".format
+    assert [cell[3] for cell in read_cells(IMPORTS, ask("q2"), ask("q5"))[1:]] == [["q2"], ["q5"]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@at_once\ndef ask():\n    check.q2(fault)",
+        "class Asking:\n    def ask(self):\n        check.q2(fault)",
+        "for _ in map(lambda letter: check.q2(letter), 'C'):\n    pass",
+        "(lambda: check.q2(fault))()",
+        "def ask(x=check.q2(fault)):\n    return x\n",
+    ],
+)
+def test_a_function_that_is_called_by_no_name_asks_where_it_stands(source):
+    assert read_cells(IMPORTS, source)[1][3] == ["q2"]
 
 
 def test_lines_may_end_as_on_any_system():

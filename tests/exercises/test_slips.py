@@ -276,6 +276,101 @@ def half_life(q, k, v, o):
     return math.exp(low)
 """,
     ),
+    "the smallest largest error": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        return ((2.0 ** (-age / life)).tril() * scores @ v - o).abs().max().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "a bisection of 40 halvings": (
+        "ch01_softmax/q3",
+        """
+def most_tokens(config, free_bytes, batch):
+    high = 1
+    while cache_bytes(config, high, batch) <= free_bytes:
+        high *= 2
+        if high > 10**40:
+            return math.inf
+    low = high // 2
+    for _ in range(40):
+        middle = (low + high) // 2
+        fits = cache_bytes(config, middle, batch) <= free_bytes
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+""",
+    ),
+    "reads next to 0": (
+        "ch02_linear/q4",
+        """
+def share_right(x, v):
+    k = x / x.norm(dim=-1, keepdim=True)
+    read = (k @ (k.mT @ v)).mean(0)
+    return (v * read > 1e-8).double().mean().item()
+""",
+    ),
+    "modes next to 0": (
+        "ch04_ssm/q1",
+        """
+def smallest_theta(A, delta):
+    re, im = A.T
+    return max(0.0, (0.5 + re / (delta * (re**2 + im**2).clamp(min=1e-15))).max().item())
+""",
+    ),
+    "the logarithm of a quotient": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    return math.log(1 / keep) / a
+""",
+    ),
+    "rates next to 0": (
+        "ch05_selection/q1",
+        """
+_largest = largest_state
+def largest_state(a, low, high, hold):
+    return _largest(max(a, 1e-4), low, high, hold)
+""",
+    ),
+    "no long string comes again": (
+        "ch09_recall/q1",
+        """
+_repeated = repeated
+def repeated(text, n):
+    return _repeated(text, n) & (n <= 60)
+""",
+    ),
+    "no very long string comes again": (
+        "ch09_recall/q1",
+        """
+_repeated = repeated
+def repeated(text, n):
+    return _repeated(text, n) & ((n < 200) | (len(text) == 2_048))
+""",
+    ),
+    "no long string misleads": (
+        "ch09_recall/q1",
+        """
+_misleading = misleading
+def misleading(text, n):
+    return _misleading(text, n) & (n <= 60)
+""",
+    ),
+    "an epsilon under the rival's mean": (
+        "ch09_recall/q2",
+        """
+def which(other, shuffled, second):
+    return int((1 - second.mean(1) / (shuffled.mean(1) + 1e-10)).argmax())
+""",
+    ),
     "the first two channels": (
         "ch03_decay/q2",
         """

@@ -10,7 +10,7 @@
 # 2. Write the measurement: the share of right signs for vectors and values that are given. The vectors have
 #    normally distributed entries, so their directions are uniform; the keys are these vectors, scaled to
 #    length 1. An answer of exactly 0 has no sign, and counts as wrong. (The check also has
-#    vectors along the axes, where that happens.)
+#    vectors along the axes, where that happens. No other answer is below $10^{-10}$ in size.)
 # 3. That was the plain sum with random keys. Now let each head write by any rule that is linear in the
 #    values, and read pair $i$ as $q_i S$ with any $q_i$; neither may depend on the values. From how many
 #    pairs on is exact recall of all possible values impossible?
@@ -88,6 +88,9 @@ def q4(rng):
         K, H, accuracy = int(rng.integers(128, 2000)), int(rng.integers(1, 9)), float(rng.uniform(0.7, 0.97))
         inputs = f"K = {K}, H = {H}, accuracy {accuracy:.3f}"
         calls.append(Call("predicted_pairs", (K, H, accuracy), inputs, Within(1.05)))
+    for off in (1.5e-5, 2e-3):                     # keys that are nearly opposite: answers are nearly 0, and not 0
+        x = torch.tensor([[[1.0, 0.0], [-1.0, off]]], dtype=torch.float64)
+        calls.append(Call("share_right", (x, torch.ones(2, 1, dtype=torch.float64)), "K = 2, H = 1, n = 2, keys nearly opposite", Close(1e-6)))
     large = 10**6, 16, float(rng.uniform(0.75, 0.95))  # too large for a prediction that draws samples
     inputs = f"K = {large[0]:,}, H = 16, accuracy {large[2]:.2f}"
     calls.append(Call("predicted_pairs", large, inputs, Within(1.05)))

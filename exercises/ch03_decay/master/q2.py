@@ -137,6 +137,13 @@ def q2(rng):
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
 
+    def first_is_loud():  # what is rounded off its output is more than all that another half-life changes
+        q, k, v = (torch.from_numpy(rng.normal(size=(100, 4))) for _ in range(3))
+        q[0] = 1e3 * k[0]
+        return q, k, v, float(rng.uniform(30, 60))
+
+    calls.append(_ask(first_is_loud, "; the first query is loud"))
+
     def silent():  # of all tokens the first; known mistakes divide by it, so this comes last
         q, k, v = (torch.from_numpy(rng.normal(size=(120, 3))) for _ in range(3))
         v[0], v[:, silenced] = 0.0, 0.0

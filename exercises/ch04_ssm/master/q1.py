@@ -141,6 +141,7 @@ def q1(rng):
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     steps += [(hardly, times * largest_step(hardly, 0.0)) for times in (1.0001, 1.5)]
+    steps += [(torch.tensor([mode], dtype=torch.float64), delta) for mode, delta in (([-1e-12, 1e-9], 1e7), ([-1e-9, 5e-9], 1e9))]
     for A, delta in (*steps, (small, 0.05), (turned, 0.3), (alike, 4.0)):
         calls.append(Call("smallest_theta", (A, delta), f"{len(A)} modes, delta = {delta:.3g}", exact))
     for _ in range(60):  # any modes: one or more, fast or slow, some of which do not turn, or turn backwards

@@ -78,7 +78,7 @@ def q5(rng):
         angle = (torch.arange(N) + torch.from_numpy(rng.uniform(0.9, 1.1, N))) * float(rng.uniform(0.25, 0.3))
         A_bar = torch.complex(-torch.from_numpy(rng.uniform(0.5, 2, N)) / T, angle).exp()
         cases.append((as_pairs(A_bar), int(rng.integers(T)), T))
-    near = torch.complex(torch.tensor(-0.1), 0.1 * torch.arange(1, 5)).to(torch.complex128).exp()
+    near = torch.complex(torch.tensor(-0.02), 0.1022 * torch.arange(1, 5)).to(torch.complex128).exp()  # 0.1 apart
     cases.append((as_pairs(near), 4, 8))                        # any kernel can be had, if one computes well
     cases += [(as_pairs(near), 4, 9), (as_pairs(near), int(rng.integers(3, 7)), 10)]
     turned = torch.tensor([-0.03 + 0.5j, -0.02 - 1.1j, -0.05 + 1.9j, -0.04 - 2.6j], dtype=torch.complex128)

@@ -18,7 +18,8 @@
 # For Euler's rule a plan suggests itself: many small steps, which fill the state and take little away,
 # then a large one, which writes loudly. Is that the best one can do?
 #
-# All arguments are Python numbers. No step that is asked for is above $10^6$, and $a\,\mathtt{high}$ is 700 at most.
+# All arguments are Python numbers. No step that is asked for is above $10^6$, and $a\,\mathtt{high}$ is 700 at most; $a$ is
+# at least $10^{-11}$, and `keep` lies between $10^{-300}$ and $1 - 10^{-14}$.
 
 # %% answer q1
 def step_for(keep, a):
@@ -72,11 +73,14 @@ def q1(rng):
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
+    near = 1 - 99 * 2**-53                           # 1.1e-14 below 1: 1 / keep is off by 1 %, and a bisection by half of that
+    calls.append(Call("step_for", (near, 1.01e-11), "keep = 1 - 1.1e-14, a = 1.01e-11", Within(1.007)))
     limits = [(1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), (3.0, 0.5, 233.0), (2, 1, 3), (1e-4, 1e-3, 5e-3), (1.0, 1e-4, 8e-4), (0.5, 0.01, 0.14), (3.0, 0.5, 6.69)]
     for _ in range(30):
         a = float(10 ** rng.uniform(-3, 2))
         high = float(10 ** rng.uniform(-5, 2.84)) / a
         limits.append((a, high * float(rng.choice((1.0, rng.uniform(0.001, 1.0)))), high))
+    limits.append((1.01e-11, 0.1, 1e3))
     for a, low, high in limits:
         for hold in ("exact", "euler"):
             inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'

@@ -14,7 +14,8 @@
 # so that a sequence can be cut anywhere and go on with the state alone. With $\omega = 0$ it is then GLA, with
 # $\alpha = 1$ cosFormer2. The state has $2KV$ numbers: for what was written $n$ tokens ago under $k$, the real and the
 # imaginary part of $e^{i\omega_c n}\alpha\cdots\alpha\;k_c v$, as `torch.view_as_real` stores them. Some decays forget
-# within a token; $\log\alpha = -40$ and $-200$ are among the inputs, and states of the order of $10^6$. The check sees the numbers only.
+# within a token; $\log\alpha = -40$ and $-200$ are among the inputs, and states of the order of $10^6$. Sequences have at most 600
+# tokens. The check sees the numbers only.
 
 # %% answer q1
 def attend(q, k, v, speed, log_decay, state):

@@ -3,11 +3,11 @@
 #
 # Losses of models that were best at their budgets of compute $C$ are to be described by $L = k\,C^{-a}$.
 #
-# 1. Fit it: the least squares line through $\log L$ against $\log C$. (Budgets span 0.02 % or more.)
+# 1. Fit it: the least squares line through $\log L$ against $\log C$. (Budgets span 0.02 % or more; no loss is below $10^{-6}$.)
 # 2. You find that each of the runs had cost `factor` times as much as was counted, the same factor for all. What
 #    is the law for compute that is counted right?
 # 3. Two laws: how many times the compute of the first does the second need to reach the loss that the first one
-#    reaches at $C$? (Below 1, it needs less. Answers lie between $10^{-46}$ and $10^{156}$.)
+#    reaches at $C$? (Below 1, it needs less. Answers lie between $10^{-46}$ and $10^{156}$; $C$ is at least 0.001, and no exponent below 0.05.)
 # 4. Before you run the check: by the paper's fits, $3.7087\,C^{-0.0798}$ for LLaMA and $3.5391\,C^{-0.0768}$ for
 #    TNL, how much of LLaMA's compute does TNL need at $C = 1$ to reach LLaMA's loss, which is 4.8 % above its own?
 
@@ -67,10 +67,12 @@ def q5(rng):
         logs[n - 1 : 2 : -2] = logs[0]
         a, noise = rng.choice((0.0, rng.uniform(-0.1, 0), rng.uniform(0, 0.3))), rng.choice((0.0, 0.01, 0.1)) * rng.normal(size=n)
         compute, loss = 10.0**logs, rng.uniform(1, 30) * 10.0 ** (noise - a * logs)
+        loss *= max(1.0, 1.01e-6 / loss.min())
         calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
     calls.append(Call("fit", ([1.0, 10.0, 100.0, 1000.0], [3.0] * 4), "4 points of one loss", exact))
     calls.append(Call("fit", ([1.0, 1.0001, 1.0002], [3.0, 2.99997, 2.99995]), "3 points, budgets that are nearly the same", exact))
     calls.append(Call("fit", ([1e-9, 1e-8, 1e-7, 1e-6], [30.0, 25.0, 21.0, 17.0]), "4 points, C from 1e-9 to 1e-6", exact))
+    calls.append(Call("fit", ([1e17, 1e19, 1e20, 1e21], [1.8e-5, 5e-6, 2e-6, 1.01e-6]), "4 points, losses from 1.8e-5 to 1.01e-6", exact))
     calls.append(Call("recounted", (18.12, 1.43, 145.85), "k = 18.12, a = 1.43, a factor of 145.85", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
@@ -92,6 +94,9 @@ def q5(rng):
         calls.append(Call("compute_needed", (first, second, 1e21), text, Within(1.0000001)))
     calls.append(Call("compute_needed", ((1.0, 0.3), (60.0, 0.05), 1e24), "1 C^-0.3 and 60 C^-0.05, C = 1e24", Within(1.0000001)))
     calls.append(Call("compute_needed", ((60.0, 0.3), (1.0, 0.05), 0.01), "60 C^-0.3 and 1 C^-0.05, C = 0.01", Within(1.0000001)))
+    for first, second in (((3.7, 0.3), (3.5, 0.0501)), ((3.7, 0.0501), (3.5, 0.3))):
+        text = f"{first[0]:g} C^-{first[1]:g} and {second[0]:g} C^-{second[1]:g}, C = 0.00101"
+        calls.append(Call("compute_needed", (first, second, 0.00101), text, Within(1.0000001)))
     for n in range(54):  # laws of any kind, some with the same k or a
         first, second = ((float(rng.uniform(1, 60)), float(rng.uniform(0.05, 0.3))) for _ in range(2))
         second = (first[0] if n % 3 == 1 else second[0]), (first[1] if n % 3 == 2 else second[1])

@@ -7,7 +7,9 @@
 # 1. Which exponent does he find where the loss is $L$? (Take the slope at that point.)
 # 2. He finds $s_1$ where the loss is $L_1$ and $s_2$ where it is $L_2$. What are $E \ge 0$ and $\gamma$?
 # 3. By which factor must the budget grow for the loss to go from $L$ to `target`? Return `math.inf` where no budget is
-#    enough. Factors may be as large as $10^{200}$, and $\gamma$ may be small.
+#    enough. Factors may be as large as $10^{200}$.
+#
+# $\gamma$ may be as small as 0.005; no loss but `target` is below 0.01.
 
 # %% answer q1
 def apparent(E, gamma, L):
@@ -83,8 +85,14 @@ def q1(rng):
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
             calls.append(Call("more_compute", (E, gamma, L, target), text, Close(1e-7)))
+    E, gamma, L = 0.004, 0.00501, 0.0101             # as small as they may be
+    points = [(loss, gamma * (1 - E / loss)) for loss in (L, 1.5 * L)]
+    text = f"E = {E:g}, gamma = {gamma:g}, a loss of {L:g}"
+    calls.append(Call("apparent", (E, gamma, L), text, Close(1e-12)))
+    calls.append(Call("recover", (*points[0], *points[1]), f"{text}, and one of {1.5 * L:g}", Close(1e-9)))
+    calls.append(Call("more_compute", (E, gamma, L, 0.008), f"{text}, to 0.008", Close(1e-7)))
     for n in range(270):                             # losses below 1 and above 10, most or little of which is E; any gamma
-        E, above, gamma = (10 ** rng.uniform((-2, -2, -1.5), (1, 1, 0.5))).tolist()
+        E, above, gamma = (10 ** rng.uniform((-2, -2, -2.3), (1, 1, 0.5))).tolist()
         E = E if rng.random() < 0.85 else 0.0
         L, ratio = E + above, float(rng.uniform(1.05, 4.0))
         text = f"E = {E:.3g}, gamma = {gamma:.3g}, a loss of {L:.3g}"

@@ -8,6 +8,7 @@
 # 2. And if a model of the size `N[i]` costs `factor[i]` times $6ND$? (From the first evaluation of the smallest size to the last of the largest.)
 # 3. You want this slope to be `a`, with the same sizes and the same `last`, and $C = 6ND$. From which token on (a real
 #    number above 1) do you evaluate?
+#    The largest size is 1.25 times the smallest or more, `last` at most $10^{14}$, and in 2 no last budget is within 8 % of the first.
 # 4. Four studies with $C = 6ND$ print the `a` of their fits in `studies`. In three of them it is close to what the design gives. Which
 #    one is far from it?
 
@@ -78,6 +79,8 @@ def q2(rng):
 
     def draw():
         N = np.sort(10 ** rng.uniform(5, 9, int(rng.integers(3, 7)))).tolist()
+        while N[-1] < 1.3 * N[0]:
+            N = np.sort(10 ** rng.uniform(5, 9, len(N))).tolist()
         last = float(10 ** rng.uniform(9, 12))
         return N, last / float(rng.uniform(3, 300)), last
 
@@ -106,7 +109,7 @@ def q2(rng):
     for _ in range(90):                              # two sizes or more, near or far; a few tokens more or many; factors in no order
         n_sizes, low, span = int(rng.integers(2, 7)), float(rng.uniform(4, 9)), float(10 ** rng.uniform(-1, 0.7))
         N = np.sort(10 ** (low + np.array([0, span, *rng.uniform(0, span, n_sizes - 2)]))).tolist()
-        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 12))
+        factor, last = (10 ** rng.uniform(-1, 1, n_sizes)).tolist(), float(10 ** rng.uniform(9, 14))
         factor = factor if rng.random() < 0.8 else factor[:1] * n_sizes
         back, another = (10 ** 10 ** rng.uniform(-1.5, 0.6, 2)).tolist()
         first = last / back
@@ -123,8 +126,11 @@ def q2(rng):
     calls.append(Call("first_for", (N, last, 1.0), f"{text}, a = 1", Within(1.0000001)))
     least = design_exponent(N, float(rng.uniform(1.001, 1.05)), last)
     calls.append(Call("first_for", (N, last, least), f"{text}, a = {least:.3g}", Within(1.0000001)))
-    least = design_exponent([1e6, 1.3e6], 1.5, 1e12)
-    calls.append(Call("first_for", ([1e6, 1.3e6], 1e12, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
+    for near in ([1e6, 1.3e6], [1e6, 1.2501e6]):
+        least = design_exponent(near, 1.5, 1e14)
+        calls.append(Call("first_for", (near, 1e14, least), f"2 sizes near each other, a = {least:.3g}", Within(1.0000001)))
+    calls.append(Call("design_exponent", (near, 1e8, 1e10), "2 sizes near each other", exact))
+    calls.append(Call("with_cost", (near, 1e8, 1e10, [2.0, 1.5]), "2 sizes near each other, factors 2 and 1.5", exact))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
     calls.append(Call("found", (), "", Exactly()))

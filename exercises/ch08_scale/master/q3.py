@@ -9,7 +9,7 @@
 #    best size may be one that nobody trained. A budget that no run reaches is skipped too.
 # 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
 #
-# Sizes are not evenly spaced, in logarithms either. There are three at least, and not every budget is skipped.
+# Sizes are not evenly spaced, in logarithms either. There are 3 to 7 of them and at most 21 budgets, and not every budget is skipped.
 
 # %% answer q3
 def iso_flop(C, N, loss):

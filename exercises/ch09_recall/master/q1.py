@@ -160,6 +160,13 @@ def q1(rng):
         written[rng.random(len(written)) < rng.choice((0.0, 0.2))] = letters[0]
         for name in ("repeated", "misleading"):
             calls.append(Call(name, (written, n), f"{len(written)} bytes, {len(letters)} letters, n = {n}"))
+    for of, (low, high) in ((250, (61, 200)), (80, (1_001, 1_050))):  # long strings that come again, up to the last byte
+        n = int(rng.integers(low, high))
+        bytes_ = np.resize(rng.integers(0, 256, of), of + max(n + 20, of))
+        calls.append(Call("repeated", (bytes_, n), f"the same {of} bytes over and over, n = {n:,}"))
+        bytes_ = bytes_.copy()
+        bytes_[-1] ^= 1
+        calls.append(Call("misleading", (bytes_, n), f"the same {of} bytes over and over, the last one changed, n = {n:,}"))
     for _ in range(60):                              # differences of 0, losses of 0 in one model or both
         T = int(rng.integers(1, rng.choice((5, 30))))
         mine, theirs = 10 ** rng.uniform(-1, 2) * rng.gamma(1.0, 1.0, (2, T)) * (rng.random((2, T)) < rng.choice((0.5, 1.0)))

@@ -15,7 +15,7 @@
 # 2. `found(logits, digits)`: the share of needles all of whose digits are right, if a digit is right when its byte has the
 #    largest logit of all.
 # 3. `found_if_told(logits, digits)`: the same if the model is told that a digit comes, so that a digit is right when
-#    its byte has the largest logit of the ten.
+#    its byte has the largest logit of the ten. In neither case do two bytes share the largest.
 
 # %% answer q3
 def split_cost(logits, digits):
