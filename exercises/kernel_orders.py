@@ -22,10 +22,9 @@ DIVISIBILITY, CONTIGUITY, CONSTANCY = "tt.divisibility", "tt.contiguity", "tt.co
 # what takes numbers of float32 below 2^-126 for 0 on a GPU
 FLUSHING = ("floor", "ceil", "sqrt", "rsqrt", "sin", "erf", "exp2")
 # Operations whose last digit no GPU promises, for it joins a product with the sum that follows and has
-# quotients and exponentials of its own; and what they are.
+# exponentials of its own; and what they are.
 ROUNDED: dict[str, Callable[..., Any]] = {
     "fmul": np.multiply,
-    "fdiv": np.divide,
     "dot": lambda a, b, c: a @ b + c,
     "exp": np.exp,
     "exp2": np.exp2,
@@ -80,6 +79,7 @@ def use_other_orders(builder: Any, seed: int) -> Iterator[None]:
     builder.create_dot = _multiply_by_parts(builder.create_dot, rng)
     builder.get_fp16 = lambda x: builder.cast_impl(builder.get_fp32(x), found.tl.float16)  # rounds twice
     builder.create_advance = _advance_inside(builder.create_advance)
+    builder.create_fdiv = round_otherwise.divide(builder.create_fdiv)
     for name, exact in ROUNDED.items():
         setattr(builder, f"create_{name}", round_otherwise(getattr(builder, f"create_{name}"), exact))
     for name in FLUSHING:
@@ -245,6 +245,19 @@ class _Rounding:
             return made
 
         return round_by_chance
+
+    def divide(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a division whose last digit is left to chance: on a GPU x / x may be below 1."""
+
+        def divide_by_chance(left: Any, right: Any) -> Any:
+            made = operation(left, right)
+            if (wider := WIDER.get(made.data.dtype)) is not None:
+                true = left.data.astype(wider) / right.data.astype(wider)
+                exact = (made.data == true) & (np.abs(np.frexp(right.data)[0]) != 0.5)  # and no power of 2
+                made.data = self._choose(made.data, np.where(exact, 0, true))
+            return made
+
+        return divide_by_chance
 
     def sum(self, add: Callable[..., Any]) -> Callable[..., Any]:
         """Return a sum of a tile's entries in an order by chance, that rounds at each step."""

@@ -16,7 +16,6 @@ import tracemalloc
 import unicodedata
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -495,9 +494,11 @@ def test_a_keeper_that_was_killed_is_no_fault_of_an_answer(tmp_path, monkeypatch
 
 
 def test_a_keeper_that_cannot_write_costs_nobody_a_point(monkeypatch):
-    full = partial(open, "/dev/full", "r+b", buffering=0)
+    def full(_: bytes):
+        return open("/dev/full", "r+b", buffering=0)
+
     openers = iter([sandbox._open_nameless_file] * 3 + [full])  # the last is for what the keeper notes
-    monkeypatch.setattr(sandbox, "_open_nameless_file", lambda: next(openers)())
+    monkeypatch.setattr(sandbox, "_open_nameless_file", lambda content: next(openers)(content))
     reference = next(one for one in ONLINE.known_answers if one.label == "running_mean")
     with start(True) as box, pytest.raises(MachineFault, match="could not go on"):
         judge({True: box}, ONLINE, source_of(ONLINE, reference))

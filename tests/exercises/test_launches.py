@@ -1982,8 +1982,29 @@ def run_with_chances(monkeypatch, kernel):
         yield run_once(kernel)["value"].item()
 
 
+@triton.jit
+def part_of_itself(x, out, n_columns, TILE: tl.constexpr):
+    i = 3.0 + tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.floor(i / i), 0))
+
+
+@triton.jit
+def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
+    i = 2.0 * tl.arange(0, TILE)
+    tl.store(out, tl.sum(i / 2.0, 0))
+
+
 @pytest.mark.parametrize(
-    "kernel", [joined_to_a_sum, in_two_halves, quotient_again, absorbed, of_a_masked_load, one_of_a_scan]
+    "kernel",
+    [
+        part_of_itself,
+        joined_to_a_sum,
+        in_two_halves,
+        quotient_again,
+        absorbed,
+        of_a_masked_load,
+        one_of_a_scan,
+    ],
 )
 def test_the_last_digits_are_left_to_chance(monkeypatch, kernel):
     assert len(set(map(str, run_with_chances(monkeypatch, kernel)))) > 1
@@ -1991,6 +2012,7 @@ def test_the_last_digits_are_left_to_chance(monkeypatch, kernel):
 
 def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
     assert set(run_with_chances(monkeypatch, rounding_alike)) == {16.0}
+    assert set(run_with_chances(monkeypatch, half_of_a_whole)) == {120.0}
 
 
 @pytest.mark.parametrize(
