@@ -403,7 +403,7 @@ def note_reading() -> Iterator[None]:
     """While the block runs, the front end notes where it comes in functions that have ``Places``."""
     from triton.compiler.code_generator import CodeGenerator
 
-    visit = CodeGenerator.visit
+    visit, find = CodeGenerator.visit, CodeGenerator._find_carries
 
     def noting(generator: Any, node: Any) -> Any:
         value = visit(generator, node)
@@ -415,8 +415,41 @@ def note_reading() -> Iterator[None]:
                 places.known.setdefault(find_place(node), set()).add(known)
         return value
 
-    CodeGenerator.visit = noting
+    def finding(generator: Any, node: Any, before: dict[str, Any], *rest: Any, **options: Any) -> Any:
+        found = find(generator, node, before, *rest, **options)
+        _refuse_two_names(node, before, found[0])
+        return found
+
+    CodeGenerator.visit, CodeGenerator._find_carries = noting, finding
     try:
         yield
     finally:
-        CodeGenerator.visit = visit
+        CodeGenerator.visit, CodeGenerator._find_carries = visit, find
+
+
+def _refuse_two_names(loop: Any, before: dict[str, Any], carried: list[str]) -> None:
+    """Refuse a loop that gives new values to two variables which are one number where it begins.
+
+    The compiler looks which variables have another number after the first turn, so it takes one that was
+    given the other's for unchanged.
+
+    Args:
+        loop: a `for` or `while`.
+        before: the variables where it begins.
+        carried: those of which the compiler knows that the loop changes them.
+
+    Raises:
+        TypeError: if there are two.
+    """
+    from triton.compiler.code_generator import _is_triton_value, flatten_values_to_ir
+
+    parts = [x for one in loop.body for x in ast.walk(one) if isinstance(x, ast.Name)]
+    given = {x.id for x in parts if isinstance(x.ctx, ast.Store) and _is_triton_value(before.get(x.id))}
+    numbers = {name: flatten_values_to_ir([before[name]]) for name in {*given, *carried}}
+    for name in sorted(given - set(carried)):
+        for other in carried:
+            if any(one in numbers[other] for one in numbers[name]):
+                raise TypeError(
+                    f"`{name}` and `{other}` are one number where a loop begins that changes both, and the "
+                    f"compiler forgets one of them; begin with `{name} = {other} + 0`"
+                )

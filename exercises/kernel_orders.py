@@ -34,6 +34,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda a: 1 / np.sqrt(a),
 }
 PARTS = 8  # of a product of tiles
+NEARLY_HALF = 0.25  # the share of a last digit from which on a product may be rounded to the other side
 WIDER = {
     np.dtype(np.float16): np.float32,
     np.dtype(np.float32): np.float64,
@@ -241,7 +242,7 @@ class _Rounding:
             made = operation(*arguments)
             if (wider := WIDER.get(made.data.dtype)) is not None:
                 true = exact(*(one.data.astype(wider) for one in arguments[:count]))
-                made.data = self._choose(made.data, true)
+                made.data = self._choose(made.data, true, NEARLY_HALF if exact is np.multiply else 0.0)
             return made
 
         return round_by_chance
@@ -272,18 +273,25 @@ class _Rounding:
 
         return sum_by_chance
 
-    def _choose(self, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """Return a number, or the next on the other side of what it was before it was rounded."""
+    def _choose(self, rounded: np.ndarray, true: np.ndarray, least: float = 0.0) -> np.ndarray:
+        """Return a number, or the next on the other side of what it was before it was rounded.
+
+        Args:
+            rounded: the numbers.
+            true: what they were.
+            least: the share of a last digit by which they must differ.
+        """
         away = (rounded != true) & np.isfinite(rounded)
         if not away.any():
             return rounded
         bits = rounded.view(f"u{rounded.dtype.itemsize}")
         odd = bits.dtype.type(2 * self._rng.integers(1 << 14) + 1)
-        away &= (bits * odd >> (8 * bits.itemsize - 1)).astype(
-            bool
-        )  # a bit that depends on all of the number's
+        # a bit that depends on all bits of the number
+        away &= (bits * odd >> (8 * bits.itemsize - 1)).astype(bool)
         towards = np.where(true > rounded, np.inf, -np.inf).astype(rounded.dtype)
-        return np.where(away, np.nextafter(rounded, towards), rounded)
+        other = np.nextafter(rounded, towards)
+        away &= np.abs(true - rounded) > least * np.abs(other.astype(true.dtype) - rounded)
+        return np.where(away, other, rounded)
 
 
 def _sum_by_halves(

@@ -1,4 +1,7 @@
-"""What the grader lets a kernel compute with is what a GPU computes; the GPU is asked by `make test-gpu`."""
+"""What the grader lets a kernel compute with is what a GPU computes.
+
+The GPU is asked where there is one: ``python -m pytest tests/exercises/test_gpu_operations.py -m gpu``.
+"""
 
 import os
 import subprocess

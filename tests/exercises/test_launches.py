@@ -1388,6 +1388,26 @@ def placed_among_nothing(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def two_names(x, out, n_columns, TILE: tl.constexpr):
+    now = tl.load(x)
+    last = now
+    for _ in range(0, n_columns, TILE):
+        last = now
+        now += 1.0
+    tl.store(out, last)
+
+
+@triton.jit
+def two_numbers(x, out, n_columns, TILE: tl.constexpr):
+    now = tl.load(x)
+    last = now + 0
+    for _ in range(0, n_columns, TILE):
+        last = now
+        now += 1.0
+    tl.store(out, last)
+
+
+@triton.jit
 def without_sign(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.abs(n_columns * 0 - 2147483647 - 1) % 16 + 0.0)
 
@@ -1917,8 +1937,8 @@ def by_a_number(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def joined_to_a_sum(x, out, n_columns, TILE: tl.constexpr):
-    y = tl.load(x) * 0.1
-    tl.store(out, y * 1.1 - y * 1.1)
+    y = tl.arange(0, TILE) * 0.1
+    tl.store(out, tl.sum(tl.abs(y * 1.1 - y * 1.1), 0))
 
 
 @triton.jit
@@ -1941,11 +1961,6 @@ def absorbed(x, out, n_columns, TILE: tl.constexpr):
 @triton.jit
 def of_a_masked_load(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.load(x, mask=n_columns < 0))
-
-
-@triton.jit
-def one_of_a_scan(x, out, n_columns, TILE: tl.constexpr):
-    tl.store(out, tl.max(tl.cumsum(tl.load(x + tl.arange(0, TILE)) * 0.1 + tl.arange(0, TILE) * 0.3, 0), 0))
 
 
 @triton.jit
@@ -2003,7 +2018,6 @@ def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
         quotient_again,
         absorbed,
         of_a_masked_load,
-        one_of_a_scan,
     ],
 )
 def test_the_last_digits_are_left_to_chance(monkeypatch, kernel):
@@ -2043,6 +2057,7 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (taken_for_bits, "has the operation `tt.bitcast`"),
         (placed_among_nothing, "asks in which place the largest of numbers and NaN is"),
         (divided_by_nothing, "divides a whole number by 0"),
+        (two_names, "`last` and `now` are one number where a loop begins that changes both"),
         (without_sign, "takes the absolute value of the least whole number"),
         (divided_beyond, "divides the least whole number by -1"),
         (known_for_certain, "has another value for Triton's compiler than for its interpreter"),
@@ -2148,6 +2163,7 @@ def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
         (dividing_the_count, -1.0),
         (wrapping, 0.0),
         (less_than_nothing, 5.0),
+        (two_numbers, 4.0),
         (with_nothing_read, 0.25),
         (largest_of_constants, -4.0),
         (added_in_halves, 2062.0),
