@@ -76,8 +76,10 @@ bench:  ## measure BENCH=kernels (or other tables) on a GPU, with its own PYTHON
 test-compile: .venv/.ok  ## compile the kernels for the GPUs that are not Hopper's; needs none
 	$(BIN)/python -m pytest tests/kernels -m other_gpus -n 2
 
-test-gpu:  ## the ladder for the kernels on a GPU, in every dtype, with its own PYTHON and torch; OUT=DIR takes the report
+test-gpu:  ## on a GPU, with its own PYTHON and torch: the ladder for the kernels, and what exercises take a GPU for; OUT=DIR takes the report
 	$(ROOMS) LINATTN_CHECK_SHAPES=0 OMP_NUM_THREADS=1 TORCHINDUCTOR_COMPILE_THREADS=1 $(PYTHON) -m pytest tests/kernels/test_gpu_ladder.py -m gpu -W default -p tests.kernels.ladder_report --ladder-out $(OUT)/ladder -n auto --maxprocesses 14 --dist loadgroup --durations 5
+	mkdir -p $(OUT)/rooms && ln -sfn $(CURDIR)/exercises $(OUT)/rooms/linattn_exercises
+	$(ROOMS):$(OUT)/rooms LINATTN_CHECK_SHAPES=0 $(PYTHON) -m pytest tests/exercises/test_gpu_operations.py -m gpu -W default -p no:cacheprovider
 
 study:  ## train the models of a study on all GPUs, with its own PYTHON and torch; STUDY=reduced OUT=DIR MINUTES=60
 	$(ROOMS) $(PYTHON) -m linattn_study $(STUDY) --out $(OUT)/$(STUDY) --minutes $(MINUTES)

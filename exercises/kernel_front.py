@@ -27,7 +27,7 @@ TARGET = ("cuda", 90, 32)  # nothing is run on it
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
 # What the intermediate code of a kernel may be made of: that in which the interpreter computes as a GPU does,
-# or is made to, see kernel_orders.py. What is not here is refused, for nobody compares it.
+# or is made to, see kernel_numbers.py. What is not here is refused, for nobody compares it.
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
     "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "

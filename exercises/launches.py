@@ -8,6 +8,7 @@ can be loaded by the sandbox of the grader.
 """
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -21,10 +22,17 @@ import numpy as np
 import torch
 
 if __package__:
-    from linattn_exercises import kernel_front, kernel_marks, kernel_memory, kernel_orders, kernel_rules
+    from linattn_exercises import (
+        kernel_front,
+        kernel_marks,
+        kernel_memory,
+        kernel_numbers,
+        kernel_orders,
+        kernel_rules,
+    )
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_front, kernel_marks, kernel_memory, kernel_orders, kernel_rules = (
-        sys.modules[f"kernel_{name}"] for name in ("front", "marks", "memory", "orders", "rules")
+    kernel_front, kernel_marks, kernel_memory, kernel_numbers, kernel_orders, kernel_rules = (
+        sys.modules[f"kernel_{name}"] for name in ("front", "marks", "memory", "numbers", "orders", "rules")
     )
 
 kernel_front.remember()  # where Triton was imported before
@@ -183,15 +191,16 @@ class _Patches:
         self._count("create_dot", _measure_product, "products")
         for name in ("create_exp", "create_exp2", "create_log", "create_log2"):
             self._count(name, lambda x: x.data.size, "exponentials")
-        self._orders = kernel_orders.use_other_orders(self._builder, self._seed)
-        self._orders.__enter__()
+        self._as_a_gpu = contextlib.ExitStack()
+        self._as_a_gpu.enter_context(kernel_orders.use_other_orders(self._builder, self._seed))
+        self._as_a_gpu.enter_context(kernel_numbers.use_gpu_numbers(self._builder))
         self._rewriter = self._interpreter.FunctionRewriter
         self._transform = self._rewriter._transform_ast
         self._rewriter._transform_ast = functools.partialmethod(_mark_places, self._transform)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._orders.__exit__(None, None, None)
+        self._as_a_gpu.close()
         self._rewriter._transform_ast = self._transform
         self._interpreter._patch_lang_tensor = self._patch_tensor
         self._interpreter._patch_lang = self._patch_language

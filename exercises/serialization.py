@@ -30,6 +30,7 @@ OUR_FILES = (
     "kernel_memory.py",
     "kernel_marks.py",
     "kernel_front.py",
+    "kernel_numbers.py",
     "kernel_orders.py",
     "kernel_rules.py",
     "launches.py",

@@ -1,6 +1,6 @@
 """What the grader lets a kernel compute with is what a GPU computes.
 
-The GPU is asked where there is one: ``python -m pytest tests/exercises/test_gpu_operations.py -m gpu``.
+The GPU is asked where there is one, by ``make test-gpu``.
 """
 
 import os

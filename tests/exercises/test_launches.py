@@ -1959,6 +1959,12 @@ def absorbed(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def absorbed_in_a_scan(x, out, n_columns, TILE: tl.constexpr):
+    sums = tl.cumsum(tl.where(tl.arange(0, TILE) == 0, 1e8, 3.0), 0)
+    tl.store(out, tl.max(sums, 0))
+
+
+@triton.jit
 def of_a_masked_load(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.load(x, mask=n_columns < 0))
 
@@ -2017,6 +2023,7 @@ def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
         in_two_halves,
         quotient_again,
         absorbed,
+        absorbed_in_a_scan,
         of_a_masked_load,
     ],
 )
