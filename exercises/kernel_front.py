@@ -1,33 +1,31 @@
-"""Ask Triton's own front end whether it compiles a kernel, in a process where Triton is an interpreter.
+"""Let Triton's own compiler read a kernel, in a process where Triton is an interpreter.
 
-The front end turns a kernel's text into Triton's intermediate code. It needs no GPU, and finds what the
-interpreter, which is Python, lets pass: a variable that is not there after a loop, a type that changes in
-one, a list. It works on functions of the compiler's kind, and here all are of the interpreter's, so they are
-exchanged while it looks. Like serialization.py this file imports little of ours.
+The front end turns a kernel's text into Triton's intermediate code, for which it needs no GPU. It works on
+functions of the compiler's kind, and here all are of the interpreter's, so they are exchanged meanwhile. Like
+serialization.py this file imports nothing of ours.
 """
 
+import ast
+import inspect
 import io
 import linecache
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-if __package__:
-    from linattn_exercises import kernel_marks
-else:  # in the sandbox, whose worker has loaded it by its path
-    kernel_marks = sys.modules["kernel_marks"]
-
-TARGET = ("cuda", 90, 32)  # nothing is run on it
-TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64"}
+TARGET = ("cuda", 80, 32)  # nothing is run on it; one that takes blocks of memory apart into addresses
+TYPES = {torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64"}
+TYPES |= {torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
-# What the intermediate code of a kernel may be made of: that in which the interpreter computes as a GPU does,
-# or is made to, see kernel_numbers.py. What is not here is refused, for nobody compares it.
+# What the intermediate code of a kernel may be made of as it is read: that of which kernel_code.py knows what
+# a GPU makes of it. What is not here is refused.
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
     "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
@@ -39,6 +37,8 @@ OPERATIONS = {
     "scf": "for while if yield condition",
     "cf": "br cond_br",
     "llvm": "intr.assume",
+    "ttg": "barrier",
+    "gpu": "barrier",  # before Triton 3.7
     "ub": "poison",  # in the place of a variable that a loop gives no value
 }
 KNOWN = {f"{dialect}.{name}" for dialect, names in OPERATIONS.items() for name in names.split()}
@@ -46,6 +46,7 @@ OPERATION = re.compile(r"^ *(?:%[^=]+ = )?\"?([a-z]\w*\.[a-z][\w.]*)(.*)$", re.M
 # what of known operations is refused: unsigned numbers, those of few bits, others in their bits, and what
 # the later passes of the compiler have no code for
 NOT_KNOWN = {
+    re.compile(r"arith\.(addi|subi) .* : (tensor<(\d+x)+)?i1\b"): "a sum of truth values (write `|` or `&`)",
     re.compile(
         r"arith\.cmpi u|arith\.(extui|uitofp) .* : (tensor<(\d+x)+)?i(?!1\b)"
     ): "numbers without a sign (a sum of truth values is one; before it write `.to(tl.int32)`)",
@@ -60,55 +61,79 @@ UNBUILT = {
     re.compile(r"tt\.warp_specialize"): "a loop with `warp_specialize`",
     re.compile(r"\}\) : \(.*!tt\.ptr"): "a reduction or a scan of addresses",
 }
+IN_TRITON = re.compile(r"[\\/]triton[\\/]language[\\/]")
 LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)  # what a place in the code stands for
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 # what no GPU has code for in there: branches, loops, and tiles
 UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"')
-COUNTS = ("i32", "i64")  # what an argument that counts may be declared as; the interpreter has 32 bits
+COUNTS = ("i32", "i64")  # what an argument that counts may be declared as
 OPTIONS = ("noinline", "do_not_specialize")  # of ``triton.jit``
+# what to say instead of words of the compiler
+ADVICE = {
+    # as in `triton.cdiv(n, 16)`, if n is known at run time alone, or `exp(x)`
+    "_semantic": "a function has a name that is not exchanged; write it as one of `tl`, such as `tl.cdiv`",
+    "Boolean value of Tensor": "takes a tile as one truth value, in `if`, `and`, `or`, `not`, `min` or "
+    "`max`; for tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`",
+    "unsupported tensor index": "picks entries of a tile, which no program can; a sum over a mask with one "
+    "entry left does: `tl.sum(tl.where(i == r, x, 0.0), 0)`",
+    "error encountered during parsing": "has a tile of a type that does not fit; a mask, for one, has truth "
+    "values such as `i < n`",
+}
+KNOWN_VERSIONS = "versions 3.6 and 3.7 are"
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 
 
-def read(kernel: Any, arguments: Mapping[str, Any]) -> TypeError | None:
-    """Let the front end read a kernel and what it calls, before it runs.
+class Refused(TypeError):
+    """Say that a kernel is compiled, and that nobody here knows what a GPU would make of it."""
+
+
+class Reading(NamedTuple):
+    """Hold what the compiler makes of a kernel.
+
+    Args:
+        code: the intermediate code, see ``kernel_code.Code``.
+        arguments: the names of those that it takes; of the others the compiler has made constants.
+    """
+
+    code: str
+    arguments: list[str]
+
+
+def read(kernel: Any, arguments: Mapping[str, Any]) -> Reading:
+    """Let the compiler read a kernel and what it calls.
 
     Args:
         kernel: a function under ``triton.jit``, of the interpreter's kind.
         arguments: of a launch, by name.
 
-    Returns:
-        What the front end refuses, and in which line; it is said after what the run may say.
+    Raises:
+        NotImplementedError: if the kernel says that it is not written yet.
+        TypeError: if the compiler refuses it, or nobody here knows what a GPU makes of it.
+        RuntimeError: if this version of Triton is built in another way.
     """
     remember()
-    if not _PRISTINE:
-        return None
     with _compilers_language(_list_globals(kernel.fn)), warnings.catch_warnings(action="ignore"):
         if not _works():
-            return None
+            version = sys.modules["triton"].__version__
+            raise RuntimeError(f"Triton {version} is not known here; {KNOWN_VERSIONS}")
+        compiled = _compile_function(kernel)
         try:
-            with kernel_marks.note_reading(), redirect_stdout(io.StringIO()):  # where it prints wrong kernels
-                _Front().read(_compile_function(kernel), arguments)
+            with redirect_stdout(io.StringIO()):  # where it prints wrong kernels
+                return _Front().read(compiled, arguments)
+        except Refused:
+            raise
         except Exception as error:
-            return TypeError(f"is not compiled by Triton: {_describe(error)}")
-    return None
+            reason = _describe(error)
+        if _is_unwritten(kernel.fn):
+            raise NotImplementedError
+        raise TypeError(f"is not compiled by Triton: {reason}")
 
 
-def compare(kernel: Any) -> None:
-    """Refuse a kernel that has been read and run if the two have not done the same.
-
-    Raises:
-        TypeError: if the front end did not come to a place that has run, or knows another value there.
-    """
-    places = list_places(kernel)
-    if places and places[0].read:
-        for one in places:
-            one.compare()
-
-
-def list_places(kernel: Any) -> list[kernel_marks.Places]:
-    """Return the ``Places`` of a kernel and of what it may call, if it has any."""
-    found = [names.get(kernel_marks.RAN) for names in _list_globals(kernel.fn)]
-    return [one for one in found if isinstance(one, kernel_marks.Places)]
+def _is_unwritten(function: Any) -> bool:
+    """Return whether a kernel raises `NotImplementedError`, as an empty answer does."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    return any("NotImplementedError" in ast.unparse(node) for node in raised)
 
 
 def list_ones(kernel: Any, arguments: Mapping[str, Any]) -> list[str]:
@@ -171,8 +196,8 @@ class _Front:
         self._modules = self._backend.get_module_map()
         _ = ASTSource.make_ir
 
-    def read(self, compiled: Any, arguments: Mapping[str, Any]) -> None:
-        """Read a kernel; what the front end refuses raises.
+    def read(self, compiled: Any, arguments: Mapping[str, Any]) -> Reading:
+        """Return what the compiler makes of a kernel; what it refuses raises.
 
         Args:
             compiled: the kernel, of the compiler's kind.
@@ -186,29 +211,36 @@ class _Front:
         source = self._source(compiled, kinds, constants)
         made = source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
         _refuse_foreign(str(made))
-        _refuse_branches(str(self._backend.make_ttir(made, {}, self._options, TARGET[1])))
+        code = str(self._backend.make_ttir(made, {}, self._options, TARGET[1]))
+        _refuse_branches(code)
+        return Reading(code, [name for name, kind in kinds.items() if kind != "constexpr"])
 
 
 def _refuse_foreign(code: str) -> None:
-    """Refuse what compiles, and of which the interpreter cannot say what a GPU would make of it.
+    """Refuse what compiles, and of which nobody here can say what a GPU would make of it.
 
     Args:
         code: the intermediate code.
 
     Raises:
-        TypeError: for an operation, a type or an option that is not known here.
+        Refused: for an operation, a type or an option that is not known here.
     """
     for pattern, name in UNBUILT.items():
         if pattern.search(code):
-            raise TypeError(f"has {name}, which compiles on few GPUs if on any")
+            raise Refused(f"has {name}, which compiles on few GPUs if on any")
     for found in OPERATION.finditer(code):
         operation = found[0].partition(" loc(")[0].strip()
         refused = ((name, pattern.search(operation)) for pattern, name in NOT_KNOWN.items())
         what = next((name.format(one[0]) for name, one in refused if one), None)
+        if found[1].startswith("tt.atomic"):
+            raise Refused(
+                "atomic operations add in an order that differs from run to run, and so do the last digits; "
+                f"do without{_find_line(code, found[0])}"
+            )
         if found[1] not in KNOWN:
             what = f"the operation `{found[1]}`"
         if what:
-            raise TypeError(
+            raise Refused(
                 f"has {what}, which is not followed here as a GPU has it; do without"
                 f"{_find_line(code, found[0])}"
             )
@@ -216,13 +248,29 @@ def _refuse_foreign(code: str) -> None:
 
 def _find_line(code: str, operation: str) -> str:
     """Return in which line of a kernel an operation has its origin, in words."""
+    place = find_place(code, operation)
+    return f", in `{linecache.getline(*place).strip()}`" if place else ""
+
+
+def find_place(code: str, operation: str) -> tuple[str, int] | None:
+    """Return file and number of the line of a kernel in which an operation has its origin, if it has one.
+
+    Of what a function computes that the kernel calls this is the line of the function, unless it is Triton's.
+
+    Args:
+        code: the intermediate code, which says at its ends what places stand for.
+        operation: its line in the code.
+    """
     known = dict(LOCATION.findall(code))
-    place = operation
-    for _ in known:  # from a name to what is named, and from there to the file
-        if found := re.search(r'"(<kernel \d+>)":(\d+)', place):
-            return f", in `{linecache.getline(found[1], int(found[2])).strip()}`"
-        place = known.get("".join(re.findall(r"#loc\d*", place)[-1:]), "")
-    return ""
+    pending, seen = [operation[operation.rfind(" loc(") :]], set[str]()
+    while pending:  # from a name to what is named, and from there to the file
+        for file, number, name in re.findall(r'"([^"]+)":(\d+)|(#loc\d*)', pending.pop(0)):
+            if file and not IN_TRITON.search(file):
+                return file, int(number)
+            if name and name not in seen:
+                seen.add(name)
+                pending.append(known.get(name, ""))
+    return None
 
 
 def _refuse_branches(code: str) -> None:
@@ -232,12 +280,12 @@ def _refuse_branches(code: str) -> None:
         code: the intermediate code, in which calls and what is known are resolved.
 
     Raises:
-        TypeError: if there is one; no GPU has code for it.
+        Refused: if there is one; no GPU has code for it.
     """
     for part in COMBINED.findall(code):
         if UNCOMBINED.search(part):
-            raise TypeError(
-                "branches or loops in what `tl.reduce` or a scan combines by; there is `tl.where`"
+            raise Refused(
+                "has branches or loops in what `tl.reduce` or a scan combines by; there is `tl.where`"
             )
 
 
@@ -252,7 +300,7 @@ def _find_kind(one: Any, value: Any) -> str:
     Raises:
         TypeError: if it is declared as what is not given.
     """
-    if one.is_constexpr:
+    if one.is_constexpr or value is None:
         return "constexpr"
     whole = isinstance(value, int) and not isinstance(value, torch.Tensor)
     given = TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32" if whole else "fp32"
@@ -365,8 +413,7 @@ def _describe(error: Exception) -> str:
     ]
     reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
     reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
-    if "_semantic" in reason:  # as in `triton.cdiv(n, 16)`, if n is known at run time alone, or `exp(x)`
-        reason = "a function has a name that is not exchanged; write it as one of `tl`, such as `tl.cdiv`"
+    reason = next((advice for words, advice in ADVICE.items() if words in reason), reason)
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = source.splitlines() if isinstance(source, str) else []
     number = getattr(node, "lineno", 0)

@@ -1,7 +1,7 @@
 """Keep the memory of a Triton kernel that an answer launches, and see all that the kernel touches.
 
-The interpreter runs the programs of a launch one after the other, on one processor. So a mistake that a GPU
-would punish can pass there: an entry read behind the end of a tensor, two programs that write to one place.
+The programs of a launch run one after the other here, on one processor. So a mistake that a GPU would punish
+could pass: an entry read behind the end of a tensor, two programs that write to one place.
 Here every load and store goes to a ``Memory``, which knows where tensors begin and end, which program has
 touched which entry, and how many entries were read and written. In the grader it is in a process of its own.
 

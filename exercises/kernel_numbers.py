@@ -1,218 +1,185 @@
-"""Let Triton's interpreter make of numbers what a GPU makes of them, and doubt false promises.
+"""Say what a GPU makes of numbers: of each operation on whole numbers, truth values and numbers with a point.
 
-Casts, shifts, maxima, roots and divisions meet numbers that NumPy takes otherwise than a GPU: zeros with a
-sign, NaN, the smallest of float32, and those beyond a type. And where a kernel promises that offsets are
-multiples of something, a GPU believes it. What GPUs leave open is in kernel_orders.py.
+Zeros have a sign, NaN is passed over by some maxima and not by others, the smallest numbers of float32 are 0
+for some functions, and numbers of one bit are -1 where they have a sign. What a GPU may give anything for is
+refused. What it leaves open is in kernel_orders.py.
 
 Like serialization.py this file imports nothing of ours.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from functools import partial
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-# what `multiple_of`, `max_contiguous` and `max_constancy` promise
-DIVISIBILITY, CONTIGUITY, CONSTANCY = "tt.divisibility", "tt.contiguity", "tt.constancy"
-# what takes numbers of float32 below 2^-126 for 0 on a GPU
-FLUSHING = ("floor", "ceil", "sqrt", "rsqrt", "sin", "erf", "exp2")
+Function = Callable[..., Any]
+SIGNS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"}
+SIGNS["ge"] = "greater_equal"
 
 
-@contextlib.contextmanager
-def use_gpu_numbers(builder: Any) -> Iterator[None]:
-    """While the block runs, operations give what a GPU does, or refuse that for which it may give anything.
-
-    Args:
-        builder: of the interpreter; what it is given is its own, so whoever made it takes that away again.
-    """
-    from triton.runtime import interpreter as found
-
-    ours = {
-        (found.ReduceOps, "min_max"): _find_numbers(found.ReduceOps.min_max),
-        (found.TensorHandle, "set_attr"): _make_promise(found.TensorHandle.set_attr),
-    }
-    before = {(owner, name): getattr(owner, name) for owner, name in ours}
-    for (owner, name), function in ours.items():
-        setattr(owner, name, function)
-    # of a number and NaN the first two take the number, as a GPU does, and the others NaN
-    for name, choose in (("num", (np.fmax, np.fmin)), ("imum", (np.maximum, np.minimum))):
-        setattr(builder, f"create_max{name}f", partial(builder.binary_op, op=partial(_order, choose[0], 1)))
-        setattr(builder, f"create_min{name}f", partial(builder.binary_op, op=partial(_order, choose[1], -1)))
-    builder.get_fp16 = lambda x: builder.cast_impl(builder.get_fp32(x), found.tl.float16)  # rounds twice
-    for operation, change in CHANGED.items():
-        setattr(builder, f"create_{operation}", change(getattr(builder, f"create_{operation}")))
-    try:
-        yield
-    finally:
-        for (owner, name), function in before.items():
-            setattr(owner, name, function)
+def _is_truth(x: Any) -> bool:
+    """Return whether a number, or one of a tile, is a truth value."""
+    return bool(np.result_type(x).kind == "b")
 
 
-# --- numbers ------------------------------------------------------------------------------------------------
+# --- whole numbers ------------------------------------------------------------------------------------------
 
 
-def _order(choose: Callable[..., Any], sign: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the larger of two numbers (the lesser, if the sign is -1): 0 is more than -0 for a GPU."""
-    if np.result_type(left).kind != "f":
-        return np.asarray(choose(left, right))
-    return np.where((left == 0) & (right == 0), sign * (sign * left + sign * right), choose(left, right))
+def wrap(operation: np.ufunc, of_truths: np.ufunc) -> Function:
+    """Return an operation on whole numbers, which keeps their last bits; of one bit that is another one."""
+    return lambda a, b: (of_truths if _is_truth(a) else operation)(a, b)
 
 
-def _flush_small(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return an operation that takes the smallest numbers of float32 for 0, and gives none."""
-
-    def flush_and_operate(tile: Any) -> Any:
-        made = operation(type(tile)(_flush(tile.data), tile.dtype))
-        made.data = _flush(made.data)
-        return made
-
-    return flush_and_operate
+def take_signed(x: Any) -> Any:
+    """Return a number as one with a sign: one bit is 0 or -1."""
+    return -np.asarray(x, np.int8) if _is_truth(x) else x
 
 
-def _flush(data: np.ndarray) -> np.ndarray:
-    """Return numbers of float32 without the smallest, and others as they are."""
-    if data.dtype != np.float32:
-        return data
-    return np.where(np.abs(data) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), data), data)
+def take_unsigned(x: Any) -> Any:
+    """Return a number as one without a sign."""
+    return x if _is_truth(x) else np.asarray(x).view(f"u{np.result_type(x).itemsize}")
 
 
-def _cast_inside(cast: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a cast to whole numbers that refuses those which are none of the type, and NaN."""
+def divide(operation: Function) -> Function:
+    """Return a division of whole numbers towards 0, which refuses one by 0, and one that leaves the range."""
 
-    def cast_inside(tile: Any, kind: Any) -> Any:
-        made = cast(tile, kind)
-        limits, data = np.iinfo(made.data.dtype), np.trunc(np.asarray(tile.data, np.float64))
-        if not (inside := (data >= limits.min) & (data <= limits.max)).all():
-            raise ValueError(f"casts {data[~inside].flat[0]:g} to {kind.scalar}, which has no such number")
-        return made
-
-    return cast_inside
-
-
-def _shift_inside(shift: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a shift that refuses one by as many bits as a number has, or by fewer than none."""
-
-    def shift_inside(tile: Any, by: Any) -> Any:
-        truths = tile.data.dtype == bool
-        bits, by_all = 1 if truths else 8 * tile.data.dtype.itemsize, np.asarray(by.data)
-        if truths or ((by_all < 0) | (by_all >= bits)).any():
-            raise ValueError(f"shifts numbers of {bits} bits by {by_all.max()}, and a GPU may give anything")
-        return shift(tile, by)
-
-    return shift_inside
-
-
-def _advance_inside(advance: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``advance`` of a block pointer, whose offsets have more bits on a GPU and must not need them."""
-
-    def advance_inside(pointer: Any, offsets: Any) -> Any:
-        for before, more in zip(pointer.offsets, offsets, strict=True):
-            if abs(int(np.asarray(before.data).item()) + int(np.asarray(more.data).item())) >= 1 << 31:
-                raise OverflowError("advances a block pointer by more than 2^31")
-        return advance(pointer, offsets)
-
-    return advance_inside
-
-
-def _refuse_least(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return ``abs`` of whole numbers, which refuses the least: it has no positive counterpart."""
-
-    def operate(tile: Any) -> Any:
-        if (np.asarray(tile.data) == np.iinfo(tile.data.dtype).min).any():
-            raise OverflowError("takes the absolute value of the least whole number, which has none")
-        return operation(tile)
-
-    return operate
-
-
-def _divide_by_numbers(divide: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a division of whole numbers, which refuses one by 0, and the one that leaves their range."""
-
-    def divide_checked(left: Any, right: Any) -> Any:
-        if (np.asarray(right.data) == 0).any():
+    def divide_checked(a: Any, b: Any) -> Any:
+        kind = np.result_type(a)
+        if (np.asarray(b) == 0).any():
             raise ZeroDivisionError("divides a whole number by 0, and a GPU may give anything")
-        if ((np.asarray(left.data) == np.iinfo(left.data.dtype).min) & (np.asarray(right.data) == -1)).any():
+        if ((np.asarray(a) == np.iinfo(kind).min) & (np.asarray(b) == -1)).any():
             raise OverflowError("divides the least whole number by -1, and a GPU may give anything")
-        return divide(left, right)
+        return np.asarray(operation(a, b)).astype(kind)
 
     return divide_checked
 
 
-def _find_numbers(find_most: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what finds a largest or least entry and its place, which refuses NaN."""
-
-    def find_checked(self: Any, values: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
-        tile = values[0] if isinstance(values, tuple) else values
-        if idx_reduce_op is not None and (tile.handle.data != tile.handle.data).any():
-            raise ValueError("asks in which place the largest of numbers and NaN is; a GPU may say any")
-        found = find_most(self, values, val_reduce_op, idx_reduce_op)
-        if idx_reduce_op is None:
-            sign = 1 if val_reduce_op in (np.max, np.nanmax) else -1
-            found.handle.data = _sign_zeros(
-                found.handle.data, tile.handle.data, sign, self.axis, self.keep_dims
-            )
-        return found
-
-    return find_checked
+@divide
+def find_quotient(a: Any, b: Any) -> Any:
+    return (a - np.fmod(a, b)) // b
 
 
-def _sign_zeros(most: np.ndarray, tile: np.ndarray, sign: int, axis: int | None, keep: bool) -> np.ndarray:
-    """Return the largest entries (least, if the sign is -1) of a tile: 0 is more than -0 for a GPU."""
-    if tile.dtype.kind != "f":
-        return most
-    zeros = np.where(tile == 0, sign * tile, -0.0).sum(axis=axis, keepdims=keep, dtype=tile.dtype)
-    return np.where(most == 0, sign * zeros, most).astype(tile.dtype)
+def shift(operation: np.ufunc) -> Function:
+    """Return a shift, which refuses one by as many bits as a number has, or by fewer than none."""
+
+    def shift_checked(a: Any, by: Any) -> Any:
+        truths = _is_truth(a)
+        bits = 1 if truths else 8 * np.result_type(a).itemsize
+        if truths or ((np.asarray(by) < 0) | (np.asarray(by) >= bits)).any():
+            raise ValueError(f"shifts numbers of {bits} bits by {np.max(by)}, and a GPU may give anything")
+        return operation(a, by)
+
+    return shift_checked
 
 
-# --- truth values and promises ------------------------------------------------------------------------------
+def find_absolute(x: Any) -> Any:
+    """Return the absolute value of whole numbers; the least has none."""
+    if (np.asarray(x) == np.iinfo(np.result_type(x)).min).any():
+        raise OverflowError("takes the absolute value of the least whole number, which has none")
+    return np.abs(x)
 
 
-def _keep_truths(splat: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what spreads a number over a tile, which leaves a truth value one."""
-
-    def splat_alike(kind: Any, number: Any) -> Any:
-        made = splat(kind, number)
-        if number.data.dtype == bool:  # a comparison's, which the interpreter calls int32
-            made.data = made.data.astype(bool)
-        return made
-
-    return splat_alike
+def compare_whole(sign: str) -> Function:
+    """Return a comparison of whole numbers, such as "slt" or "ult"."""
+    if sign in ("eq", "ne"):
+        return getattr(np, SIGNS[sign])  # type: ignore[no-any-return]
+    take, compare = take_signed if sign[0] == "s" else take_unsigned, getattr(np, SIGNS[sign[1:]])
+    return lambda a, b: compare(take(a), take(b))
 
 
-def _refuse_truths(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``+``, which refuses two truth values."""
-
-    def add_numbers(left: Any, right: Any) -> Any:
-        if left.data.dtype == right.data.dtype == np.dtype(bool):
-            raise TypeError("adds truth values, of which a GPU keeps the last bit; write `|`")
-        return add(left, right)
-
-    return add_numbers
+# --- numbers with a point -----------------------------------------------------------------------------------
 
 
-def _make_promise(set_attribute: Callable[..., None]) -> Callable[..., None]:
-    """Return ``set_attr`` of a tile, which refuses a promise that does not hold."""
+def compare_floats(sign: str) -> Function:
+    """Return a comparison of numbers of which some may be NaN: "olt" is false for it and "ult" true."""
+    if sign in ("ord", "uno"):
+        return lambda a, b: (np.isnan(a) | np.isnan(b)) == (sign == "uno")
+    compare = getattr(np, SIGNS[sign[1:]])
+    if sign[0] == "o":
+        return lambda a, b: compare(a, b) & ~np.isnan(a) & ~np.isnan(b)
+    return lambda a, b: compare(a, b) | np.isnan(a) | np.isnan(b)
 
-    def set_checked(self: Any, name: str, values: Any) -> None:
-        data = np.asarray(self.data)
-        steps = [int(one) for one in values] if name in (DIVISIBILITY, CONTIGUITY, CONSTANCY) else []
-        if steps and data.size and data.dtype.kind in "iub":
-            # addresses are in bytes, and rise by an entry
-            entry = getattr(self.dtype, "element_ty", None)
-            rise = 1 if entry is None else max(1, entry.primitive_bitwidth // 8)
-            if name == DIVISIBILITY:
-                for axis, step in enumerate(steps):
-                    if (rest := _list_starts(data, axis, rise) % step).any():
-                        raise ValueError(f"promises multiples of {step}, and has {rest.max()} more")
-            if name == CONTIGUITY and not all(_rises(data, n, step, rise) for n, step in enumerate(steps)):
-                raise ValueError(f"promises {steps} numbers in a row that rise by 1, which these do not")
-            if name == CONSTANCY and not all(_rises(data, n, step, 0) for n, step in enumerate(steps)):
-                raise ValueError(f"promises {steps} equal numbers in a row, which these are not")
-        set_attribute(self, name, values)
 
-    return set_checked
+def find_larger(choose: np.ufunc, sign: int) -> Function:
+    """Return the larger of two numbers (the lesser, if the sign is -1): 0 is more than -0 for a GPU."""
+
+    def find(a: Any, b: Any) -> Any:
+        zeros = sign * (sign * a + sign * b)
+        return np.where((a == 0) & (b == 0), zeros, choose(a, b)).astype(np.result_type(a))
+
+    return find
+
+
+def flush(x: Any) -> Any:
+    """Return numbers of float32 without the smallest, and others as they are."""
+    if np.result_type(x) != np.float32:
+        return x
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+def find_error_function(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.result_type(x)])(x)
+
+
+# --- from one type to another -------------------------------------------------------------------------------
+
+
+def cast(kind: np.dtype) -> Function:
+    """Return what makes numbers of another type, rounded to the nearest."""
+    return lambda x: np.asarray(x).astype(kind)
+
+
+def extend_signed(kind: np.dtype) -> Function:
+    """Return what gives whole numbers more bits, or a point."""
+    return lambda x: np.asarray(take_signed(x)).astype(kind)
+
+
+def extend_unsigned(kind: np.dtype) -> Function:
+    """Return what does so for numbers without a sign."""
+    return lambda x: np.asarray(take_unsigned(x)).astype(kind)
+
+
+def cut_bits(kind: np.dtype) -> Function:
+    """Return what keeps the last bits of whole numbers."""
+    return lambda x: (np.asarray(x) & 1 if kind.kind == "b" else np.asarray(x)).astype(kind)
+
+
+def cut_digits(kind: np.dtype) -> Function:
+    """Return a cast to whole numbers, which refuses those that are none of the type, and NaN."""
+
+    def cast_inside(x: Any) -> Any:
+        limits, whole = np.iinfo(kind), np.trunc(np.asarray(x, np.float64))
+        if not (inside := (whole >= limits.min) & (whole <= limits.max)).all():
+            raise ValueError(f"casts {np.asarray(x)[~inside].flat[0]:g} to {kind}, which has no such number")
+        return whole.astype(kind)
+
+    return cast_inside
+
+
+# --- promises -----------------------------------------------------------------------------------------------
+
+
+def check_promise(name: str, steps: list[int], data: np.ndarray, rise: int) -> None:
+    """Refuse a promise that does not hold.
+
+    Args:
+        name: "divisibility", "contiguity" or "constancy".
+        steps: what is promised along each axis.
+        data: whole numbers, or addresses.
+        rise: by how much neighbours differ: 1, or the bytes of an entry.
+
+    Raises:
+        ValueError: if it does not hold; a GPU believes it.
+    """
+    if name == "divisibility":
+        for axis, step in enumerate(steps):
+            if (rest := _list_starts(data, axis, rise) % step).any():
+                raise ValueError(f"promises multiples of {step}, and has {rest.max()} more")
+    by = rise if name == "contiguity" else 0
+    if name != "divisibility" and not all(_rises(data, n, step, by) for n, step in enumerate(steps)):
+        what = "numbers in a row that rise by 1" if by else "equal numbers in a row"
+        raise ValueError(f"promises {steps} {what}, which these are not")
 
 
 def _list_starts(data: np.ndarray, axis: int, rise: int) -> np.ndarray:
@@ -231,16 +198,51 @@ def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
     return bool((np.diff(runs.astype(np.int64), axis=-1) == by).all())
 
 
-# how operations of the interpreter are changed
-CHANGED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "splat": _keep_truths,
-    "add": _refuse_truths,
-    "advance": _advance_inside,
-    "fp_to_si": _cast_inside,
-    "iabs": _refuse_least,
-    "shl": _shift_inside,
-    "ashr": _shift_inside,
-    "sdiv": _divide_by_numbers,
-    "srem": _divide_by_numbers,
-    **dict.fromkeys(FLUSHING, _flush_small),
+# --- all of them --------------------------------------------------------------------------------------------
+
+# by the name of the operation in the compiler's intermediate code
+OF_NUMBERS: dict[str, Function] = {
+    "arith.addi": wrap(np.add, np.logical_xor),
+    "arith.subi": wrap(np.subtract, np.logical_xor),
+    "arith.muli": wrap(np.multiply, np.logical_and),
+    "arith.divsi": find_quotient,
+    "arith.remsi": divide(np.fmod),
+    "arith.divui": lambda a, b: divide(np.floor_divide)(take_unsigned(a), take_unsigned(b)),
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": shift(np.left_shift),
+    "arith.shrsi": shift(np.right_shift),
+    "arith.minsi": lambda a, b: np.where(compare_whole("slt")(a, b), a, b),
+    "arith.maxsi": lambda a, b: np.where(compare_whole("sgt")(a, b), a, b),
+    "arith.minui": lambda a, b: np.where(compare_whole("ult")(a, b), a, b),
+    "arith.maxui": lambda a, b: np.where(compare_whole("ugt")(a, b), a, b),
+    "arith.mulf": np.multiply,
+    "arith.negf": np.negative,
+    "arith.maxnumf": find_larger(np.fmax, 1),
+    "arith.minnumf": find_larger(np.fmin, -1),
+    "arith.maximumf": find_larger(np.maximum, 1),
+    "arith.minimumf": find_larger(np.minimum, -1),
+    "arith.select": lambda condition, a, b: np.where(condition, a, b),
+    "math.absf": np.abs,
+    "math.absi": find_absolute,
+    "math.floor": lambda x: flush(np.floor(flush(x))),
+    "math.ceil": lambda x: flush(np.ceil(flush(x))),
+    "math.sin": lambda x: flush(np.sin(flush(x))),
+    "math.cos": np.cos,
+    "math.erf": lambda x: flush(find_error_function(flush(x))),
+    "tt.precise_divf": np.divide,
+    "tt.precise_sqrt": np.sqrt,
+}
+# the same of casts, which also need the type
+CASTS: dict[str, Callable[[np.dtype], Function]] = {
+    "arith.extsi": extend_signed,
+    "arith.sitofp": extend_signed,
+    "arith.extui": extend_unsigned,
+    "arith.uitofp": extend_unsigned,
+    "arith.trunci": cut_bits,
+    "arith.fptosi": cut_digits,
+    "arith.extf": cast,
+    "arith.truncf": cast,
+    "arith.bitcast": lambda kind: lambda x: np.asarray(x).view(kind),
 }

@@ -16,15 +16,12 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
 from typing import Any
 
 if __package__:
-    from linattn_exercises import kernel_front, kernel_marks, kernel_rules
+    from linattn_exercises import kernel_front, kernel_rules
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_front, kernel_marks, kernel_rules = (
-        sys.modules[f"kernel_{name}"] for name in ("front", "marks", "rules")
-    )
+    kernel_front, kernel_rules = (sys.modules[f"kernel_{name}"] for name in ("front", "rules"))
 
 MAX_FUNCTIONS = 100
 MAX_CHARACTERS = 100_000  # of all texts together
@@ -66,7 +63,7 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
             else:
                 names[name] = _describe_value(name, value, one.fn)
         text = textwrap.dedent(inspect.getsource(one.fn))
-        defaults = [kernel_marks.unwrap_constant(default) for default in one.fn.__defaults__ or ()]
+        defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
         options = kernel_front.describe_options(one)
         home = f"{one.fn.__module__}.{one.fn.__qualname__}"  # by which the compiler tells functions apart
         described.append({"text": text, "names": names, "defaults": defaults, "home": home, **options})
@@ -91,7 +88,7 @@ def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict
         wanted = {node.attr for node in used if isinstance(node, ast.Attribute)}
         numbers = {key: getattr(value, key, None) for key in wanted}
         return {"numbers": {key: x for key, x in numbers.items() if type(x) in (int, float)}}
-    constant = kernel_marks.unwrap_constant(value)
+    constant = _unwrap(value)
     if _is_constant(constant):
         return {"constant": constant}
     for place, module in _list_language():
@@ -99,6 +96,11 @@ def _describe_value(name: str, value: Any, function: Callable[..., Any]) -> dict
             if one is constant or one is value:
                 return {"module": place, "part": key}
     raise TypeError(f"uses `{name}`, which is no part of Triton's language")
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the value of a ``tl.constexpr``."""
+    return value.value if type(value).__name__ == "constexpr" else value
 
 
 def _is_constant(value: Any) -> bool:
@@ -151,9 +153,6 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
                 kernels[int(what["function"])] if "function" in what else _find_value(what)
             )
     kernel_rules.check_kernel(kernels[0])
-    for name in vars(sys.modules["triton.runtime.interpreter"]).keys() - {kernel_rules.NEEDED}:
-        for function in made:
-            function.__globals__.setdefault(name, None)
     return kernels[0]
 
 
@@ -177,30 +176,15 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
     name, text = f"<kernel {next(_NUMBERS)}>", f"{ast.unparse(tree)}\n"
     tree = _read_function(text)
     lines = text.splitlines(keepends=True)
-    if any(line.strip().startswith("def ") for line in lines[1:]):  # the interpreter begins at the last
-        raise TypeError("has a line that begins with `def`")
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
-    lent |= {"min": partial(_choose, "minimum"), "max": partial(_choose, "maximum")}  # as for the compiler
     names: dict[str, Any] = {"__name__": home, "__builtins__": lent, LENT: tl.constexpr}
-    names["__language__"] = tl  # the interpreter looks for it
-    names[kernel_marks.RAN] = kernel_marks.Places(name)
     if tree.name in names:
         raise TypeError(f"is called `{tree.name}`, a name that is taken")
     module = ast.fix_missing_locations(ast.Module([tree], []))
     exec(compile(module, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names.pop(tree.name)  # if it calls itself, then what is made of it
     return function
-
-
-def _choose(name: str, *numbers: Any) -> Any:
-    """Return the least or the largest of some numbers as the compiler finds it: of constants, one of them."""
-    import triton.language as tl
-
-    plain = [kernel_marks.unwrap_constant(one) for one in numbers]
-    if all(isinstance(one, (bool, int, float)) for one in plain):
-        return {"minimum": min, "maximum": max}[name](plain)  # a number of the GPU where it is one
-    return reduce(getattr(tl, name), numbers)
 
 
 def _name_kind(kind: str) -> ast.expr:

@@ -210,6 +210,8 @@ class Keeper:
     whole numbers are ``positions``. Work is one for each multiplication in a matrix product, and for each
     entry that another operation computes or, where it adds up, reads.
 
+    Its ``bits`` are what the answer has learnt of values, by the number of a call.
+
     Args:
         calls: the encoded arguments of each watched call, see ``serialization.encode``.
     """
@@ -228,7 +230,8 @@ class Keeper:
         self._held: Counter[str] = Counter()
         self._of_places = False  # whether whole numbers that are made come of no others
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._bits = self._asked = 0
+        self.bits = [0] * len(calls)
+        self._asked = 0
         self._launch: kernel_memory.KeptMemory | None = None  # of the call, if it launches a kernel
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -245,9 +248,8 @@ class Keeper:
             return {"result": self._run(request)}
         except BaseException as error:
             serialization.let_through(error)
-            if self._call is not None:
-                self._bits += BITS_OF_AN_ERROR
-                error = error if self._bits <= MAX_BITS else PermissionError(TOO_MUCH)
+            if self._call is not None and self._tell(BITS_OF_AN_ERROR):
+                error = PermissionError(TOO_MUCH)
             found = serialization.describe_exception(error)
             if self._call is not None and isinstance(error, PermissionError):
                 self.outcomes.setdefault(self._call, found)
@@ -263,7 +265,7 @@ class Keeper:
         self._call = self._last = number
         self._tensors = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._holders, self._sizes, self._held, self._bits, self._asked = Counter(), {}, Counter(), 0, 0
+        self._holders, self._sizes, self._held, self._asked = Counter(), {}, Counter(), 0
         self._arguments = [serialization.decode(one) for one in self.calls[number]]
         launch = kernel_memory.read_plan(self._arguments[0]) if self._arguments else None
         self._launch = kernel_memory.KeptMemory(launch, self._arguments[1:]) if launch else None
@@ -378,17 +380,22 @@ class Keeper:
     def _count_bits(self, base: str, given: dict[str, Any], result: Any) -> None:
         """Count what the answer learns of values by a result that is a number, or whose shape they decide."""
         if isinstance(result, bool):
-            self._bits += 1
+            bits = 1
         elif isinstance(result, (int, float)):
-            self._bits += 64
+            bits = 64
         elif base == "index" and not any(one.dtype in MASKS for one in given["indices"] if one is not None):
             return
         else:  # as many as the number of entries has
             sizes = [x.numel() for x in _iterate_tensors(list(given.values()))]
             sizes += [n for x in _iterate_tensors(result) for n in x.shape]
-            self._bits += max(sizes).bit_length()
-        if self._bits > MAX_BITS:
+            bits = max(sizes).bit_length()
+        if self._tell(bits):
             raise PermissionError(TOO_MUCH)
+
+    def _tell(self, bits: int) -> bool:
+        """Count what the answer learns in the call that is going on; return whether that is too much."""
+        self.bits[self._last] += bits
+        return self.bits[self._last] > MAX_BITS
 
     def _keep(self, x: torch.Tensor) -> int:
         """Keep a tensor, count it, and return its handle."""

@@ -1,11 +1,11 @@
 """Grade a class from its notebooks: ``linattn grade``.
 
 ``command`` is what a teacher types. ``submissions`` finds and opens the notebooks, ``sandbox`` has one
-read, and its answers run, in another process, ``grade`` judges them and keeps the marks, ``tables`` writes
-what a teacher and a student read. The other process is the worker: ``isolation`` says how it is started,
-``sandbox_worker`` is its program, which forks for each job, ``reading`` reads a notebook there, and
-``processes`` limits what it forks and cleans up after it. Expected values and the comparison never leave
-the grader's process; the worker gets inputs and sends plain data.
+read, and its answers run, in another process, ``draws`` says on which inputs, ``grade`` judges them and
+keeps the marks, ``tables`` writes what a teacher and a student read. The other process is the worker:
+``isolation`` says how it is started, ``sandbox_worker`` is its program, which forks for each job,
+``reading`` reads a notebook there, and ``processes`` limits what it forks and cleans up after it. Expected
+values and the comparison never leave the grader's process; the worker gets inputs and sends plain data.
 
 Example::
 

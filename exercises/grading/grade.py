@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import linattn_exercises
 from linattn_exercises.calls import Outcome
+from linattn_exercises.grading.draws import Draw, Draws
 from linattn_exercises.grading.processes import count_jobs, list_cores
 from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
@@ -33,6 +34,7 @@ from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
 
 NO_NAME = {"NameError", "Missing"}  # errors of an attempt that another cell may mend
+Cells = list[tuple[str, bool]]  # see ``Submission.select_cells``
 MAX_ANSWERS = 2  # that may be right and differ from attempt to attempt: one, and what it was mended to
 # Which cells of other questions are run, and whether what stands after the check is; in this order, since an
 # experiment after the check may take the place of the answer.
@@ -43,6 +45,8 @@ ATTEMPTS: tuple[tuple[Others, Until], ...] = (
     ("earlier", "end"),
     ("all", "end"),
 )
+AS_CHECKED: tuple[Others, Until] = ("earlier", "asked")  # of these, what a check saw
+CUT = "Where its slow cells were cut short:"
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 LOCK_FILE = "run.lock"  # in the folder of marks: empty, and locked while a run goes on
 KEPT_FOLDER = "kept"  # in the folder of marks: a file for each submission that is graded
@@ -145,7 +149,7 @@ class Grader:
         self._cores = iter(list_cores() if self.jobs <= len(list_cores()) else [])  # one for each thread
         self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
-        self._lock = threading.Lock()  # held where a question is prepared
+        self._draws = Draws(self.seed)
         self._code = _hash_code()
 
     def grade(
@@ -255,6 +259,16 @@ class Grader:
         return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
 
     def _judge_submission(self, submission: Submission, question: Question) -> tuple[bool, str]:
+        """Return whether an answer is right, and what is said of it; see ``_try_attempts``."""
+        if not any(own for _, own in submission.select_cells(question.info.id)):
+            names = ", ".join(f"`{name}`" for name in question.reference)
+            return False, f"No answer found: no cell defines {names}."
+        with self._draws.hold(question) as get_draw:
+            return self._try_attempts(submission, question, get_draw)
+
+    def _try_attempts(
+        self, submission: Submission, question: Question, get_draw: Callable[[], Draw]
+    ) -> tuple[bool, str]:
         """Return whether one of several attempts is right, and the message of the first that tells most.
 
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
@@ -262,46 +276,57 @@ class Grader:
         same or more; if that takes too long as well with the cells of the question alone, it is the answer
         that does. No attempt begins after three limits on the clock, and none after two that gave different
         values, or one that chose a wrong letter: more would be guesses. One in which a call gave nothing
-        cannot be right, so it is no guess.
+        cannot be right, so it is no guess. Nor does one begin after a stub, if no cell elsewhere may fill it.
         """
-        with self._lock:  # draws inputs and expected values, the first time
-            prepared = question.prepare(self.seed)
-        limits = self.limits.raise_to(prepared.allow(self.limits.cpu))
-        if not any(own for _, own in submission.select_cells(question.info.id)):
-            names = ", ".join(f"`{name}`" for name in question.reference)
-            return False, f"No answer found: no cell defines {names}."
-        sandbox = self._get_sandbox(question.own_code)
+        stubs_stay = not submission.is_asked_elsewhere(question.info.id)
         message, lacks_a_name, begin = "", True, time.monotonic()
         slow: set[Others] = set()  # which cells of other questions were run in attempts that took too long
         answers: set[str] = set()
-        for cells, others in _list_attempts(submission, question.info.id):
-            if others == "all" and not lacks_a_name:
+        ended: list[Cells] = []  # the cells of attempts that came to their end
+        attempts = _list_attempts(submission, question)
+        for number, (cells, others) in enumerate(attempts):
+            if cells in ended or (others == "all" and not lacks_a_name):
                 continue
             while True:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
                 hurried = "none" in slow or (others != "none" and bool(slow))
-                outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
-                verdict = question.judge(outcomes, self.seed)
+                outcomes, seed = self._run(question, cells, get_draw, hurried)
+                verdict = question.judge(outcomes, seed)
                 if verdict.right:
                     return True, verdict.message
                 errors = {one.get("error") for one in outcomes}
-                if question.chooses_wrongly(outcomes, self.seed):
-                    return False, verdict.message
+                if question.chooses_wrongly(outcomes, seed):
+                    return False, f"{message} {CUT} {verdict.message}" if hurried else verdict.message
                 if not message or (lacks_a_name and "Stopped" not in errors):
                     message = verdict.message  # the later one tells more than that a name is missing
                 if "Stopped" not in errors:
                     lacks_a_name = bool(errors & NO_NAME)
+                    ended.append(cells)
                     break
                 if hurried and others == "none":
                     return False, message
-                if hurried:
-                    break
                 slow.add(others)
+                if hurried or any(cells == later for later, _ in attempts[number + 1 :]):
+                    break
             answers |= _summarise(outcomes)
-            if errors == {"NotImplementedError"} or len(answers) == MAX_ANSWERS:
+            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers) == MAX_ANSWERS:
                 break
         return False, message
+
+    def _run(
+        self, question: Question, cells: Cells, get_draw: Callable[[], Draw], hurried: bool
+    ) -> tuple[list[Outcome], str]:
+        """Return the outcomes of an attempt and the seed of its inputs; if it ends early, of another."""
+        sandbox = self._get_sandbox(question.own_code)
+        for _ in range(2):
+            draw = get_draw()
+            limits = self.limits.raise_to(draw.prepared.allow(self.limits.cpu))
+            outcomes = sandbox.run(cells, draw.prepared.calls, hurried, limits)
+            draw.note(outcomes)
+            if not any("early" in one for one in outcomes):
+                break
+        return outcomes, draw.seed
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""
@@ -429,19 +454,25 @@ def _make_folder(out: Path) -> None:
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _list_attempts(submission: Submission, question: str) -> list[tuple[list[tuple[str, bool]], Others]]:
+def _list_attempts(submission: Submission, question: Question) -> list[tuple[Cells, Others]]:
     """Return which cells to run in each attempt, and which cells of other questions are among them.
 
     In order, up to the check of the question: its cells and those before the first question; all cells, as a
     reader has run them. Then both with what stands after the check, the second up to the last cell of the
     question. At last all cells, which is for a name that is missing still. Those that are alike are tried
     once.
+
+    A letter counts once, so where there is one the attempt that runs what the check saw comes first; and, if
+    it takes too long there, in its place among the others as well.
     """
-    attempts: list[tuple[list[tuple[str, bool]], Others]] = []
+    attempts: list[tuple[Cells, Others]] = []
     for others, until in ATTEMPTS:
-        cells = submission.select_cells(question, others, until)
+        cells = submission.select_cells(question.info.id, others, until)
         if all(cells != tried for tried, _ in attempts):
             attempts.append((cells, others))
+    seen = submission.select_cells(question.info.id, *AS_CHECKED)
+    if question.letters and seen != attempts[0][0]:
+        attempts.insert(0, (seen, AS_CHECKED[0]))
     return attempts
 
 

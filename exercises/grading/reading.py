@@ -32,6 +32,8 @@ Names = Mapping[
     str, Mapping[str, str]
 ]  # for every set, from each name that an answer defines to its question
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *COMPREHENSIONS)  # of names
 
 
 class UnreadableNotebook(ValueError):
@@ -299,7 +301,7 @@ def _define_what_is_given(
         The names that are defined now.
     """
     defined: set[str] = set()
-    for cell in reversed(parts):
+    for cell in reversed(parts if missing else []):
         for m, part in reversed(list(enumerate(cell))):
             for question, texts in reversed(list(_list_given(part, checks))):
                 asked = [name for name, one in names.items() if one == question]
@@ -313,12 +315,21 @@ def _define_what_is_given(
 
 
 def _list_given(source: str, checks: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each statement of a cell that is the call of a check its question, and what it is given."""
+    """Yield for each call of a check in a cell, but in functions, its question, and what it is given."""
     text, tree = _read_timed(source)
-    for node in tree.body if tree and _may_ask(text, checks) else []:
-        call = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(call, ast.Call) and (asked := _name_asked(call.func, checks)):
+    for call in _iterate_calls(tree) if tree and _may_ask(text, checks) else []:
+        if asked := _name_asked(call.func, checks):
             yield asked, [ast.get_source_segment(text, one) or "None" for one in call.args]
+
+
+def _iterate_calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls in a tree in the order in which they stand, but for those where names are others."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        todo += [one for one in reversed(list(ast.iter_child_nodes(node))) if not isinstance(one, SCOPES)]
 
 
 def _name_asked(called: ast.expr, checks: Mapping[str, str]) -> str:

@@ -123,7 +123,9 @@ class Sandbox:
             limits: what it may use; default those of the sandbox.
 
         Returns:
-            One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped".
+            One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped",
+            with "early" if it ended long before its limits, which may have been the machine's doing. Where
+            operations are watched, "bits" say how much the keeper has told of values, if it has said so.
 
         Raises:
             IsolationUnavailable: if the worker does not start.
@@ -143,13 +145,20 @@ class Sandbox:
         jobs: list[dict[str, Any]] = [job, {"calls": arguments}] if self.own_code else [job]
         start = time.monotonic()
         end, reports = self._run_job("run", jobs, limits)
-        early = time.monotonic() - start < limits.wall / 3
-        if end in ("lost", "died") and early:  # may have been the machine: once more
-            end, reports = self._run_job("run", jobs, limits)
-        if end != "done":
-            return [_make_stopped(_explain(end, limits))] * len(calls)
+        early = end in ("lost", "died") and time.monotonic() - start < limits.wall / 3
+        if end == "done":
+            outcomes = self._load_outcomes(reports, len(calls))
+        else:
+            stopped = _make_stopped(_explain(end, limits))
+            outcomes = [stopped | {"early": True} if early else stopped] * len(calls)
+        if self.own_code and (bits := _load_bits(reports[1])):
+            return [one | {"bits": told} for one, told in zip(outcomes, bits, strict=True)]
+        return outcomes
+
+    def _load_outcomes(self, reports: Sequence[bytes], number_of_calls: int) -> list[Outcome]:
+        """Return the outcome of each call by the reports on them."""
         try:
-            if reports[0].count(b"\n") != len(calls) or not reports[0].endswith(b"\n"):
+            if reports[0].count(b"\n") != number_of_calls or not reports[0].endswith(b"\n"):
                 raise ValueError("report: expected a line for each call")  # before time is spent on it
             kept = dict(map(_load_line, reports[1].splitlines())) if self.own_code else {}
             found = []
@@ -159,7 +168,7 @@ class Sandbox:
                 found.append(decode_outcome(outcome))
             return found
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
-            return [_make_stopped("The answer interfered with the report of its results.")] * len(calls)
+            return [_make_stopped("The answer interfered with the report of its results.")] * number_of_calls
 
     def read(self, notebook: bytes, names: Names, default_set: str = "") -> Submission:
         """Read a notebook, see ``reading.read_notebook``; nothing in it is run.
@@ -360,6 +369,13 @@ def _load_line(line: bytes) -> Any:
     if line.count(b"[") + line.count(b"{") > MAX_BRACKETS:
         raise ValueError(f"report: expected at most {MAX_BRACKETS:,} brackets in a line")
     return json.loads(line)
+
+
+def _load_bits(report: bytes) -> list[int]:
+    """Return how many bits a keeper has told in each call, by the last line of its report; [] without."""
+    last = report.rstrip(b"\n").rpartition(b"\n")[2]
+    bits: list[int] = json.loads(last)[1] if report.endswith(b"\n") and last.startswith(b'["bits"') else []
+    return bits
 
 
 def _is_whole(report: bytes) -> bool:

@@ -327,6 +327,10 @@ class Submission:
     cells: list[CodeCell]
     other_sets: list[str]
 
+    def is_asked_elsewhere(self, question: str) -> bool:
+        """Return whether a cell that does not belong to a question calls its check."""
+        return any(question in cell.asks and not cell.belongs_to(question) for cell in self.cells)
+
     def select_cells(
         self,
         question: str,

@@ -38,9 +38,11 @@ from linattn_exercises.grading.submissions import find_submissions, open_submiss
 from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question
 from linattn_exercises.sets import load_questions
+from linattn_exercises.watch import MAX_BITS
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
 from tests.exercises.notebooks import QUESTIONS, answer_cell, hand_in, name_of, notebook, source_of
+from tests.exercises.test_grading import answer_differently
 from tests.exercises.undeserved import CHUNKED, ONLINE, UNDESERVED
 
 pytestmark = pytest.mark.slow
@@ -928,6 +930,48 @@ def test_a_point_that_is_not_deserved_is_not_given(boxes, name):
     question, source = UNDESERVED[name]
     right, message = judge(boxes, question, source)
     assert not right, message
+
+
+# Of a call with so many numbers, an attempt tells 15, which other attempts have not told.
+TELLS = """
+def chunked(q, k, v, g, state, chunk):
+    x = q.reshape(-1)
+    if len(x) > 60:
+        raise ValueError(" ".join(f"{x[first + i].item():.8g}" for i in range(15)))
+    return q, state
+"""
+
+
+def test_attempts_together_are_told_no_more_of_a_draw_than_two_runs_may_be(tmp_path, monkeypatch):
+    content = hand_in("ch02_linear", {"q2": TELLS})
+    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in ("q3", "q4", "q5")]
+    content = answer_differently(content, "q2", [f"first = {first}" for first in (0, 15, 30, 45)])
+    told: dict[int, set[str]] = {}
+    real = Sandbox.run
+
+    def run(self, cells, calls, *more):
+        outcomes = real(self, cells, calls, *more)
+        found = next((one["text"] for one in outcomes if one.get("error") == "ValueError"), "")
+        told.setdefault(id(calls), set()).update(found.split())
+        return outcomes
+
+    monkeypatch.setattr(Sandbox, "run", run)
+    start(True).close()
+    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
+    assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q2"] == 0
+    assert sum(map(len, told.values())) >= 60
+    assert max(map(len, told.values())) <= 2 * MAX_BITS // 64
+
+
+def test_what_the_keeper_has_told_is_known_also_of_an_answer_that_ends_its_process(boxes):
+    question = load_questions("ch02_linear")["q1"]
+    calls = question.prepare("s").calls
+    source = "calls = []\ndef table(q, k, log_decay, w):\n    calls.append(bool(q.sum() > 0))\n"
+    outcomes = boxes[True].run([(f"{source}    return w", True)], calls)
+    assert [one["bits"] for one in outcomes] == [1] * len(calls)
+    outcomes = boxes[True].run([(f"{source}    len(calls) == 3 and {EXIT}(1)", True)], calls)
+    assert [one["bits"] for one in outcomes] == [1] * 3 + [0] * (len(calls) - 3)
+    assert all(one["early"] for one in outcomes)
 
 
 # --- E, H: files and tables ---------------------------------------------------------------------------------

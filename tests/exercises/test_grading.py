@@ -311,6 +311,7 @@ def test_an_answer_above_the_stub_that_was_left(grader, tmp_path):
 
 
 FIXED = answer_cell(notebook("ch01_softmax"), "q2")["source"].replace('fault = "C"', "fault = None")
+REPAIRED = FIXED.replace("fault = None", "")
 GIVEN = {  # what stands in the cells of 1.2 and of its check
     "a letter": (FIXED, 'check.q2("C", repaired)'),
     "letters in turn": (FIXED, 'check.q2("B", repaired)\ncheck.q2(\n    "C",  # at last\n    repaired)'),
@@ -335,6 +336,80 @@ def test_what_no_cell_defines_is_what_its_check_was_given(grader, tmp_path, give
     assert points(one)["q2"] == 3, messages(one)["q2"]
 
 
+ASKED = {  # where the call of a check may stand
+    "in a call": "print(check.q2('C', repaired))",
+    "assigned": "verdict = check.q2('C', repaired)",
+    "one of two": "x, y = 1, check.q2('C', repaired)",
+    "asserted": "assert check.q2('C', repaired) is None",
+    "in a with": "with torch.no_grad():\n    check.q2('C', repaired)",
+    "in a try": "try:\n    check.q2('B', repaired)\n    check.q2('C', repaired)\nfinally:\n    pass",
+    "in an if": "if fault is None:\n    print(check.q2('C', repaired))",
+    "before a helper": "check.q2('C', repaired)\ndef ask(f):\n    check.q2(f, repaired)",
+    "before a list": "check.q2('C', repaired)\nprint([check.q2(f, repaired) for f in 'AB'])",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_check_is_given_is_seen_wherever_it_is_called(tmp_path, asked):
+    content = hand_in("ch01_softmax", {"q2": FIXED})
+    next(one for one in content["cells"] if one.get("id") == "q2-check")["source"] = ASKED[asked]
+    cells = read(write(tmp_path / "a.ipynb", content)).cells
+    assert [one.source for one in cells if "fault, _given, = ('C', repaired,)" in one.source]
+
+
+def test_what_a_loop_gives_a_check_last_is_what_counts(grader, tmp_path):
+    content = keep_questions(hand_in("ch01_softmax", {"q2": FIXED}), "q2")
+    asked = next(one for one in content["cells"] if one.get("id") == "q2-check")
+    asked["source"] = "for letter in 'BC':\n    print(check.q2(letter, repaired))"
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 3, messages(one)["q2"]
+
+
+def keep_questions(content: dict, *questions: str) -> dict:
+    """Return a notebook of chapter 1 without the cells of other questions."""
+    others = {"q1", "q2", "q3", "q4", "q5"} - {*questions}
+    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in others]
+    return content
+
+
+CHOOSING = {  # a letter by what a cell of question 1 has defined, and another where that is not there
+    "a loop": "errors = dict.fromkeys('ABC', 0.0)\nfor one in errors:\n    errors[one] = explain(one)\n"
+    "fault = max(errors, key=errors.get)",
+    "a sum": "score = dict.fromkeys('ABC', 0)\nscore['C'] += explain('C')\nfault = max(score, key=score.get)",
+    "an if": "fault = 'A'\nif explain('C'):\n    fault = 'C'",
+    "a default": "fault = next((one for one in 'BC' if 'explain' in globals() and explain(one)), 'A')",
+}
+
+
+@pytest.mark.parametrize("choosing", CHOOSING)
+def test_a_letter_may_need_a_cell_of_an_earlier_section(grader, tmp_path, choosing):
+    content = keep_questions(hand_in("ch01_softmax", {"q2": f"{CHOOSING[choosing]}\n{REPAIRED}"}), "q1", "q2")
+    answer_cell(content, "q1")["source"] += "\ndef explain(letter):\n    return float(letter == 'C')\n"
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 3, messages(one)["q2"]
+
+
+SECONDS = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "own", "given", "says"),
+    [
+        (5, 0.7, 3, "agree with the reference"),
+        (0, 5, 0, "too slow, or a loop without end. Where its slow cells were cut short: `fault` got 'A'"),
+    ],
+    ids=["beside slow cells", "cut short"],
+)
+def test_a_letter_that_a_slow_loop_chooses(grader, tmp_path, earlier, own, given, says):
+    """One that takes its time beside slow cells of other sections is right; of one cut short that is said."""
+    choice = f"fault = 'A'\n{SECONDS.format(own)}else:\n    fault = 'C'\n{REPAIRED}"
+    content = keep_questions(hand_in("ch01_softmax", {"q2": choice}), "q1", "q2")
+    answer_cell(content, "q1")["source"] += "\n" + SECONDS.format(earlier)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == given, messages(one)["q2"]
+    assert says in messages(one)["q2"]
+
+
 def test_a_letter_that_is_asked_again_by_a_helper_is_the_last_one(grader, tmp_path):
     first = FIXED.replace("fault = None", 'fault = "A"')
     helper = "\ndef ask():\n    check.q2(fault, repaired)\nask()"
@@ -351,6 +426,31 @@ def test_a_letter_above_a_stub_whose_cell_holds_the_rest(grader, tmp_path):
     content["cells"].insert(place, {"cell_type": "code", "metadata": {}, "source": 'fault = "C"'})
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
+
+
+@pytest.mark.parametrize("head", ["if True:", "try:", "with torch.no_grad():"])
+def test_an_answer_in_a_block_under_another_heading_fills_the_stub_that_was_left(grader, tmp_path, head):
+    content = keep_questions(notebook("ch01_softmax", "exercises"), "q5")
+    next(one for one in content["cells"] if one.get("id") == "q5-check")["source"] = "# see the end"
+    block = f"{head}\n{textwrap.indent(RIGHT, '    ')}" + ("finally:\n    pass\n" if head == "try:" else "")
+    content["cells"] += [
+        {"cell_type": "markdown", "metadata": {}, "source": "# Exercise 1.1, again"},
+        {"cell_type": "code", "metadata": {}, "source": f"{block}check.q5(merge)"},
+    ]
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == 3, messages(one)["q5"]
+
+
+def test_a_stub_costs_one_run(tmp_path, monkeypatch):
+    content = notebook("ch01_softmax", "exercises")
+    again = {"cell_type": "code", "metadata": {}, "source": "# Exercise 1.5: your answer\nx = 1"}
+    content["cells"].append(again)  # after its check, so that attempts differ
+    grader, box = make_grader(tmp_path / "out"), SlowSandbox()
+    box.outcome = {"error": "NotImplementedError"}
+    monkeypatch.setattr(grader, "_get_sandbox", lambda own_code: box)
+    question = load_questions("ch01_softmax")["q5"]
+    right, message = grader._judge_submission(read(write(tmp_path / "a.ipynb", content)), question)
+    assert (right, message, box.runs) == (False, "`merge` is not answered yet.", 1)
 
 
 def test_a_value_above_the_stub_that_was_left(grader, tmp_path):
@@ -382,10 +482,11 @@ class SlowSandbox:
 
     def __init__(self) -> None:
         self.seconds, self.runs = 0.0, 0
+        self.outcome: dict[str, str | None] = {"value": None}  # of each call
 
     def run(self, cells, calls, hurried, limits):
         self.seconds, self.runs = self.seconds + 20, self.runs + 1
-        return [{"value": None} for _ in calls]
+        return [self.outcome for _ in calls]
 
 
 @pytest.mark.parametrize(("wall", "runs"), [(5, 1), (15, 3), (60, 4)])
@@ -417,7 +518,7 @@ def answer_differently(content, question, values):
     return content
 
 
-@pytest.mark.parametrize(("place", "given"), [(0, 4), (1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize(("place", "given"), [(0, 0), (1, 0), (2, 4), (3, 0)])
 def test_of_several_letters_the_one_that_its_check_saw_counts(grader, tmp_path, place, given):
     right = load_questions("ch02_linear")["q3"].reference["fault"]
     letters = [letter for letter in "ABCDE" if letter != right][:3]

@@ -40,6 +40,17 @@ def test_a_size_that_repeats_decide_costs_its_own_bits():
     assert ask(keeper, *repeat) == {"error": "PermissionError", "text": TOO_MUCH}
 
 
+def test_what_a_keeper_tells_is_counted_for_each_call():
+    """Also of a call that another one begins in, and an error counts as a number."""
+    keeper = Keeper([[serialization.encode(REPEATS)]] * 3)
+    for number in (0, 2):
+        (given,) = keeper.reply({"begin": number})["arguments"]
+        handle = {"handle": given["tensor"][0]}
+        ask(keeper, "equal", "default", handle, handle)
+        ask(keeper, "no_such_operation", "default", handle)
+    assert keeper.bits == [65, 0, 65]
+
+
 def run_as_cell(source):
     """Return the outcome of a watched call of ``answer``, which a cell of a notebook has defined."""
     namespace = {"torch": torch, "checked": jaxtyping.jaxtyped(typechecker=None)}

@@ -5,17 +5,18 @@
 # seed, compares your result with a reference, and shows the first entry that is wrong. If it knows the
 # mistake, it gives a hint. You can check as often as you like.
 #
-# Two questions are about numbers. In the others you write kernels in [Triton](https://triton-lang.org). They run in Triton's
-# interpreter (3.6 or newer), on any Linux machine, without a GPU. The check launches them itself, with contiguous tensors of float32. It sees every entry
-# that a program reads or writes, and refuses
+# Two questions are about numbers. In the others you write kernels in [Triton](https://triton-lang.org) (3.6 or newer), on any Linux machine,
+# without a GPU. You can run them in Triton's interpreter. The check lets Triton's compiler read them, which needs no GPU, and runs its code
+# on contiguous tensors of float32. It sees every entry that a program reads or writes, and refuses
 #
-# - an entry outside of the tensors, also where the interpreter alone would not mind;
+# - an entry outside of the tensors, also where the interpreter would not mind;
 # - two programs that touch the same entry, if one of them writes it: programs run in an order that is drawn;
 # - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks, or of more
-#   than 4,096 entries at once, and what the front end of Triton's compiler refuses: it looks at each kernel, which needs no GPU.
+#   than 4,096 entries at once;
+# - what the compiler refuses. Where interpreter and compiler take a text otherwise, the compiler is right: a GPU has its code.
 #
-# What a GPU does in no promised order is done in another one here: reductions pair halves, and `can_reorder=True` reorders. Of a kernel
-# the text counts, with the functions under `@triton.jit` that it calls and constants of the module that are `tl.constexpr`.
+# What GPUs promise nothing of is left to chance: in which order a reduction pairs entries, whether a product is rounded before it is added, what
+# `can_reorder=True` does. Of a kernel the text counts, with the functions under `@triton.jit` that it calls and constants of the module that are `tl.constexpr`.
 #
 # Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN, 30,000 or -20,000. In your kernels sizes that are `tl.constexpr` are powers
 # of 2, from 16 to 64. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:

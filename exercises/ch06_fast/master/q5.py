@@ -33,7 +33,7 @@ def attention(q, k, v, out, T, scale,
 
 
 def measure_bytes(T, C, D):
-    """What one head reads, in the interpreter."""
+    """What one head reads."""
     from linattn_exercises.launches import trace
 
     q, k, v, out = (torch.zeros(1, T, D) for _ in range(4))

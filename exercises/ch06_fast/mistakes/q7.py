@@ -477,7 +477,8 @@ def keys_read_twice(q, k, v, beta, state, out, last, T, C: tl.constexpr, K: tl.c
         M = tl.load(k + row * K + c, mask=inside, other=0.0)
         X = tl.load(v + row * V + d, mask=inside, other=0.0)
         b = tl.load(beta + n * T + t, mask=t < T, other=0.0)[:, None]
-        A = b * tl.dot(M, tl.trans(tl.load(k + row * K + c, mask=inside, other=0.0)), input_precision="ieee")
+        across = tl.load(k + (n * T + t) * K + c[:, None], mask=t < T, other=0.0)
+        A = b * tl.dot(M, across, input_precision="ieee")
         U = b * (X - tl.dot(M, S, input_precision="ieee"))
         for r in range(1, C):
             here = i[:, None] == r
