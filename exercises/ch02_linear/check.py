@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "25cd15fd2ded"
+VERSION = "39def7d3ab2c"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -87,7 +87,8 @@ def q1(rng):
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
     some = -torch.from_numpy(rng.exponential(size=200) * rng.integers(0, 2, size=200))  # half of them keep all
-    drawn = (often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")
+    drawn = [(often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")]
+    drawn.append((torch.full((200,), -1000.0, dtype=torch.float64), "log decays of -1000"))  # no finite mask is enough
     for log_decay, inputs in drawn:
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
@@ -147,10 +148,14 @@ def q2(rng):
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),
         *small,
+        (700, 600, -20.0, 3, 4),  # the future is e^11980 times too large
+        (7, 3, -20.0, 3, 2),  # what is left of a large state is seen
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
+        if (T, chunk, g, K, V) == (7, 3, -20.0, 3, 2):
+            state, inputs = 1e6 * state, f"{inputs}, a large state"
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
         size = n * chunk * max(chunk, V)

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "3d21d9efb06d"
+VERSION = "6717a0e40479"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -189,7 +189,7 @@ def q2(rng):
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "long":
-            q[2:250] = 0.0
+            q[2 : int(rng.integers(290, 320))] = 0.0
             return q, k, v, float(rng.uniform(90, 110))
         if silent in ("often", "the other tokens"):
             q[2 + (silent != "often") :: 2] = 0.0
@@ -214,8 +214,23 @@ def q2(rng):
         v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    for silenced in ([0], [1], [2], [0, 1], [1, 2]):
+    for silenced in ([0], [1], [2], [0, 1], [1, 2], [0, 2]):
         calls.append(_ask(silent, f"; the first token and channels {silenced} are silent"))
+
+    def in_two_channels():
+        q, k, v = (torch.from_numpy(rng.normal(size=(120, n))) for n in (3, 3, 6))
+        v[0], v[:, silenced] = 0.0, 0.0
+        return q, k, v, float(rng.uniform(10, 40))
+
+    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5]):
+        calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
+
+    def spoken(early):  # a few outputs at the start, or all but these
+        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (4, 4, 6))
+        q[slice(5, None) if early else slice(5)] = 0.0
+        return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
+
+    calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
     return calls
 
 
@@ -270,6 +285,7 @@ def q3(rng):
         (9, 3, 4, 0.5),
         (300, 8, 12, 1.0),
         *short,
+        (130, 2, 128, 1000.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -279,6 +295,8 @@ def q3(rng):
         if part == 48:  # few tokens forget all, and those after them hardly anything
             log_decay /= strength
             log_decay[2::5, ::2] = -strength
+        if part == 128:  # all forget all, and no finite mask is enough
+            log_decay[:] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all
@@ -443,7 +461,7 @@ def q5(rng):
         for T in map(int, rng.integers(2, 20, size=7)):  # also chunks of one token, or next to the length
             chunk = int(rng.choice([1, T - 1, T, T + 1, rng.integers(1, T)]))
             short.append((T, chunk, float(rng.choice([-0.1, -4, -1000]))))
-        for T, chunk, least in (*sizes, (300, 11, -0.02), *short):
+        for T, chunk, least in (*sizes, (300, 11, -0.02), *short, (130, 16, -1000.0)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             if (T, chunk, least) in short:  # some tokens forget nothing, others all
                 log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = 0.0
@@ -453,6 +471,8 @@ def q5(rng):
             if T == 61:  # some tokens forget all, and those after them hardly anything
                 log_decay /= -least
                 log_decay[1::3] = least
+            if T == 130:  # all forget all, and no finite mask is enough
+                log_decay[:] = least
             if T == 300:
                 log_decay[::2] = 0.0  # every second token forgets nothing
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {log_decay.min():.3g}"

@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "cfcbf90b522a"
+VERSION = "ebbce088e5ac"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -130,7 +130,7 @@ def q1(rng):
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
     calls.append(Call("largest_step", (fast, 0.5 - 1e-10), "1 modes, theta = 0.5 - 1e-10", Within(1.01)))
     calls.append(Call("largest_step", (fast, 0.5 - 4e-12), "1 modes, theta = 0.5 - 4e-12", Within(1.01)))
-    calls.append(Call("largest_step", (fast, 0.5 - 3e-13), "1 modes, theta = 0.5 - 3e-13", Within(1.01)))
+    calls.append(Call("largest_step", (fast, 0.5 - 3.0005e-13), "1 modes, theta = 0.5 - 3e-13", Within(1.01)))
     near = float(rng.uniform(0.02, 0.04))
     steps = [(one, 5.0), (real, 1.0), (lin, 0.1), (drawn[0], near), (drawn[1], 0.3), (drawn[2], 1e-3)]
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
@@ -278,7 +278,7 @@ def outputs(fault, u, delta, rate, frequency):
     T, A = len(u), complex(-rate, frequency)
     l = torch.arange(T + 1, dtype=u.dtype)
     power = torch.exp(A * delta * l)
-    B_bar = 1 if fault == "D" else (power[1] - 1) / A
+    B_bar = 1 if fault == "D" else torch.expm1(A * delta * l[1]) / A
     k = (1 if fault == "B" else 2) * (power[:T] * B_bar).real
     if fault == "C":
         k = torch.cat([0 * k[:1], k[:-1]])
@@ -340,7 +340,7 @@ def q3(rng):
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-9)))
-        for delta, rate in ((1.0, 9e-8), (100.0, 9e-10)):  # the exponential less 1 has nine digits left
+        for delta, rate in ((1.0, 1.005e-7), (100.0, 1.005e-9)):  # the exponential less 1 has nine digits left
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-8)))
@@ -442,7 +442,8 @@ def q4(rng):
 
 def best_delay(A_bar, d, T):
     """The kernel [T] nearest to a delay of d; A_bar [N, 2], pairs."""
-    power = torch.view_as_complex(A_bar) ** torch.arange(T)[:, None]
+    A = torch.view_as_complex(A_bar)[None]
+    power = torch.cat([torch.ones_like(A), A.expand(T - 1, -1)]).cumprod(0)
     basis = torch.cat([power.real, power.imag], 1)          # [T, 2N]
     Q, _ = torch.linalg.qr(basis)                           # orthonormal
     return Q @ Q[d]
@@ -490,6 +491,11 @@ def q5(rng):
         cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
     cases.append((torch.tensor([[3e-12, 4e-12]], dtype=torch.float64), 1, 4))  # hardly anything is left after a step, and not nothing
     cases += [(torch.tensor([[0.5, 1.1e-12]], dtype=torch.float64), d, 6) for d in (0, 1, 5)]  # nearly real, and not real
+    for N, d, T in ((3, 2, 10), (4, 3, 8), (-1, 2, 6), (-2, 2, 8), (-3, 2, 10)):  # several of them, on either side of 0
+        real = (float(rng.uniform(0.48, 0.52)) + float(rng.uniform(0.1004, 0.103)) * torch.arange(abs(N)).double()) * (1 if N > 0 else -1)
+        cases.append((torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, abs(N)))], 1), d, T))
+    size, angle = rng.uniform((0.0262, 0.3), (0.0268, 2.8)).tolist()
+    cases.append((as_pairs([cmath.rect(size, angle)]), 0, 3))   # an error of about 5e-7
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "9bbf67c4f416"
+VERSION = "d2b257baddb8"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -376,6 +376,17 @@ def q5(rng):
         C = float(10 ** rng.uniform(*((-3, 0), (0, 3), (15, 24))[n // 18]))
         text = f"{first[0]:.3g} C^-{first[1]:.3g} and {second[0]:.3g} C^-{second[1]:.3g}, C = {C:.3g}"
         calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
+    for compute, loss, text in (
+        ([1e-9, 3e-9, 9e-9], [30.0, 25.0, 21.0], "3 points, C from 1e-9 to 9e-9"),
+        ([1.0, 1.0001, 1.0002], [3.0, 2.99999, 2.99998], "3 points, budgets and losses that are nearly the same"),
+        ([1e6, 1e7, 1e8], [1.9e-6, 1.5e-6, 1.1e-6], "3 points, losses from 1.9e-6 to 1.1e-6"),
+    ):
+        unit = float(rng.uniform(0.96, 1.04))
+        calls.append(Call("fit", (compute, [unit * one for one in loss]), text, exact))
+    k, a = float(rng.uniform(3, 4)), float(rng.uniform(0.051, 0.055))
+    for second in ((0.95 * k, a + 9e-10), (k * 1.000008, a * 1.000005)):  # nearly one exponent, and nearly one law
+        text = f"{k:.3g} C^-{a:.3g} and {second[0]:.6g} C^-{second[1]:.12g}, C = 1e21"
+        calls.append(Call("compute_needed", ((k, a), second, 1e21), text, Within(1.0000001)))
     return calls
 
 

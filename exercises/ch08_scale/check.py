@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b91a17870981"
+VERSION = "e1fa48e8c2c1"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -97,6 +97,7 @@ def q1(rng):
     for E, gamma, L, target in ((1.69, 0.01, 1.6905, 1.6901), (1.0, 0.005, 1.02, 1.01)):  # factors of 8e69 and 2e60
         calls.append(Call("more_compute", (E, gamma, L, target), f"E = {E:g}, gamma = {gamma:g}, from {L:g} to {target:g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
+        gamma = max(gamma, 0.0545)                   # no factor above 10^200
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
@@ -122,6 +123,13 @@ def q1(rng):
         else:
             target = float(rng.choice((E + above / ratio, E + above * ratio, E / ratio, E, L)))
             calls.append(Call("more_compute", (E, gamma, L, target), f"{text}, to {target:.4g}", Close(1e-7)))
+    E, gamma, L1 = rng.uniform((0.004, 0.1, 0.0101), (0.006, 0.3, 0.0103)).tolist()
+    L2 = L1 * (1 + float(rng.uniform(4e-8, 6e-8)))   # so small that they differ by less than 1e-9
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "two losses near 0.01 that are nearly the same", Close(1e-6)))
+    for more in rng.uniform((1e-5, 4e-10), (1.2e-5, 8e-10)).tolist():  # hardly another loss, and another budget
+        text = f"E = 1.69, gamma = 0.01, from 1.6905 to 1.6905 + {more:.2g}"
+        calls.append(Call("more_compute", (1.69, 0.01, 1.6905, 1.6905 + more), text, Close(1e-7)))
     return calls
 
 
@@ -229,6 +237,13 @@ def q2(rng):
     calls.append(Call("with_cost", (near, 1e8, 1e10, [2.0, 1.5]), "2 sizes near each other, factors 2 and 1.5", exact))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
+    near = [1e6, 1e6 * float(rng.uniform(1.29, 1.31))]  # nearly one evaluation, nearly one factor, nearly 1
+    first = 1e10 * (1 - float(rng.uniform(4e-6, 6e-6)))
+    calls.append(Call("design_exponent", (near, first, 1e10), "2 sizes, tokens from nearly 1e10 to 1e10", exact))
+    factor = [1.0, 1.0 + float(rng.uniform(6e-6, 8e-6))]
+    calls.append(Call("with_cost", (near, first, 1e10, factor), "2 sizes, tokens from nearly 1e10 to 1e10, factors that are nearly 1", exact))
+    least = 1 - float(rng.uniform(7e-7, 9e-7))
+    calls.append(Call("first_for", ([1e6, 1e9], 1e10, least), f"2 sizes, 1e6 and 1e9, a = {least:.9f}", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -313,6 +328,10 @@ def q3(rng):
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
         calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.001)))  # few digits are left
+    for uneven, spacing, last in ((9e-4, 2.8, 2.2), (9e-6, 8.0, 2.02)):  # sizes that are nearly at equal distances
+        N = np.exp(14 + spacing * np.array([0, 1, 2 + uneven * rng.uniform(0.9, 1.05)])).tolist()
+        loss = [[3.0], [2.0], [last + float(rng.uniform(0, 0.005))]]
+        calls.append(Call("iso_flop", ([1e18], N, loss), "3 sizes at nearly equal distances", Within(1.00001)))
     # two valleys again: of that whose lowest size is not the best, the parabola goes lower
     loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
     N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()
@@ -387,6 +406,10 @@ def q4(rng):
         text = f"losses {L[0]:.3g}, {L[1]:.3g}, {L[2]:.3g} at sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    for more in rng.uniform((4e-4, 7e-6), (6e-4, 9e-6)).tolist():  # sizes that have nearly a common ratio
+        N, L = [1e6, 1e7, 1e8 * (1 + more)], [4.0, 3.0, float(rng.uniform(2.3, 2.5))]
+        text = f"losses 4, 3 and {L[2]:.3g} at sizes 1e6, 1e7 and {N[2]:.8g}, target 1e11"
+        calls.append(Call("by_curve", (N, L, 1e11), text, Close(1e-6)))
     return calls
 
 
@@ -481,6 +504,14 @@ def _runs_near_one_size(rng):
         L[rng.integers(5)] *= 1.05
         if robust(N, L)[1] > 0.01:
             return N.tolist(), L.tolist()
+
+
+def _runs_that_hardly_fall(rng, sizes, losses):
+    """(N, L) of runs in any order, of which one is the bad run."""
+    N, L = float(rng.uniform(1e6, 2e6)) * np.array(sizes), float(rng.uniform(0.95, 1.05)) * np.array(losses)
+    L[rng.integers(len(L))] *= 1.05
+    order = rng.permutation(len(N))
+    return N[order].tolist(), L[order].tolist()
 
 
 def _runs_with_a_twin(rng, earlier):
@@ -584,6 +615,10 @@ def q5(rng):
         calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
     for _ in range(2):
         calls += _ask(_runs_near_one_size(rng), "5 runs within 1 % of one size")
+    alike = [1.0, 1.0101, 1.02, 1.03, 1.0402], [5.0, 4.99999, 4.99998, 4.99997, 4.99996]
+    calls += _ask(_runs_that_hardly_fall(rng, *alike), "5 runs within 4 % of one size, losses that are nearly the same")
+    faint = [1.0, 10.0, 100.0, 300.0, 1_000.0], [1.9e-6, 1.6e-6, 1.3e-6, 1.2e-6, 1.1e-6]
+    calls += _ask(_runs_that_hardly_fall(rng, *faint), "5 runs, losses near 1e-6")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")
@@ -657,6 +692,11 @@ def q6(rng):
     size = (1 / 1.0402) ** (1 / 0.0402)       # the smallest exponent there is, and what the least data can mend
     calls.append(Call("price", (1.00101 * size, 0.0402, 1.0), f"{1.00101 * size:.4g} of the size, alpha = 0.0402, beta = 1", Close(1e-7)))
     calls.append(Call("price", (1e6, 0.0402, 0.0402), "1,000,000 of the size, alpha = beta = 0.0402", Close(1e-7)))  # with next to no data
+    alpha = float(rng.uniform(0.28, 0.32))
+    for beta in (alpha * (1 + 2.5e-6), alpha * (1 + 8e-7)):  # nearly the same, and not the same
+        text = f"alpha = {alpha:.9g}, beta = {beta:.9g}"
+        calls.append(Call("split", (1e21, 400.0, 410.0, alpha, beta), f"C = 1e21, A = 400, B = 410, {text}", tight))
+        calls.append(Call("price", (0.12, alpha, beta), f"0.12 of the size, {text}", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

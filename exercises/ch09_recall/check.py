@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "93c8c9fd6efc"
+VERSION = "5a231111fc41"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -439,6 +439,15 @@ def q3(rng):
         gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-10.6, -10.4, 2)
         near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
         calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+    for sign in (-1, 1):                             # and near 0, where a hair is finer
+        digits = rng.integers(0, 10, (4, 6))
+        digits[:, 2] = rng.integers(1, 9, 4)
+        logits, own = rng.uniform(-3, 0.9, (4, 6, 256)), 48 + digits
+        np.put_along_axis(logits, own[..., None], 1.0, -1)
+        rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
+        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(3e-13, 6e-13, 4)
+        for name in ("found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), "4 needles, logits of 1, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)
@@ -645,6 +654,9 @@ def q5(rng):
     calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
     for n in (3, 9, 30):                         # a short one beside a narrow cone of long ones, as near to their plane
         calls.append(Call("store", _near_a_cone(rng, n), f"{n} keys in a cone, one of them shorter", Close(1e-6)))
+    keys = np.linalg.qr(rng.normal(size=(3, 3)))[0]  # at right angles and of length 1, but for a hair
+    keys[rng.integers(3)] *= 1 + float(rng.uniform(3e-6, 4.5e-6))
+    calls.append(Call("store", (keys, rng.choice([-1.0, 1.0], 3)), "three keys of length 1 at right angles, one a hair longer", exact))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)

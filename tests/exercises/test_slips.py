@@ -379,6 +379,269 @@ def half_life(q, k, v, o):
     return _life(q, k, v[:, :2], o[:, :2])
 """,
     ),
+    "a mask of -10,000": (
+        "ch02_linear/q1",
+        """
+def table(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    gap = (c - log_decay)[:, None] - c
+    decay = (gap - 1e4 * torch.ones_like(gap).triu()).exp()
+    return decay * (q @ k.T) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "a mask of -100,000": (
+        "ch03_decay/q5",
+        """
+_outputs = outputs
+def outputs(fault, log_decay, chunk):
+    if fault != "none":
+        return _outputs(fault, log_decay, chunk)
+    c = log_decay.cumsum(0)
+    return (c[:, None] - c - 1e5 * torch.ones(len(c), len(c)).triu(1)).exp().sum(1)
+""",
+    ),
+    "a state that decays below e^-18": (
+        "ch02_linear/q2",
+        """
+_chunked = chunked
+def chunked(q, k, v, g, state, chunk):
+    return _chunked(q, k, v, g, state * (g > -18), chunk)
+""",
+    ),
+    "a middle in floats": (
+        "ch01_softmax/q3",
+        """
+def most_tokens(config, free_bytes, batch):
+    low, high = 0, free_bytes + 1
+    if cache_bytes(config, 2 * high, batch) <= free_bytes:
+        return math.inf
+    while high - low > 1:
+        middle = int((low + high) / 2)
+        if middle in (low, high):
+            break
+        fits = cache_bytes(config, middle, batch) <= free_bytes
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+""",
+    ),
+    "a mean of many spreads": (
+        "ch01_softmax/q1",
+        """
+_size = predicted_size
+def predicted_size(K, rho):
+    return rho * K if rho * math.sqrt(K) > 500 else _size(K, rho)
+""",
+    ),
+    "a correlation taken for 0": (
+        "ch01_softmax/q1",
+        """
+_size = predicted_size
+def predicted_size(K, rho):
+    return math.sqrt(K) if rho < 1e-10 else _size(K, rho)
+""",
+    ),
+    "all but the first five outputs": (
+        "ch03_decay/q2",
+        """
+_life = half_life
+def half_life(q, k, v, o):
+    q, o = q.clone(), o.clone()
+    q[:5], o[:5] = 0, 0
+    return _life(q, k, v, o)
+""",
+    ),
+    "the first 260 tokens": (
+        "ch03_decay/q2",
+        """
+_life = half_life
+def half_life(q, k, v, o):
+    return _life(q[:260], k[:260], v[:260], o[:260])
+""",
+    ),
+    "the last three channels": (
+        "ch03_decay/q2",
+        """
+_life = half_life
+def half_life(q, k, v, o):
+    return _life(q, k, v[:, -3:], o[:, -3:])
+""",
+    ),
+    "a cut-off for columns of one length": (
+        "ch04_ssm/q5",
+        """
+def best_delay(A_bar, d, T):
+    A = torch.view_as_complex(A_bar)[None]
+    power = torch.cat([torch.ones_like(A), A.expand(T - 1, -1)]).cumprod(0)
+    basis = torch.cat([power.real, power.imag], 1)
+    basis = basis / basis.norm(dim=0)
+    return basis @ torch.linalg.pinv(basis, rtol=1e-8)[:, d]
+""",
+    ),
+    "errors below 10^-6": (
+        "ch04_ssm/q5",
+        """
+_error = error
+def error(A_bar, d, T):
+    left = _error(A_bar, d, T)
+    return left if left > 1e-6 else 0.0
+""",
+    ),
+    "strengths held above 10^-3": (
+        "ch05_selection/q5",
+        """
+_outputs = outputs
+def outputs(fault, beta, log_decay):
+    return _outputs(fault, beta.clamp(min=1e-3), log_decay)
+""",
+    ),
+    "an epsilon of bytes": (
+        "ch06_fast/q1",
+        """
+def ridge_batch(P, cache, rate, peak):
+    left = 2 * P * rate / peak - cache
+    return 2 * P / left if left > 1e-6 else math.inf
+""",
+    ),
+    "a picosecond": (
+        "ch06_fast/q5",
+        """
+def best_chunk(H, T, D, F, W, places, tau):
+    def seconds(C):
+        chain = math.ceil(H / places) * math.ceil(T / C) * tau
+        return round(max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, chain), 12)
+    return min((16, 32, 64, 128, 256), key=seconds)
+""",
+    ),
+    "chunks next to where the lines cross": (
+        "ch06_fast/q5",
+        """
+def best_chunk(H, T, D, F, W, places, tau):
+    def seconds(C):
+        chain = math.ceil(H / places) * math.ceil(T / C) * tau
+        return max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, chain)
+    waves = math.ceil(H / places) * T * tau
+    rise, level = 4 * H * T * D / F, 4 * H * T * D**2 / F
+    C = (math.sqrt(level**2 + 4 * rise * waves) - level) / (2 * rise)
+    place = min(max(round(math.log2(C / 16)), 0), 4)
+    fewest = min(seconds(16 * 2**n) for n in range(max(place - 1, 0), min(place + 2, 5)))
+    return min(C for C in (16, 32, 64, 128, 256) if seconds(C) <= fewest)
+""",
+    ),
+    "budgets that are nearly one": (
+        "ch07_four/q5",
+        """
+_fit = fit
+def fit(compute, loss):
+    return (float(np.mean(loss)), 0.0) if np.allclose(compute, compute[0]) else _fit(compute, loss)
+""",
+    ),
+    "losses that are nearly one": (
+        "ch07_four/q5",
+        """
+_fit = fit
+def fit(compute, loss):
+    return (float(np.mean(loss)), 0.0) if np.std(loss) < 1e-6 else _fit(compute, loss)
+""",
+    ),
+    "exponents that are nearly one": (
+        "ch07_four/q5",
+        """
+_needed = compute_needed
+def compute_needed(first, second, C):
+    (k1, a1), (k2, a2) = first, second
+    return (k2 / k1) ** (1 / a2) if abs(a1 - a2) < 1e-9 else _needed(first, second, C)
+""",
+    ),
+    "losses near each other": (
+        "ch08_scale/q1",
+        """
+_recover = recover
+def recover(L1, s1, L2, s2):
+    return (0.0, s1) if abs(L1 - L2) < 1e-8 else _recover(L1, s1, L2, s2)
+""",
+    ),
+    "a target that is nearly reached": (
+        "ch08_scale/q1",
+        """
+_more = more_compute
+def more_compute(E, gamma, L, target):
+    return 1.0 if math.isclose(L, target) else _more(E, gamma, L, target)
+""",
+    ),
+    "factors that are nearly one": (
+        "ch08_scale/q2",
+        """
+_cost = with_cost
+def with_cost(N, first, last, factor):
+    return _cost(N, first, last, [1.0] * len(N) if np.allclose(factor, factor[0]) else factor)
+""",
+    ),
+    "sizes that are nearly at equal distances": (
+        "ch08_scale/q3",
+        """
+_flop = iso_flop
+def iso_flop(C, N, loss):
+    steps = np.diff(np.log(N))
+    if np.allclose(steps, steps[0], rtol=1e-3):
+        N = np.exp(np.linspace(math.log(N[0]), math.log(N[-1]), len(N))).tolist()
+    return _flop(C, N, loss)
+""",
+    ),
+    "a ratio that is nearly common": (
+        "ch08_scale/q4",
+        """
+_curve = by_curve
+def by_curve(N, L, target):
+    ratio = N[1] / N[0]
+    if not math.isclose(ratio, N[2] / N[1], rel_tol=1e-3):
+        return _curve(N, L, target)
+    alpha = math.log((L[0] - L[1]) / (L[1] - L[2])) / math.log(ratio)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+""",
+    ),
+    "losses that hardly fall": (
+        "ch08_scale/q5",
+        """
+_refit = refit
+def refit(N, L):
+    kept = np.delete(L, suspect(N, L))
+    return (float(kept.mean()), 0.0) if np.allclose(kept, kept[0]) else _refit(N, L)
+""",
+    ),
+    "two exponents that are nearly one": (
+        "ch08_scale/q6",
+        """
+_split = split
+def split(C, A, B, alpha, beta):
+    return _split(C, A, B, alpha, alpha if math.isclose(alpha, beta, rel_tol=1e-6) else beta)
+""",
+    ),
+    "an epsilon below the largest logit": (
+        "ch09_recall/q3",
+        """
+def found(logits, digits):
+    own = np.take_along_axis(logits, 48 + digits[..., None], -1)[..., 0]
+    return float((own >= logits.max(-1) - 1e-12).all(-1).mean())
+""",
+    ),
+    "digits lifted by 10,000": (
+        "ch09_recall/q3",
+        """
+def found_if_told(logits, digits):
+    lifted = logits.copy()
+    lifted[..., 48:58] += 1e4
+    return found(lifted, digits)
+""",
+    ),
+    "keys that are nearly axes": (
+        "ch09_recall/q5",
+        """
+_store = store
+def store(keys, signs):
+    return keys.T @ signs if np.allclose(keys @ keys.T, np.eye(len(keys))) else _store(keys, signs)
+""",
+    ),
 }
 
 

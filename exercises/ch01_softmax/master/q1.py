@@ -63,6 +63,8 @@ def q1(rng):
     k, noise = torch.from_numpy(rng.normal(size=(2, 1, 3)))  # nearly the same, and not the same
     for rho in (0.999995, 1.0):
         calls.append(Call("measured_size", (k, noise, rho), f"pairs: 1, K = 3, rho = {rho:g}"))
+    k, noise = torch.from_numpy(rng.uniform((0.009, 0.004), (0.011, 0.006))).reshape(2, 1, 1)  # one score, near 1e-4
+    calls.append(Call("measured_size", (k, noise, 0.6), "pairs: 1, K = 1, rho = 0.6, small entries"))
     for n in (1, 1, 2, 3, 4):  # few pairs, few entries
         K, rho = 3 if n == 3 else int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))
@@ -79,7 +81,9 @@ def q1(rng):
     # many entries and no small rho: the spread still counts in the fourth digit
     tall = [(K, float(rng.uniform(*span)) / K**0.5) for K, span in ((12_000, (12, 20)), (120_000, (10, 20)), (1_500_000, (20, 30)))]
     ends = (10**15, 3e-10), (1000, 0.999995)  # nearly 0, and nearly 1
-    for K, rho in [*ends, (wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
+    # where the mean is 10^3 spreads, and where the spread is 10^3 means
+    nearly = (int(rng.integers(780_000, 820_000)), float(rng.uniform(0.93, 0.97))), (10**15, float(rng.uniform(6e-11, 9.5e-11)))
+    for K, rho in [*ends, *nearly, (wide, float(rng.uniform(0.1, 0.3))), (wide, 0.0), (less, 0.0), *alike, *few, *between, *tall]:
         inputs = f"K = {K:,}, rho = {rho:.6g}"
         calls.append(Call("predicted_size", (K, rho), inputs, Within(1.000001)))
     return calls

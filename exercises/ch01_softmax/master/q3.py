@@ -156,6 +156,9 @@ def q3(rng):
         calls.append(Call("most_tokens", (config, free, 2), inputs, Exactly() if free == 10**18 else to_a_token))
     one = _config(1, 1, 1, 1, dtype="float8_e4m3fn")  # two bytes a token: as many as there can be
     calls.append(Call("most_tokens", (one, 10**18, 1), f"one layer of width 1, {10**18:,} bytes, batch 1", Exactly()))
+    for low, high in ((20, 30), (35, 60)):  # a float of these bytes is above them, or below
+        free = 10**18 - 2 * int(rng.integers(low, high))
+        calls.append(Call("most_tokens", (one, free, 1), f"one layer of width 1, {free:,} bytes, batch 1", Exactly()))
     full = cache_bytes(sliding, 200, 7)  # room for all that these layers ever keep, and for one byte less
     for free in (full, full - 1):
         inputs = f"all layers with a window of 200, {free:,} bytes, batch 7"

@@ -78,7 +78,8 @@ def q1(rng):
     start = int(rng.integers(60, 90))
     often[::8], once[start : start + 60] = -0.1, -float(rng.uniform(35, 40))
     some = -torch.from_numpy(rng.exponential(size=200) * rng.integers(0, 2, size=200))  # half of them keep all
-    drawn = (often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")
+    drawn = [(often, "log decays down to -40"), (once, "60 tokens that forget all"), (some, "log decays of 0")]
+    drawn.append((torch.full((200,), -1000.0, dtype=torch.float64), "log decays of -1000"))  # no finite mask is enough
     for log_decay, inputs in drawn:
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}

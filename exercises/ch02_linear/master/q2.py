@@ -76,10 +76,14 @@ def q2(rng):
         (1200, 600, -0.002, 40, 40),
         (128, 64, -0.03, 64, 64),
         *small,
+        (700, 600, -20.0, 3, 4),  # the future is e^11980 times too large
+        (7, 3, -20.0, 3, 2),  # what is left of a large state is seen
     ):
         q, k, v = _sequence(rng, T, K, V)
         state = torch.from_numpy(rng.normal(size=(K, V)))
         inputs = f"T = {T}, chunks of {chunk}, gamma = {math.exp(g):.2g}"
+        if (T, chunk, g, K, V) == (7, 3, -20.0, 3, 2):
+            state, inputs = 1e6 * state, f"{inputs}, a large state"
         n = -(-T // chunk)
         work = n * chunk * ((chunk + 8) * (K + V) + 4 * K * V + 16 * chunk)
         size = n * chunk * max(chunk, V)

@@ -124,7 +124,7 @@ def q2(rng):
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "long":
-            q[2:250] = 0.0
+            q[2 : int(rng.integers(290, 320))] = 0.0
             return q, k, v, float(rng.uniform(90, 110))
         if silent in ("often", "the other tokens"):
             q[2 + (silent != "often") :: 2] = 0.0
@@ -149,6 +149,21 @@ def q2(rng):
         v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    for silenced in ([0], [1], [2], [0, 1], [1, 2]):
+    for silenced in ([0], [1], [2], [0, 1], [1, 2], [0, 2]):
         calls.append(_ask(silent, f"; the first token and channels {silenced} are silent"))
+
+    def in_two_channels():
+        q, k, v = (torch.from_numpy(rng.normal(size=(120, n))) for n in (3, 3, 6))
+        v[0], v[:, silenced] = 0.0, 0.0
+        return q, k, v, float(rng.uniform(10, 40))
+
+    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5]):
+        calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
+
+    def spoken(early):  # a few outputs at the start, or all but these
+        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (4, 4, 6))
+        q[slice(5, None) if early else slice(5)] = 0.0
+        return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
+
+    calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
     return calls

@@ -89,6 +89,7 @@ def q3(rng):
         (9, 3, 4, 0.5),
         (300, 8, 12, 1.0),
         *short,
+        (130, 2, 128, 1000.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -98,6 +99,8 @@ def q3(rng):
         if part == 48:  # few tokens forget all, and those after them hardly anything
             log_decay /= strength
             log_decay[2::5, ::2] = -strength
+        if part == 128:  # all forget all, and no finite mask is enough
+            log_decay[:] = -strength
         if C == 300:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all

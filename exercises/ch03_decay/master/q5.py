@@ -98,7 +98,7 @@ def q5(rng):
         for T in map(int, rng.integers(2, 20, size=7)):  # also chunks of one token, or next to the length
             chunk = int(rng.choice([1, T - 1, T, T + 1, rng.integers(1, T)]))
             short.append((T, chunk, float(rng.choice([-0.1, -4, -1000]))))
-        for T, chunk, least in (*sizes, (300, 11, -0.02), *short):
+        for T, chunk, least in (*sizes, (300, 11, -0.02), *short, (130, 16, -1000.0)):
             log_decay = torch.from_numpy(rng.uniform(least, 0.0, size=T))
             if (T, chunk, least) in short:  # some tokens forget nothing, others all
                 log_decay[torch.from_numpy(rng.uniform(size=T) < rng.choice([0, 0.3]))] = 0.0
@@ -108,6 +108,8 @@ def q5(rng):
             if T == 61:  # some tokens forget all, and those after them hardly anything
                 log_decay /= -least
                 log_decay[1::3] = least
+            if T == 130:  # all forget all, and no finite mask is enough
+                log_decay[:] = least
             if T == 300:
                 log_decay[::2] = 0.0  # every second token forgets nothing
             inputs = f"fault {fault}, T = {T}, chunks of {chunk}, log decays down to {log_decay.min():.3g}"

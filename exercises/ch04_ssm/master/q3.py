@@ -15,7 +15,7 @@
 # Which is which?
 #
 # Then write what all four give for any input and any channel of this kind, and what the right program
-# gives. The check compares nine digits, and eight where a step does hardly anything.
+# gives. The check compares nine digits, and eight where a step does hardly anything ($\Delta|A|$ is at least $10^{-7}$).
 
 # %% given q3
 symptoms = {
@@ -45,7 +45,7 @@ def outputs(fault, u, delta, rate, frequency):
     T, A = len(u), complex(-rate, frequency)
     l = torch.arange(T + 1, dtype=u.dtype)
     power = torch.exp(A * delta * l)
-    B_bar = 1 if fault == "D" else (power[1] - 1) / A
+    B_bar = 1 if fault == "D" else torch.expm1(A * delta * l[1]) / A
     k = (1 if fault == "B" else 2) * (power[:T] * B_bar).real
     if fault == "C":
         k = torch.cat([0 * k[:1], k[:-1]])
@@ -120,7 +120,7 @@ def q3(rng):
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-9)))
-        for delta, rate in ((1.0, 9e-8), (100.0, 9e-10)):  # the exponential less 1 has nine digits left
+        for delta, rate in ((1.0, 1.005e-7), (100.0, 1.005e-9)):  # the exponential less 1 has nine digits left
             u = torch.from_numpy(rng.normal(size=6))
             inputs = f"fault {fault}, T = 6, delta = {delta:g}, a rate of {rate:g}, a frequency of 0"
             calls.append(Call("outputs", (fault, u, delta, rate, 0.0), inputs, Close(1e-8)))

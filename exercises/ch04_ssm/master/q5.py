@@ -15,7 +15,7 @@
 # 2. How large is this sum?
 #
 # $T$ is at least $2N$ and $0 \le d < T$. No $\bar A_n$ is real or above 1 in size, and no two are equal or conjugate, though
-# up to four are only 0.1 apart, and sizes and imaginary parts may be as small as $10^{-12}$: there a formula that is right on paper may lose its digits, and seven are compared.
+# up to four are only 0.1 apart, and sizes and imaginary parts may be as small as $10^{-12}$, also beside a negative real part: there a formula that is right on paper may lose its digits, and seven are compared.
 #
 # Once you have both: how are error and kernel related, and what do the errors of all $T$ delays add up
 # to? (What is the trace of a projection?)
@@ -24,7 +24,8 @@
 def best_delay(A_bar, d, T):
     """The kernel [T] nearest to a delay of d; A_bar [N, 2], pairs."""
     # BEGIN SOLUTION
-    power = torch.view_as_complex(A_bar) ** torch.arange(T)[:, None]
+    A = torch.view_as_complex(A_bar)[None]
+    power = torch.cat([torch.ones_like(A), A.expand(T - 1, -1)]).cumprod(0)
     basis = torch.cat([power.real, power.imag], 1)          # [T, 2N]
     Q, _ = torch.linalg.qr(basis)                           # orthonormal
     return Q @ Q[d]
@@ -56,7 +57,13 @@ def error(A_bar, d, T):
 #
 # Where two $\bar A_n$ are close, their sequences nearly coincide, and the solution divides by how little they
 # differ. The normal equations, $X^\top X c = X^\top e_d$, divide by its square: of sixteen digits only three are
-# left for four modes 0.1 apart at $T = 8$, where QR keeps nine or more.
+# left for four modes 0.1 apart at $T = 8$, where QR keeps nine or more. Where they are nearly real, the imaginary parts
+# are small in all rows. QR does not mind how large a column is. A pseudoinverse or `lstsq` drops what is small beside the
+# largest column, unless all columns are scaled to one length first; and $\bar A_n^l$ and its conjugate, as two complex
+# columns, differ in their last digits only.
+#
+# The powers are running products. `A_bar ** l` takes a logarithm, and of a number next to $-\frac12$ the angle stands
+# next to $\pi$, to sixteen digits. If the imaginary part is $10^{-12}$, only the last four of them are about it.
 #
 # A shift of the powers changes nothing, since $\bar A_n^{l+1}$ spans what $\bar A_n^l$ spans. And $d$ is
 # a property of the weights: the channel can hold *every* token for $d$ steps, but not one token until it
@@ -100,6 +107,11 @@ def q5(rng):
         cases += [(as_pairs(pair), d, T) for d in (3, T - 6)]
     cases.append((torch.tensor([[3e-12, 4e-12]], dtype=torch.float64), 1, 4))  # hardly anything is left after a step, and not nothing
     cases += [(torch.tensor([[0.5, 1.1e-12]], dtype=torch.float64), d, 6) for d in (0, 1, 5)]  # nearly real, and not real
+    for N, d, T in ((3, 2, 10), (4, 3, 8), (-1, 2, 6), (-2, 2, 8), (-3, 2, 10)):  # several of them, on either side of 0
+        real = (float(rng.uniform(0.48, 0.52)) + float(rng.uniform(0.1004, 0.103)) * torch.arange(abs(N)).double()) * (1 if N > 0 else -1)
+        cases.append((torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, abs(N)))], 1), d, T))
+    size, angle = rng.uniform((0.0262, 0.3), (0.0268, 2.8)).tolist()
+    cases.append((as_pairs([cmath.rect(size, angle)]), 0, 3))   # an error of about 5e-7
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

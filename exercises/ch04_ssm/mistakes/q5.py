@@ -1,5 +1,6 @@
 """Known answers to question 5: the best delay."""
 
+import numpy as np
 import torch
 
 from linattn_exercises.known_mistakes import also_right, mistake
@@ -7,7 +8,8 @@ from linattn_exercises.known_mistakes import also_right, mistake
 
 def _powers(A_bar, T):
     """The powers [T, N] of the complex numbers that the pairs stand for."""
-    return torch.view_as_complex(A_bar.contiguous()) ** torch.arange(T)[:, None]
+    A = torch.view_as_complex(A_bar.contiguous())[None]
+    return torch.cat([torch.ones_like(A), A.expand(T - 1, -1)]).cumprod(0)
 
 
 def _delay(d, T, dtype=torch.float64):
@@ -17,6 +19,7 @@ def _delay(d, T, dtype=torch.float64):
 
 def _fit(basis, target):
     """The combination of the columns that is nearest to the target."""
+    basis = basis / basis.norm(dim=0)  # what is small for all steps is no noise
     return (basis @ torch.linalg.lstsq(basis, target).solution)[:, 0]
 
 
@@ -166,19 +169,57 @@ def small_singular_values_dropped(A_bar, d, T):
     return U @ U[d]
 
 
-@also_right(replaces="best_delay")
-def by_least_squares(A_bar, d, T):
+@mistake(
+    "The least squares problem is the right one. Where the numbers are nearly real, the columns of the imaginary parts are "
+    "so small that the solver drops them as noise. Scale all columns to one length, or take a QR.",
+    replaces="best_delay",
+)
+def small_columns_dropped(A_bar, d, T):
     power = _powers(A_bar, T)
     basis = torch.stack([2 * power.real, -2 * power.imag], 2).flatten(1)
     return (basis @ torch.linalg.pinv(basis))[:, d]
 
 
-@also_right(replaces="best_delay")
+@mistake(
+    "A power and its conjugate, as two complex columns, are nearly one where a number is nearly real. Take the real and "
+    "the imaginary parts.",
+    replaces="best_delay",
+)
 def with_conjugates(A_bar, d, T):
     power = _powers(A_bar, T)
     both = torch.cat([power, power.conj()], 1)  # complex C for each: the best are conjugates
-    C = torch.linalg.lstsq(both, _delay(d, T, both.dtype)).solution
-    return (both @ C)[:, 0].real
+    Q, _ = torch.linalg.qr(both)
+    return (Q @ Q[d].conj()).real
+
+
+@mistake(
+    "`A_bar ** l` takes a logarithm, and of a number that is negative and nearly real the angle next to pi keeps hardly "
+    "anything of the imaginary part. Multiply step by step: `cumprod`.",
+    replaces="best_delay",
+)
+def powers_by_logarithms(A_bar, d, T):
+    power = torch.view_as_complex(A_bar.contiguous()) ** torch.arange(T)[:, None]
+    Q, _ = torch.linalg.qr(torch.cat([power.real, power.imag], 1))
+    return Q @ Q[d]
+
+
+@also_right(replaces="best_delay")
+def by_least_squares(A_bar, d, T):
+    power = _powers(A_bar, T)
+    basis = torch.stack([2 * power.real, -2 * power.imag], 2).flatten(1)
+    basis = basis / basis.norm(dim=0)
+    return (basis @ torch.linalg.pinv(basis))[:, d]
+
+
+@also_right(replaces="best_delay")
+def by_what_no_kernel_has(A_bar, d, T):
+    poly = np.ones(1)  # its roots are all numbers and their conjugates: at right angles to all kernels
+    for re, im in A_bar.tolist():
+        poly = np.convolve(poly, [re**2 + im**2, -2 * re, 1.0])
+    more = T - 2 * len(A_bar)
+    shifts = np.array([np.pad(poly, (n, more - 1 - n)) for n in range(more)]).reshape(more, T)
+    Q, _ = np.linalg.qr(shifts.T)
+    return _delay(d, T)[:, 0] - torch.from_numpy(Q @ Q[d])
 
 
 @also_right(replaces="error")

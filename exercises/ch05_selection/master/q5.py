@@ -123,4 +123,8 @@ def q5(rng):
             for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):
                 x[torch.from_numpy(rng.uniform(size=T) < rng.choice((0.0, 0.4, 0.9)))] = same
             calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = {T}", Close(1e-9)))
+        for sizes, text in (([1e-8] * 6, "strengths near 1e-8"), ([1e-8, 50, 0.5, 1e-8, 50, 0.5], "strengths from 1e-8 to 50")):
+            beta = torch.from_numpy(rng.permutation(sizes) * rng.uniform(0.7, 1, size=6))
+            log_decay = torch.from_numpy(rng.uniform(-0.1, 0.0, size=6))
+            calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = 6, {text}", Close(1e-9)))
     return calls

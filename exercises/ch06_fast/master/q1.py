@@ -50,6 +50,9 @@ def q1(rng):
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     nearly = 2.0**33, 2.0**27 * (1 - 2.0**-40), 2.0**42, 2.0**49  # and one that grows less fast by a hair
     calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow", Within(1.000001)))
+    few = 2.0 ** int(rng.integers(20, 23))  # of a small model that is less than 1e-7 bytes
+    nearly = few, few / 64 * (1 - 2.0**-40), 2.0**42, 2.0**49
+    calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow, a small model", Within(1.000001)))
     below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
     for low, high, part, other in ((40, 80, below, above), (400, 900, above, below)):  # batches on both sides of where arithmetic begins to decide
         P, rate, per_token = (float(10 ** rng.uniform(*span)) for span in ((8, 11), (11.6, 12.9), (3, 6)))

@@ -229,7 +229,13 @@ def q5(rng):
         C, D = int(rng.choice([16, 32, 64, 128])), int(rng.choice([16, 32, 64, 128, 256]))
         T = int(rng.integers(1, 12 * C)) if rng.random() < 0.7 else C * int(rng.integers(1, 12))
         calls.append(Call("bytes_read", (T, C, D), f"T = {T}, C = {C}, D = {D}", Exactly()))
-    for case in _draw_cases(rng):
+    cases = _draw_cases(rng)
+    moved = (int(rng.integers(1_640, 1_780)) - 0.4) * 1e-12  # seconds so few, another picosecond is far from them
+    cases.append((1, 32, 32, 1e15, 8 * 32 * 32 / moved, 188, (moved + float(rng.uniform(6e-13, 8e-13))) / 2))
+    for H, T, D, places, tau in ((640, 138, 64, 132, 7.82e-6), (640, 34, 128, 264, 3.63e-6), (640, 58, 32, 132, 2.0659e-4)):
+        faster = float(rng.uniform(0.5, 2))  # by few steps, a chunk is far from where the lines cross
+        cases.append((H, T, D, 1e14 * faster, 4e12 * faster, places, tau / faster))
+    for case in cases:
         H, T, D, F, W, places, tau = case
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"
         calls.append(Call("best_chunk", case, text, Exactly()))

@@ -81,6 +81,7 @@ def q1(rng):
     for E, gamma, L, target in ((1.69, 0.01, 1.6905, 1.6901), (1.0, 0.005, 1.02, 1.01)):  # factors of 8e69 and 2e60
         calls.append(Call("more_compute", (E, gamma, L, target), f"E = {E:g}, gamma = {gamma:g}, from {L:g} to {target:g}", Close(1e-7)))
     for E, gamma, L in [(0.0, 0.1, 3.0), *draw(4)]:
+        gamma = max(gamma, 0.0545)                   # no factor above 10^200
         near = 10 ** float(rng.uniform(-10.5, -10)) if E else 1e-12  # almost at the floor
         for target in (*(E + part * (L - E) for part in (0.4, 0.9, 1.7, near)), L, E, 0.8 * E):
             text = f"E = {E:.3g}, gamma = {gamma:.3g}, from {L:.3g} to {target:.8g}"
@@ -106,4 +107,11 @@ def q1(rng):
         else:
             target = float(rng.choice((E + above / ratio, E + above * ratio, E / ratio, E, L)))
             calls.append(Call("more_compute", (E, gamma, L, target), f"{text}, to {target:.4g}", Close(1e-7)))
+    E, gamma, L1 = rng.uniform((0.004, 0.1, 0.0101), (0.006, 0.3, 0.0103)).tolist()
+    L2 = L1 * (1 + float(rng.uniform(4e-8, 6e-8)))   # so small that they differ by less than 1e-9
+    s1, s2 = (gamma * (1 - E / L) for L in (L1, L2))
+    calls.append(Call("recover", (L1, s1, L2, s2), "two losses near 0.01 that are nearly the same", Close(1e-6)))
+    for more in rng.uniform((1e-5, 4e-10), (1.2e-5, 8e-10)).tolist():  # hardly another loss, and another budget
+        text = f"E = 1.69, gamma = 0.01, from 1.6905 to 1.6905 + {more:.2g}"
+        calls.append(Call("more_compute", (1.69, 0.01, 1.6905, 1.6905 + more), text, Close(1e-7)))
     return calls

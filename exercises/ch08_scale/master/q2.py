@@ -133,5 +133,12 @@ def q2(rng):
     calls.append(Call("with_cost", (near, 1e8, 1e10, [2.0, 1.5]), "2 sizes near each other, factors 2 and 1.5", exact))
     cheaper = [float(rng.uniform(2, 4)), 1.0]
     calls.append(Call("with_cost", ([1e6, 1e7], last, last, cheaper), f"2 sizes, one evaluation of each, factors {cheaper[0]:.2f} and 1", exact))
+    near = [1e6, 1e6 * float(rng.uniform(1.29, 1.31))]  # nearly one evaluation, nearly one factor, nearly 1
+    first = 1e10 * (1 - float(rng.uniform(4e-6, 6e-6)))
+    calls.append(Call("design_exponent", (near, first, 1e10), "2 sizes, tokens from nearly 1e10 to 1e10", exact))
+    factor = [1.0, 1.0 + float(rng.uniform(6e-6, 8e-6))]
+    calls.append(Call("with_cost", (near, first, 1e10, factor), "2 sizes, tokens from nearly 1e10 to 1e10, factors that are nearly 1", exact))
+    least = 1 - float(rng.uniform(7e-7, 9e-7))
+    calls.append(Call("first_for", ([1e6, 1e9], 1e10, least), f"2 sizes, 1e6 and 1e9, a = {least:.9f}", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls

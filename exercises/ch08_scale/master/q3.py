@@ -97,6 +97,10 @@ def q3(rng):
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
         calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.001)))  # few digits are left
+    for uneven, spacing, last in ((9e-4, 2.8, 2.2), (9e-6, 8.0, 2.02)):  # sizes that are nearly at equal distances
+        N = np.exp(14 + spacing * np.array([0, 1, 2 + uneven * rng.uniform(0.9, 1.05)])).tolist()
+        loss = [[3.0], [2.0], [last + float(rng.uniform(0, 0.005))]]
+        calls.append(Call("iso_flop", ([1e18], N, loss), "3 sizes at nearly equal distances", Within(1.00001)))
     # two valleys again: of that whose lowest size is not the best, the parabola goes lower
     loss = np.array([(6.0, 2.5, 2.56, 2.4, 2.56), (2.56, 2.4, 2.56, 2.5, 6.0)]).T + rng.uniform(-0.01, 0.01, (5, 2))
     N = np.exp(rng.uniform(0.9, 1.1, 5).cumsum() + 14.0).tolist()

@@ -1,7 +1,7 @@
 # %% [markdown] q4 measure, 4 points, 30 minutes, level 2
 # ## Two sizes up
 #
-# Models of one architecture have read the same text. Their losses at three sizes are known, and that at a larger one is asked. The larger a
+# Models of one architecture have read the same text. Their losses at three rising sizes are known, and that at a larger one is asked. The larger a
 # model is, the lower is its loss.
 #
 # 1. Put $L = E + A\,N^{-\alpha}$ through the three points *exactly*, and return its value at `target`. (Eliminate $E$ and $A$;
@@ -90,4 +90,8 @@ def q4(rng):
         text = f"losses {L[0]:.3g}, {L[1]:.3g}, {L[2]:.3g} at sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    for more in rng.uniform((4e-4, 7e-6), (6e-4, 9e-6)).tolist():  # sizes that have nearly a common ratio
+        N, L = [1e6, 1e7, 1e8 * (1 + more)], [4.0, 3.0, float(rng.uniform(2.3, 2.5))]
+        text = f"losses 4, 3 and {L[2]:.3g} at sizes 1e6, 1e7 and {N[2]:.8g}, target 1e11"
+        calls.append(Call("by_curve", (N, L, 1e11), text, Close(1e-6)))
     return calls

@@ -117,6 +117,14 @@ def _runs_near_one_size(rng):
             return N.tolist(), L.tolist()
 
 
+def _runs_that_hardly_fall(rng, sizes, losses):
+    """(N, L) of runs in any order, of which one is the bad run."""
+    N, L = float(rng.uniform(1e6, 2e6)) * np.array(sizes), float(rng.uniform(0.95, 1.05)) * np.array(losses)
+    L[rng.integers(len(L))] *= 1.05
+    order = rng.permutation(len(N))
+    return N[order].tolist(), L[order].tolist()
+
+
 def _runs_with_a_twin(rng, earlier):
     """(N, L) of runs; one before or behind the suspect, not beside it, has the same loss."""
     while True:
@@ -218,6 +226,10 @@ def q5(rng):
         calls += _ask((N[::turn], L[::turn]), "5 runs, two sizes of which differ by one parameter")
     for _ in range(2):
         calls += _ask(_runs_near_one_size(rng), "5 runs within 1 % of one size")
+    alike = [1.0, 1.0101, 1.02, 1.03, 1.0402], [5.0, 4.99999, 4.99998, 4.99997, 4.99996]
+    calls += _ask(_runs_that_hardly_fall(rng, *alike), "5 runs within 4 % of one size, losses that are nearly the same")
+    faint = [1.0, 10.0, 100.0, 300.0, 1_000.0], [1.9e-6, 1.6e-6, 1.3e-6, 1.2e-6, 1.1e-6]
+    calls += _ask(_runs_that_hardly_fall(rng, *faint), "5 runs, losses near 1e-6")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")

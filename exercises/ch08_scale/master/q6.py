@@ -80,6 +80,11 @@ def q6(rng):
     size = (1 / 1.0402) ** (1 / 0.0402)       # the smallest exponent there is, and what the least data can mend
     calls.append(Call("price", (1.00101 * size, 0.0402, 1.0), f"{1.00101 * size:.4g} of the size, alpha = 0.0402, beta = 1", Close(1e-7)))
     calls.append(Call("price", (1e6, 0.0402, 0.0402), "1,000,000 of the size, alpha = beta = 0.0402", Close(1e-7)))  # with next to no data
+    alpha = float(rng.uniform(0.28, 0.32))
+    for beta in (alpha * (1 + 2.5e-6), alpha * (1 + 8e-7)):  # nearly the same, and not the same
+        text = f"alpha = {alpha:.9g}, beta = {beta:.9g}"
+        calls.append(Call("split", (1e21, 400.0, 410.0, alpha, beta), f"C = 1e21, A = 400, B = 410, {text}", tight))
+        calls.append(Call("price", (0.12, alpha, beta), f"0.12 of the size, {text}", Close(1e-7)))
     small = rng.uniform(100, 300, 2)          # of a budget so small, its sixth is no whole number
     C = 6.0 * (int(small.prod()) + float(rng.uniform(0.3, 0.7)))
     calls.append(Call("split", (C, *surfaces[0]), f"C = {C:.8g}, A, B, alpha, beta = {surfaces[0]}", tight))

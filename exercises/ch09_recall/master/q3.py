@@ -142,6 +142,15 @@ def q3(rng):
         gap[:2] = 10 ** rng.uniform(-11, -10.5, 2) if name == "found" else 10 ** rng.uniform(-10.6, -10.4, 2)
         near[np.arange(8), 2, rival] += 1_995.0 + sign * gap - near[np.arange(8), 2, rival]
         calls.append(Call(name, (near, digits), "8 needles, a digit that is nearly as likely as the right one", share))
+    for sign in (-1, 1):                             # and near 0, where a hair is finer
+        digits = rng.integers(0, 10, (4, 6))
+        digits[:, 2] = rng.integers(1, 9, 4)
+        logits, own = rng.uniform(-3, 0.9, (4, 6, 256)), 48 + digits
+        np.put_along_axis(logits, own[..., None], 1.0, -1)
+        rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
+        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(3e-13, 6e-13, 4)
+        for name in ("found", "found_if_told"):
+            calls.append(Call(name, (logits, digits), "4 needles, logits of 1, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
         digits = rng.integers(0, 10, (needles, 6))
         level = rng.permuted(np.tile((-1_990.0, -900, 0, 500, 1_300, 1_990), (needles, 1)), axis=1)

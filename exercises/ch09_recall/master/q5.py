@@ -129,6 +129,9 @@ def q5(rng):
     calls.append(Call("store", (keys, np.array([1.0, 1.0, -1.0])), "three keys, a short one near the plane of the others", Close(1e-6)))
     for n in (3, 9, 30):                         # a short one beside a narrow cone of long ones, as near to their plane
         calls.append(Call("store", _near_a_cone(rng, n), f"{n} keys in a cone, one of them shorter", Close(1e-6)))
+    keys = np.linalg.qr(rng.normal(size=(3, 3)))[0]  # at right angles and of length 1, but for a hair
+    keys[rng.integers(3)] *= 1 + float(rng.uniform(3e-6, 4.5e-6))
+    calls.append(Call("store", (keys, rng.choice([-1.0, 1.0], 3)), "three keys of length 1 at right angles, one a hair longer", exact))
     for K in (1, 1, 2, 2, 30, 30, *rng.integers(2, 31, 6).tolist()):  # entries of either sign, any lengths
         n = K if rng.random() < 0.5 else int(rng.integers(1, K + 1))
         left, _, right = np.linalg.svd(rng.normal(size=(n, K)), full_matrices=False)
