@@ -26,7 +26,6 @@ else:  # in the sandbox, whose worker has loaded them by their paths
     )
 
 ANYTHING = 3e4  # as large may be what a GPU leaves where a mask leaves something out; or NaN, or 0
-MOST_OF_TF32 = 3.4011e38  # larger numbers are infinite in the parts that "tf32x3" makes of them
 NUMBERS = {
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
     **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
@@ -34,16 +33,18 @@ NUMBERS = {
     "index": np.dtype(np.int64),
 }
 # operations that take the smallest numbers of float32 for 0 on a GPU, among those with free last digits
-FLUSHING = ("math.exp2", "math.sqrt", "math.rsqrt")
+FLUSHING = ("math.exp2", "math.sqrt", "math.rsqrt", "math.sin", "math.erf")
 SUMS = {"arith.addf": 1, "arith.subf": -1}
 EXPONENTIALS = ("math.exp", "math.exp2", "math.log", "math.log2")
 # what computes nothing; threads of a program, for which there is a barrier, are not told apart here
 IN_VAIN = ("tt.print", "ttg.barrier", "gpu.barrier")
 
 VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
+GIVEN = re.compile(r"(%[\w.$-]+) = ")  # what a loop gives to its region
 RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?(?:, )?)+) = ")
 NAME = re.compile(r'"?([a-z]\w*\.[\w.]*\w)"?')
-ATTRIBUTES = re.compile(r"<?\{(.*?)\}>?(?= |$)")
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+ATTRIBUTES = re.compile(r"(?:attributes )?<?\{[^{}]*\}>?")
 # what a result, or an argument of a loop's block, is promised to be
 PROMISE = re.compile(r"tt\.(divisibility|contiguity|constancy)(?:_arg(\d+))? = dense<(\[?[\d, ]+\]?)>")
 
@@ -168,7 +169,7 @@ class Code:
         self._find_line, self._at = find_line, 0
         self._launch: Launch
         self._functions: dict[str, Function] = {}
-        self._products: dict[str, tuple[str, str]] = {}  # of the function that is read: names of factors
+        self._products: dict[str, tuple[str, str]] = {}  # by names of products that are read: their factors
         while self._at < len(self._lines):
             line = self._next()
             if line.startswith("tt.func"):
@@ -216,7 +217,7 @@ class Code:
             if line.startswith("^"):
                 head = _drop_places(line.partition("//")[0])
                 label = head[1:].partition("(")[0].removesuffix(":")
-                blocks[label] = Block(VALUE.findall(head))
+                blocks[label] = Block(self._define(VALUE.findall(head)))
             elif line:
                 self._read_operation(line, blocks.setdefault(label, Block()))
         self._at -= 1
@@ -227,7 +228,7 @@ class Code:
         number = self._at - 1
         text = _drop_places(line)
         found = RESULTS.match(text)
-        results = _list_results(found[1]) if found else []
+        results = self._define(_list_results(found[1]) if found else [])
         text = text[found.end() :] if found else text
         if not (named := NAME.match(text)):
             raise Unknown(f"has the code `{text[:80]}`, which cannot be read")
@@ -237,16 +238,24 @@ class Code:
             return
         regions: list[Region] = []
         if rest.endswith("{"):
+            self._define(GIVEN.findall(rest))
             regions, rest = self._read_regions(rest)
+            number = self._at - 1  # where its place stands
         operation = Operation(name, results, rest, regions)
         block.steps.append((number, self._make_step(operation)))
         for promise, argument, steps in PROMISE.findall(rest):
-            look = partial(_check_promise, promise, _list_steps(steps))
+            look = partial(_check_promise, promise, _list_steps(steps), _find_entry(rest))
             if not argument:
-                block.steps.append((number, partial(look, results[0], operation.result.entry)))
+                block.steps += [(number, partial(look, one)) for one in results]
             for region in regions if argument else ():
                 inner = next(iter(region.values()))
-                inner.steps.insert(0, (number, partial(look, inner.arguments[int(argument)], 0)))
+                inner.steps.insert(0, (number, partial(look, inner.arguments[int(argument)])))
+
+    def _define(self, names: list[str]) -> list[str]:
+        """Forget of names that they were products: beside each other, regions have the same names."""
+        for name in names:
+            self._products.pop(name, None)
+        return names
 
     def _read_regions(self, rest: str) -> tuple[list[Region], str]:
         """Return the regions of an operation whose first line ends in a brace, and the text beside them."""
@@ -396,9 +405,11 @@ class Code:
                 "multiplies tiles of float32 whose digits a GPU would cut to ten bits; write "
                 '`tl.dot(a, b, input_precision="ieee")`'
             )
-        if precision == "tf32x3" and max(np.abs(a).max(), np.abs(b).max()) > MOST_OF_TF32:
-            raise OverflowError(f"multiplies tiles with numbers above {MOST_OF_TF32:g} in parts of ten bits")
         self._launch.products += int(a.size * b.shape[-1])
+        if precision == "tf32x3":  # each factor is a number of ten bits, and what is left in another one
+            (a, a_left), (b, b_left) = map(kernel_numbers.cut_in_two, (a, b))
+            left = a_left @ b + a @ b_left + total
+            total = np.where(np.isnan(left), 0, left).astype(total.dtype)
         return self._launch.chance.multiply_tiles(a, b, total)
 
     def reorder(self, tile: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -505,12 +516,8 @@ class Operation:
 
     def __init__(self, name: str, results: list[str], rest: str, regions: list[Region]) -> None:
         self.name, self.results, self.rest, self.regions = name, results, rest, regions
-        plain = re.sub(r'"(?:[^"\\]|\\.)*"', "", rest)
-        head, _, self.kinds_text = plain.rpartition(" : ") if " : " in plain else (plain, "", "")
-        while head.count("{") > head.count("}") or head.count("(") > head.count(")"):  # of an attribute
-            head, _, more = head.rpartition(" : ")
-            self.kinds_text = f"{more} : {self.kinds_text}"
-        self.head = ATTRIBUTES.sub("", head)
+        plain = ATTRIBUTES.sub("", QUOTED.sub("", rest))
+        self.head, _, self.kinds_text = plain.rpartition(" : ") if " : " in plain else (plain, "", "")
         self.operands = VALUE.findall(self.head)
 
     @property
@@ -544,9 +551,15 @@ def _refuse_places_of_nan(tiles: Sequence[np.ndarray]) -> None:
 
 def _drop_places(line: str) -> str:
     """Return a line without what is said of places in the kernel's text, and without its last space."""
-    while (begin := line.find(" loc(")) >= 0:
-        line = line[:begin] + line[_find_end(line, begin + 4) + 1 :]
-    return line.rstrip()
+    kept, n, quoted = "", 0, False
+    while n < len(line):
+        if not quoted and line.startswith(" loc(", n):
+            n = _find_end(line, n + 4) + 1
+            continue
+        quoted ^= line[n] == '"'
+        kept += line[n]
+        n += 1
+    return kept.rstrip()
 
 
 def _find_end(text: str, begin: int) -> int:
@@ -651,7 +664,7 @@ def _make_broadcast(code: Code, operation: Operation) -> Callable[..., Any]:
 
 
 def _make_reshape(code: Code, operation: Operation) -> Callable[..., Any]:
-    shape, may = operation.result.shape, "allow_reorder" in operation.head
+    shape, may = operation.result.shape, "allow_reorder" in VALUE.sub("", operation.head)
     return lambda x: code.reorder(x, shape) if may else np.reshape(x, shape)
 
 
@@ -703,11 +716,18 @@ def _do_nothing(code: Code, operation: Operation) -> Callable[..., Any]:
     return lambda *values: None
 
 
-def _check_promise(promise: str, steps: list[int], name: str, entry: int, values: Values) -> None:
+def _check_promise(promise: str, steps: list[int], entry: int, name: str, values: Values) -> None:
     """Refuse a promise of what a value is that does not hold; of numbers with a point none is meant."""
     data = np.asarray(values[name])
-    if data.dtype.kind in "iub":
-        kernel_numbers.check_promise(promise, steps, data, entry or 1)
+    if data.dtype.kind in "iub" and data.ndim in (0, len(steps)):
+        rise = entry if data.dtype == np.int64 and entry else 1
+        kernel_numbers.check_promise(promise, steps, data, rise)
+
+
+def _find_entry(text: str) -> int:
+    """Return the bytes of what addresses lead to, by the types of an operation; 0 if it has none."""
+    found = re.search(r"!tt\.ptr<(\w+)", text)
+    return _find_dtype(found[1]).itemsize if found else 0
 
 
 def _list_steps(text: str) -> list[int]:

@@ -29,7 +29,7 @@ REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameE
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
     "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
-    "precise_sqrt make_tensor_ptr advance make_tensor_descriptor descriptor_load descriptor_store",
+    "precise_sqrt make_tensor_ptr advance bitcast",
     "arith": "constant addi subi muli divsi remsi andi ori xori shli shrsi minsi maxsi cmpi extsi extui "
     "trunci addf subf mulf divf maxnumf minnumf maximumf minimumf cmpf extf truncf sitofp uitofp "
     "fptosi select bitcast",
@@ -50,7 +50,6 @@ NOT_KNOWN = {
     re.compile(
         r"arith\.cmpi u|arith\.(extui|uitofp) .* : (tensor<(\d+x)+)?i(?!1\b)"
     ): "numbers without a sign (a sum of truth values is one; before it write `.to(tl.int32)`)",
-    re.compile(r"arith\.bitcast .* : (\S+) to (?!\1$)"): "numbers whose bits are taken for others",
     re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+|i8|i16)\b"""): "numbers in {}",
     re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
     re.compile(
@@ -236,6 +235,11 @@ def _refuse_foreign(code: str) -> None:
             raise Refused(
                 "atomic operations add in an order that differs from run to run, and so do the last digits; "
                 f"do without{_find_line(code, found[0])}"
+            )
+        if found[1] == "tt.make_tensor_descriptor":
+            raise Refused(
+                "makes a tensor descriptor, for which a launch must lend memory, and strides be multiples "
+                f"of 16 bytes; use addresses or `tl.make_block_ptr`{_find_line(code, found[0])}"
             )
         if found[1] not in KNOWN:
             what = f"the operation `{found[1]}`"

@@ -7,7 +7,6 @@ refused. What it leaves open is in kernel_orders.py.
 Like serialization.py this file imports nothing of ours.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -118,8 +117,16 @@ def flush(x: Any) -> Any:
     return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
 
 
-def find_error_function(x: Any) -> Any:
-    return np.vectorize(math.erf, otypes=[np.result_type(x)])(x)
+def cut_in_two(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers of float32 in ten bits behind the first, and what is left of them, in as many."""
+    first = _round_to_ten_bits(x)
+    return first, _round_to_ten_bits(x - first)
+
+
+def _round_to_ten_bits(x: np.ndarray) -> np.ndarray:
+    """Return numbers of float32 in ten bits behind the first; a half goes away from 0."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return np.where(np.isfinite(x), ((bits + 0x1000) & 0xFFFFE000).view(np.float32), x)
 
 
 # --- from one type to another -------------------------------------------------------------------------------
@@ -228,9 +235,6 @@ OF_NUMBERS: dict[str, Function] = {
     "math.absi": find_absolute,
     "math.floor": lambda x: flush(np.floor(flush(x))),
     "math.ceil": lambda x: flush(np.ceil(flush(x))),
-    "math.sin": lambda x: flush(np.sin(flush(x))),
-    "math.cos": np.cos,
-    "math.erf": lambda x: flush(find_error_function(flush(x))),
     "tt.precise_divf": np.divide,
     "tt.precise_sqrt": np.sqrt,
 }
@@ -244,5 +248,6 @@ CASTS: dict[str, Callable[[np.dtype], Function]] = {
     "arith.fptosi": cut_digits,
     "arith.extf": cast,
     "arith.truncf": cast,
+    "tt.bitcast": lambda kind: lambda x: np.asarray(x).view(kind),
     "arith.bitcast": lambda kind: lambda x: np.asarray(x).view(kind),
 }

@@ -7,6 +7,7 @@ exponentials have digits of their own. What a GPU does promise is in kernel_numb
 Like serialization.py this file imports nothing of ours.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "math.exp2": np.exp2,
     "math.log": np.log,
     "math.log2": np.log2,
+    "math.sin": np.sin,
+    "math.cos": np.cos,
+    "math.erf": np.vectorize(math.erf, otypes=[np.float64]),
     "math.sqrt": np.sqrt,
     "math.rsqrt": lambda a: 1 / np.sqrt(a),
 }
@@ -42,7 +46,7 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self._reversed: dict[tuple[tuple[int, ...], ...], bool] = {}  # by shape before and after
+        self._moved: dict[tuple[tuple[int, ...], ...], np.ndarray] = {}  # by shape before and after: orders
 
     def happens(self, share: float = 0.5) -> bool:
         """Return True so often."""
@@ -148,11 +152,11 @@ class Chance:
         return [np.stack(x, 1).reshape(tile.shape) for x, tile in zip(joined, tiles, strict=True)]
 
     def reshape(self, tile: Any, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a tile of another shape whose entries may come in another order, in alike tiles the same."""
-        shapes = np.shape(tile), shape
-        if shapes not in self._reversed:
-            self._reversed[shapes] = self.happens()
-        return np.reshape(np.flip(tile) if self._reversed[shapes] else tile, shape)
+        """Return a tile of another shape whose entries come in any order, in alike tiles in the same."""
+        shapes, entries = (np.shape(tile), shape), np.arange(np.size(tile))
+        if shapes not in self._moved:
+            self._moved[shapes] = self.rng.permutation(entries) if self.happens(0.75) else entries
+        return np.reshape(tile, -1)[self._moved[shapes]].reshape(shape)
 
     # --- what nobody has written --------------------------------------------------------------------------
 

@@ -1120,6 +1120,90 @@ def take_larger(a, x, b, y):
 
 
 @triton.jit
+def in_two_loops(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(0, n_columns - TILE, TILE):
+        part = total * 1.0
+        total = part + tl.sum(tl.load(x + start + tl.arange(0, TILE)), 0)
+    for start in range(n_columns - TILE, n_columns, 1):
+        part = tl.exp(total * 0.0)  # which has the same name in the compiler's code
+        total += part + tl.load(x + start) - 1.0
+    tl.store(out, total)
+
+
+@triton.jit
+def with_a_loop_of_no_turn(x, out, n_columns, TILE: tl.constexpr):
+    total = tl.zeros((), tl.float32)
+    for start in range(n_columns, 0):
+        part = total * tl.load(x + start)
+        total = part + 1.0
+    for start in range(0, n_columns):
+        part = tl.exp(tl.load(x + start) * 0.0)
+        total = part + total
+    tl.store(out, total)
+
+
+@triton.jit
+def with_an_odd_print(x, out, n_columns, TILE: tl.constexpr):
+    tl.device_print("a loc(x", n_columns)
+    tl.store(out, 64.0)
+
+
+@triton.jit
+def named_as_an_option(x, out, n_columns, TILE: tl.constexpr):
+    allow_reorder = tl.arange(0, TILE) * 1.0
+    rows = tl.reshape(allow_reorder, (TILE // 2, 2))
+    tl.store(out, tl.sum(tl.where(tl.arange(0, 2) == 1, tl.sum(rows, 0), 0.0), 0))
+
+
+@triton.jit
+def sorted_and_turned(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tile = tl.flip(tl.sort(tl.where(i == 5, 64.0, i - 20.0), 0), 0)
+    tl.store(out, tl.sum(tl.where(i == 0, tile, 0.0), 0))
+
+
+@triton.jit
+def in_rows_of_any_order(x, out, n_columns, TILE: tl.constexpr):
+    rows = tl.sum(tl.reshape(tl.arange(0, 1024), (8, 128), can_reorder=True), 1)
+    tl.store(out, tl.max(rows, 0) - tl.min(rows, 0) + 0.0)
+
+
+@triton.jit
+def of_a_sine(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.sum(tl.sin(tl.arange(0, TILE) * 0.1) - tl.sin(tl.arange(0, TILE) * 0.1 + 0.0), 0))
+
+
+@triton.jit
+def in_small_parts(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.zeros((TILE, TILE), tl.float32) + tl.load(x)
+    made = tl.dot(one * 2.0**-120 * 1.0000001, one * 2.0**120, input_precision="tf32x3")
+    tl.store(out, tl.max(tl.max(made, 1), 0) - TILE)  # what is left of the factor is too small for a part
+
+
+@triton.jit
+def by_a_descriptor(x, out, n_columns, TILE: tl.constexpr):
+    block = tl.make_tensor_descriptor(x, [n_columns], [1], [TILE])
+    tl.store(out, tl.sum(block.load([0]), 0))
+
+
+@triton.jit
+def promised_of_a_loop(x, out, n_columns, TILE: tl.constexpr):
+    place = n_columns
+    for _ in range(0, n_columns - 63):
+        place += 1
+    tl.store(out, tl.load(x + tl.multiple_of(place, 16) - 60))
+
+
+@triton.jit
+def promised_of_a_branch(x, out, n_columns, TILE: tl.constexpr):
+    place = n_columns
+    if n_columns > 3:
+        place = tl.program_id(0) + 4
+    tl.store(out, tl.load(x + tl.multiple_of(place, 16)))
+
+
+@triton.jit
 def with_a_barrier(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.load(x + tl.arange(0, TILE)), 0))
     tl.debug_barrier()
@@ -1380,12 +1464,6 @@ def branching(x, out, n_columns, TILE: tl.constexpr):
 @triton.jit
 def counted_outside_of_the_language(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, triton.cdiv(n_columns, TILE) + 0.0)
-
-
-@triton.jit
-def gathered_by_a_descriptor(x, out, n_columns, TILE: tl.constexpr):
-    rows = tl.make_tensor_descriptor(x, [8, 8], [8, 1], [1, 8])
-    tl.store(out, tl.sum(rows.gather(tl.arange(0, 8), 0)))
 
 
 @triton.jit
@@ -2048,6 +2126,8 @@ def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
         absorbed,
         absorbed_in_a_scan,
         added_in_halves,
+        in_rows_of_any_order,
+        of_a_sine,
         of_a_masked_load,
     ],
 )
@@ -2081,7 +2161,9 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (multiplied_high, "has the operation `tt.mulhiui`"),
         (shifted_without_sign, "has numbers without a sign"),
         (compared_without_sign, "has numbers without a sign"),
-        (taken_for_bits, "has the operation `tt.bitcast`"),
+        (by_a_descriptor, "makes a tensor descriptor, for which a launch must lend memory"),
+        (promised_of_a_loop, "promises multiples of 16, and has 1 more"),
+        (promised_of_a_branch, "promises multiples of 16, and has 4 more"),
         (placed_among_nothing, "asks in which place the largest of numbers and NaN is"),
         (divided_by_nothing, "divides a whole number by 0"),
         (divided_beyond, "divides the least whole number by -1"),
@@ -2104,7 +2186,6 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (in_bfloat16, "has numbers in bf16"),
         (specialized, "has a loop with `warp_specialize`"),
         (counted_outside_of_the_language, "such as `tl.cdiv`, in `tl.store(out, triton.cdiv"),
-        (gathered_by_a_descriptor, "has the operation `tt.descriptor_gather`"),
         (divided_in_float16, "has `tl.fdiv` of float16"),
         (kept_in_two_ways, "has two of `cache_modifier`, `eviction_policy` and `volatile` at once"),
         (counting_without_sign, "has numbers without a sign"),
@@ -2133,6 +2214,11 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
         reduced_as_numbers,
         calling_itself,
         with_a_barrier,
+        in_two_loops,
+        with_a_loop_of_no_turn,
+        with_an_odd_print,
+        named_as_an_option,
+        sorted_and_turned,
     ],
 )
 def test_what_a_gpu_takes_alike_is_not_refused(kernel):
@@ -2233,6 +2319,8 @@ def test_of_a_count_that_is_1_triton_makes_a_constant(n, refused):
         (overflowing_sum, float(3 * 2**30 - 2**32)),
         (rounded_down, 8.0),
         (two_truths, 1.0),
+        (taken_for_bits, float(127 << 23)),
+        (in_small_parts, 0.0),
         (told_the_truth, 1.0),
         (beyond_a_float, float("inf")),
         (rounded_in_place, -12.0),

@@ -18,7 +18,7 @@
 # What GPUs promise nothing of is left to chance: in which order a reduction pairs entries, whether a product is rounded before it is added, what
 # `can_reorder=True` does. Of a kernel the text counts, with the functions under `@triton.jit` that it calls and constants of the module that are `tl.constexpr`.
 #
-# Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN, 30,000 or -20,000. In your kernels sizes that are `tl.constexpr` are powers
+# Where `mask=` leaves something out and no `other=` is given, a GPU may leave anything; here it is NaN, 0, or any number up to 30,000 of either sign. In your kernels sizes that are `tl.constexpr` are powers
 # of 2, from 16 to 64. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:
 # `[1][0, 2]` is entry `[0, 2]` of the second.
 #
