@@ -84,7 +84,7 @@ def write_class(folder: Path, size: int, slow: bool) -> list[MarkRow]:
 
 
 def arguments(folder: Path, out: Path) -> list[str]:
-    return ["grade", str(folder), "--out", str(out), "--cpu", "3", "--jobs", "2", *OPTIONS]
+    return ["grade", str(folder), "--out", str(out), "--cpu", "4", "--jobs", "2", *OPTIONS]
 
 
 def command(folder: Path, out: Path) -> list[str]:
