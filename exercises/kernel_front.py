@@ -24,8 +24,8 @@ TARGET = ("cuda", 80, 32)  # nothing is run on it; one that takes blocks of memo
 TYPES = {torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64"}
 TYPES |= {torch.int32: "*i32", torch.int64: "*i64"}
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
-# What the intermediate code of a kernel may be made of as it is read: that of which kernel_code.py knows what
-# a GPU makes of it. What is not here is refused.
+# What the intermediate code of a kernel may be made of as it is read: that of which kernel_machine.py knows
+# what a GPU makes of it. What is not here is refused.
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
     "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
     """Hold what the compiler makes of a kernel.
 
     Args:
-        code: the intermediate code, see ``kernel_code.Code``.
+        code: the intermediate code, see ``kernel_code.read``.
         arguments: the names of those that it takes; of the others the compiler has made constants.
     """
 

@@ -1,13 +1,13 @@
-"""Say what the text of a kernel may be: what Triton compiles, and its language.
+"""Say what the text of a kernel may be: Triton's language.
 
-The interpreter is Python, so it takes much that Triton's compiler refuses; that is refused here as well, as
-is all that could reach beyond Triton's language. Like serialization.py this file imports nothing of ours.
+Triton's compiler runs some of a kernel's text itself, such as calls of functions with constants. So what
+could reach beyond its language is refused before, as is, in words that help, what it does not compile. What a
+text means is for the compiler alone to say. Like serialization.py this file imports nothing of ours.
 """
 
 import ast
 import builtins
 import inspect
-import re
 import sys
 import textwrap
 import threading
@@ -34,15 +34,11 @@ EXPRESSIONS = (
     "JoinedStr FormattedValue"
 )
 COMPILED = tuple(getattr(ast, name) for name in f"{STATEMENTS} {EXPRESSIONS}".split())
-# parts of names of what does more than to compute, which is not to be left to `and` and `or`
-ACCESSES = ("load", "store", "atomic", "gather", "scatter", "print", "assert")
 WRONG_WAY = (
     'Triton was imported as a compiler. Start Python again, and set os.environ["TRITON_INTERPRET"] = "1" '
     "before anything imports it"
 )
 NEEDED = "interpreter_semantic"  # of the interpreter's names, which it gives to all kernels
-# What no text may hold that is given to a function: Triton makes these letters of brackets, quotes, points.
-AMBIGUOUS = re.compile(r"[\[\]']|_d_|_sq_")
 OLDEST = (3, 6)  # version of Triton; the interpreter and the front end of earlier ones are built otherwise
 
 
@@ -55,7 +51,7 @@ def is_interpreter() -> bool:
 
 
 def check_kernel(kernel: Any) -> None:
-    """Refuse what Triton's compiler would refuse and its interpreter, which is Python, takes.
+    """Refuse what is no kernel, and a text that names what is no part of Triton's language.
 
     Args:
         kernel: what is to be launched.
@@ -78,17 +74,11 @@ def check_kernel(kernel: Any) -> None:
     if not isinstance(kernel, InterpretedFunction):
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
     _check_returns(kernel.fn)
-    seen: dict[tuple[str, str], Callable[..., Any]] = {}
-    pending = [kernel.fn]
+    functions = [kernel.fn]
     with ALONE:
-        while pending:
-            function = pending.pop()
-            name = function.__module__, function.__qualname__  # by which the compiler tells functions apart
-            if name not in seen:
-                seen[name] = function
-                pending += _check_text(function, InterpretedFunction)
-            elif seen[name] is not function:
-                raise TypeError(f"calls two functions of the name `{function.__name__}`; rename one of them")
+        for function in functions:  # it grows meanwhile
+            called = _check_text(function, InterpretedFunction)
+            functions += [one for one in called if one not in functions]
 
 
 def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:
@@ -99,7 +89,6 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     own = list_own_names(function)
     known = {name: value for name, value in known.items() if name not in own}
     for default in function.__defaults__ or ():
-        _check_constant(default)
         if not (default is None or isinstance(default, str) or _is_of_language("", default)):
             raise TypeError(f"has a default of type {type(default).__name__}, expected numbers")
     nodes = [node for statement in tree.body for node in ast.walk(statement)]
@@ -107,24 +96,18 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     found = []
     lent = vars(sys.modules["triton.runtime.interpreter"]).keys() - known.keys() - own
     said = {id(part) for node in nodes for text in _list_said(node) for part in ast.walk(text)}
-    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # such as what a kernel is for
     if wrong := next(filter(_is_kept, (tree.name, *own, *_list_names(nodes))), None):
         raise TypeError(f"uses the name `{wrong}`, which Python or the interpreter keeps for itself")
     if wrong := next((name for name in _list_names(nodes) if name in lent), None):
         raise NameError(f"name '{wrong}' is not defined")  # the interpreter gives kernels all of its names
     for node in nodes:
         _check_syntax(node)
-        _check_joined(node, known)
-        _check_order(node, known)
         if isinstance(node, ast.JoinedStr) and id(node) not in said:
             raise TypeError(f"puts a text together, which only asserts and prints may: `{ast.unparse(node)}`")
-        if isinstance(node, ast.Constant) and id(node) not in said | alone:
-            _check_constant(node.value)
         if isinstance(node, ast.Attribute) and _find_value(node, known) is UNKNOWN:
             _check_attribute(node, known)
         if not isinstance(node, (ast.Name, ast.Attribute)) or (value := _find_value(node, known)) is UNKNOWN:
             continue
-        _check_constant(value)
         if isinstance(value, kind) and not is_of_language(value.fn.__module__):  # type: ignore[attr-defined]
             found.append(value.fn)  # type: ignore[attr-defined]
         elif inspect.ismodule(value) and id(node) in inner:
@@ -140,73 +123,11 @@ def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., 
     return found
 
 
-def _check_constant(value: Any) -> None:
-    """Refuse a text, also in a tuple, by which Triton names a function as by another text."""
-    value = getattr(value, "value", value)  # of a tl.constexpr
-    for one in value if isinstance(value, tuple) else ():
-        _check_constant(one)
-    if isinstance(value, str) and AMBIGUOUS.search(value):
-        raise TypeError(f"has the text {value!r}, which Triton cannot tell from another one")
-
-
 def _check_returns(function: Callable[..., Any]) -> None:
     """Refuse a kernel that returns what it has computed; the functions that it calls may."""
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         if isinstance(node, ast.Return) and not isinstance(node.value, (ast.Constant, types.NoneType)):
             raise TypeError(f"returns a value, for which a GPU has no place: `{ast.unparse(node)}`; store it")
-
-
-def _check_joined(node: ast.AST, known: Mapping[str, Any]) -> None:
-    """Refuse calls that do something behind `and` and `or`: a GPU makes them whatever stands before."""
-    if not isinstance(node, ast.BoolOp):
-        return
-    for call in _list_acting([*node.values[1:]], known):
-        name = ast.unparse(call.func)
-        raise TypeError(f"calls `{name}` behind `and` or `or`, which a GPU does in any case; use `if`")
-
-
-def _check_order(node: ast.AST, known: Mapping[str, Any]) -> None:
-    """Refuse calls that act among arguments with a name and without: the compiler turns them round."""
-    if isinstance(node, ast.Call):
-        named = [one.value for one in node.keywords]
-        first, second = _list_acting(node.args, known), _list_acting(named, known)
-        if first and second and not all(_only_loads(call.func, known) for call in (*first, *second)):
-            raise TypeError(
-                f"calls `{ast.unparse(second[0].func)}` in an argument with a name, which a GPU does before "
-                "those without; give it to a variable first"
-            )
-
-
-def _list_acting(nodes: Sequence[ast.AST], known: Mapping[str, Any]) -> list[ast.Call]:
-    """Return the calls in these expressions that may do more than to compute."""
-    return [
-        part
-        for node in nodes
-        for part in ast.walk(node)
-        if isinstance(part, ast.Call) and _may_act(part.func, known)
-    ]
-
-
-def _may_act(called: ast.expr, known: Mapping[str, Any]) -> bool:
-    """Return whether a function is of the kernel's own, is known by no name, or has access to memory."""
-    return _is_own(called, known) or any(word in _name_last(called) for word in ACCESSES)
-
-
-def _only_loads(called: ast.expr, known: Mapping[str, Any]) -> bool:
-    """Return whether a function is the language's `load`, or a method of that name."""
-    return _name_last(called) == "load" and not _is_own(called, known)
-
-
-def _is_own(called: ast.expr, known: Mapping[str, Any]) -> bool:
-    """Return whether a function is of the kernel's own, or is known by no name."""
-    value = _find_value(called, known)
-    own = hasattr(value, "fn") and not is_of_language(value.fn.__module__)
-    return own or (value is UNKNOWN and not isinstance(called, ast.Attribute))
-
-
-def _name_last(called: ast.expr) -> str:
-    """Return the name of a function without what stands before its last dot."""
-    return ast.unparse(called).rpartition(".")[2]
 
 
 def list_own_names(function: Callable[..., Any]) -> set[str]:
@@ -223,8 +144,6 @@ def _check_syntax(node: ast.AST) -> None:
         raise TypeError(f"has a statement that Triton does not compile: `{text}`")
     if isinstance(node, ast.keyword) and (node.arg or "_").startswith("_"):
         raise TypeError(f"gives an argument by the name {node.arg}, which is no part of Triton's language")
-    if isinstance(node, ast.keyword) and node.arg in ("arg1", "arg2"):
-        raise TypeError(f"gives a bound of a range by the name {node.arg}; write it in its place, without")
     if isinstance(node, ast.AnnAssign) and node.value is None:
         raise TypeError(f"names a type and no value, which Triton does not compile: `{text}`")
     if isinstance(node, ast.AnnAssign) and not all(map(_is_of_a_name, ast.walk(node.annotation))):

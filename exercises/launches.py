@@ -1,6 +1,6 @@
 """Launch a Triton kernel without a GPU, with its memory kept elsewhere, see kernel_memory.py.
 
-kernel_rules.py looks at its text, kernel_front.py lets Triton's compiler read it, and kernel_code.py runs
+kernel_rules.py looks at its text, kernel_front.py lets Triton's compiler read it, and kernel_machine.py runs
 what the compiler makes of it.
 
 Triton must be imported as an interpreter: ``TRITON_INTERPRET=1`` in the environment, before that. This file
@@ -20,10 +20,17 @@ import numpy as np
 import torch
 
 if __package__:
-    from linattn_exercises import kernel_code, kernel_front, kernel_memory, kernel_orders, kernel_rules
+    from linattn_exercises import (
+        kernel_code,
+        kernel_front,
+        kernel_machine,
+        kernel_memory,
+        kernel_orders,
+        kernel_rules,
+    )
 else:  # in the sandbox, whose worker has loaded them by their paths
-    kernel_code, kernel_front, kernel_memory, kernel_orders, kernel_rules = (
-        sys.modules[f"kernel_{name}"] for name in ("code", "front", "memory", "orders", "rules")
+    kernel_code, kernel_front, kernel_machine, kernel_memory, kernel_orders, kernel_rules = (
+        sys.modules[f"kernel_{name}"] for name in ("code", "front", "machine", "memory", "orders", "rules")
     )
 
 kernel_front.remember()  # where Triton was imported before
@@ -62,14 +69,17 @@ def run(
         kernel_rules.check_kernel(kernel)
         given = dict(zip(list_arguments(kernel), arguments, strict=True))
         reading = _read(kernel, given)
-    code = kernel_code.Code(reading.code, partial(kernel_front.find_place, reading.code))
+    code = kernel_code.read(reading.code)
+    machine = kernel_machine.Machine(code, partial(kernel_front.find_place, reading.code))
     chance = kernel_orders.Chance(memory.fingerprint())  # no text of a kernel knows its inputs
-    launch = kernel_code.Launch(memory, (*grid, *(1,) * (3 - len(grid))), chance)
+    launch = kernel_machine.Launch(memory, (*grid, *(1,) * (3 - len(grid))), chance)
     programs = np.arange(math.prod(grid))
     if order:
         np.random.default_rng(order).shuffle(programs)
     numbers = [given[name] for name in reading.arguments]
-    code.run(launch, programs.tolist(), [x.data_ptr() if isinstance(x, torch.Tensor) else x for x in numbers])
+    machine.run(
+        launch, programs.tolist(), [x.data_ptr() if isinstance(x, torch.Tensor) else x for x in numbers]
+    )
     return Work(launch.products, launch.exponentials)
 
 

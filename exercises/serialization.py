@@ -31,6 +31,7 @@ OUR_FILES = (
     "kernel_front.py",
     "kernel_numbers.py",
     "kernel_code.py",
+    "kernel_machine.py",
     "kernel_orders.py",
     "kernel_rules.py",
     "launches.py",

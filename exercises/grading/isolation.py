@@ -16,7 +16,7 @@ from linattn_exercises.watch import LIBRARIES
 ISOLATIONS = ("bubblewrap", "process")
 PACKAGE = Path(serialization.__file__).parent
 SCRIPTS = [PACKAGE / "grading" / "sandbox_worker.py"]
-KERNELS = [f"kernel_{name}" for name in ("memory", "front", "numbers", "orders", "code", "rules")]
+KERNELS = [f"kernel_{name}" for name in ("memory", "front", "numbers", "orders", "code", "machine", "rules")]
 KERNELS += ["launches", "kernel_texts"]
 SCRIPTS += [PACKAGE / f"{name}.py" for name in ("serialization", *KERNELS, "watch")]  # as they are loaded
 SCRIPTS += [PACKAGE / "grading" / name for name in ("reading.py", "processes.py")]
