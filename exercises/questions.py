@@ -27,7 +27,7 @@ from linattn_exercises.recognisers import Case, recognise
 PUBLIC_SEED = "public"
 MAX_MESSAGE = 1_000  # characters before the hint
 SECONDS = 5  # of processor time that a grader gives an answer, if not told otherwise
-TIMES_REFERENCE = 5  # or so many times what the reference takes, if that is more, as of kernels
+TIMES_REFERENCE = 8  # or so many times what the reference takes, if that is more, as of kernels
 BYTES = 1_000_000_000  # that it lets an answer take, beyond what torch takes
 KINDS = ("derive", "implement", "measure", "diagnose")
 

@@ -61,12 +61,12 @@ def q5(rng):
     # of equal size for a token; a width that is a product of quotients comes out a hair below
     sizes += [(9, 2, 5, 1, 1), (7, 1, 6, 1, 3), (5, 1, 6, 2, 1), (17, 2, 6, 1, 1), (55, 1, 3, 1, 1), (9, 4, 6, 2, 2)]
     sizes += [(3, 2, 3, 2, 3), (2, 14, 3, 8, 3)]
-    # a byte less than a whole number of tokens; more tokens than float32 counts; quotients in other orders
-    sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (64, 64, 5, 4, 2), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
+    # a byte less than a whole number of tokens; more bytes than float32 counts; quotients in other orders
+    sizes += [(3, 2, 1, 2, 1), (4, 7, 2, 1, 1), (48, 546, 4, 6, 8), (2, 7, 5, 3, 1), (2, 2, 6, 1, 3), (2, 4, 4, 2, 1), (2, 13, 3, 3, 1), (9, 4, 4, 3, 1)]
     sizes.append((12, 64, 12, 8, 1))  # equal after many tokens; a few bytes less than that
-    sizes += [(76, 2048, 4, 4, 3), (25, 1000, 6, 4, 1), (38, 116, 6, 4, 3), (49, 119, 5, 7, 5), (32, 44, 6, 4, 5)]
+    sizes += [(76, 2048, 4, 4, 3), (25, 1000, 6, 4, 1), (38, 116, 6, 4, 3), (49, 119, 5, 7, 5), (35, 109, 2, 8, 5)]
     # ratios of sizes first; division by a ratio
-    sizes += [(1, 64, 4, 7, 5), (16, 1, 3, 7, 7), (119, 64, 4, 8, 4), (16, 98, 3, 2, 1), (1, 58, 4, 3, 1), (120, 1, 2, 1, 2), (70, 76, 3, 3, 2)]
+    sizes += [(1, 64, 4, 7, 5), (16, 1, 3, 7, 7), (9, 79, 2, 1, 1), (16, 98, 3, 2, 1), (1, 58, 4, 3, 1), (120, 1, 2, 1, 2), (70, 76, 3, 3, 2)]
     sizes += [(8, 6, 4, 2, 1), (7, 13, 4, 1, 1), (1, 10, 4, 3, 1), (2, 3, 1, 5, 1)]
     sizes += [(7, 14, 5, 7, 2), (32, 12, 4, 8, 3), (12, 14, 5, 2, 3), (17, 32, 4, 7, 1), (1, 2, 2, 7, 3), (1, 2, 0, 5, 1)]
     for K, V, order, state, cache in sizes:

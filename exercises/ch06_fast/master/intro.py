@@ -22,7 +22,7 @@
 # of 2, from 16 to 64. Let products be exact: `tl.dot(a, b, input_precision="ieee")`. If a kernel writes several tensors, a message counts them from 0:
 # `[1][0, 2]` is entry `[0, 2]` of the second.
 #
-# A grader may later run the same questions on other inputs, with 5 seconds of processor time, or five times what ours
+# A grader may later run the same questions on other inputs, with 5 seconds of processor time, or eight times what ours
 # takes there if that is more, and 1 GB of memory for each. It reads the names that the answer cells define, so keep those; you may add cells as you
 # wish, also for functions of your own under `@triton.jit`.
 
