@@ -21,11 +21,10 @@ NUMBERS = {
     "index": np.dtype(np.int64),
 }
 VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
-GIVEN = re.compile(r"(%[\w.$-]+) = ")  # what a loop gives to its region
 RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?(?:, )?)+) = ")
 NAME = re.compile(r'"?([a-z]\w*\.[\w.]*\w)"?')
-FUNCTION = re.compile(r"@(\"[^\"]+\"|[\w.$-]+)")
-QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+FUNCTION = re.compile(r"@([\w.$-]+)")
+TEXT = re.compile(r'"(\d+)"')  # by its number, see kernel_front.hide_texts
 ATTRIBUTES = re.compile(r"(?:attributes )?<?\{[^{}]*\}>?")
 
 
@@ -57,15 +56,13 @@ class Operation:
         rest: the text behind its name and beside its regions.
         regions: of a loop, a branch or a reduction.
         line: the number of the line that says its place in the kernel.
-        factors: for each operand, the names of those of which it is the product, or None.
     """
 
     def __init__(self, name: str, results: list[str], rest: str, regions: list["Region"], line: int) -> None:
         self.name, self.results, self.rest, self.regions, self.line = name, results, rest, regions, line
-        plain = ATTRIBUTES.sub("", QUOTED.sub("", rest))
+        plain = ATTRIBUTES.sub("", TEXT.sub("", rest))
         self.head, _, self.kinds_text = plain.rpartition(" : ") if " : " in plain else (plain, "", "")
         self.operands = VALUE.findall(self.head)
-        self.factors: list[list[str] | None] = []
 
     @property
     def kinds(self) -> list[Kind]:
@@ -165,7 +162,6 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._lines = [line.strip() for line in text.splitlines()]
         self._at = 0
-        self._products: dict[str, list[str]] = {}  # by names of products that are read: their factors
 
     def read(self) -> Code:
         functions, main = {}, ""
@@ -174,7 +170,7 @@ class _Reader:
             if line.startswith("tt.func"):
                 name = find_function(line)
                 functions[name] = self._read_function(line)
-                main = name if " public " in line else main
+                main = name if line.startswith("tt.func public ") else main
         return Code(self._lines, functions, main)
 
     def _next(self) -> str:
@@ -183,7 +179,6 @@ class _Reader:
 
     def _read_function(self, line: str) -> Function:
         """Read a function whose first line this is."""
-        self._products = {}
         head = _drop_places(line)
         given = head[head.index("(") + 1 : _find_end(head, head.index("("))]
         parts = [re.sub(r" \{.*?\}", "", one) for one in split(given)]
@@ -197,7 +192,7 @@ class _Reader:
             if line.startswith("^"):
                 head = _drop_places(line.partition("//")[0])
                 label = head[1:].partition("(")[0].removesuffix(":")
-                blocks[label] = Block(self._define(VALUE.findall(head)))
+                blocks[label] = Block(VALUE.findall(head))
             elif line:
                 self._read_operation(line, blocks.setdefault(label, Block()))
         self._at -= 1
@@ -207,27 +202,16 @@ class _Reader:
         """Read an operation, and the regions that it has."""
         number, text = self._at - 1, _drop_places(line)
         found = RESULTS.match(text)
-        results = self._define(_list_results(found[1]) if found else [])
+        results = _list_results(found[1]) if found else []
         text = text[found.end() :] if found else text
         if not (named := NAME.match(text)):
             raise Unknown(f"has the code `{text[:80]}`, which cannot be read")
         rest = text[named.end() :]
         regions: list[Region] = []
         if rest.endswith("{"):
-            self._define(GIVEN.findall(rest))
             regions, rest = self._read_regions(rest)
             number = self._at - 1  # where its place stands
-        operation = Operation(named[1], results, rest, regions, number)
-        operation.factors = [self._products.get(one) for one in operation.operands]
-        if operation.name == "arith.mulf":
-            self._products[results[0]] = operation.operands
-        block.operations.append(operation)
-
-    def _define(self, names: list[str]) -> list[str]:
-        """Forget of names that they were products: beside each other, regions have the same names."""
-        for name in names:
-            self._products.pop(name, None)
-        return names
+        block.operations.append(Operation(named[1], results, rest, regions, number))
 
     def _read_regions(self, rest: str) -> tuple[list[Region], str]:
         """Return the regions of an operation whose first line ends in a brace, and the text beside them."""

@@ -23,6 +23,7 @@ import torch
 TARGET = ("cuda", 80, 32)  # nothing is run on it; one that takes blocks of memory apart into addresses
 TYPES = {torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64"}
 TYPES |= {torch.int32: "*i32", torch.int64: "*i64"}
+MANGLED = re.compile(r"__kernel_\d+__\.\S+")  # the name of a function that is not made yet
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
 # What the intermediate code of a kernel may be made of as it is read: that of which kernel_machine.py knows
 # what a GPU makes of it. What is not here is refused.
@@ -42,6 +43,9 @@ OPERATIONS = {
     "ub": "poison",  # in the place of a variable that a loop gives no value
 }
 KNOWN = {f"{dialect}.{name}" for dialect, names in OPERATIONS.items() for name in names.split()}
+# a text in quotes: of a place, of a name, the name of an operation with regions, or one that the kernel has
+QUOTED = re.compile(r'(loc\(|callsite\(|at |@)?"((?:[^"\\]|\\.)*)"(\()?')
+PROMISE = re.compile(r"^.*\btt\.(?:divisibility|contiguity|constancy).*$", re.MULTILINE)
 OPERATION = re.compile(r"^ *(?:%[^=]+ = )?\"?([a-z]\w*\.[a-z][\w.]*)(.*)$", re.MULTILINE)
 # what of known operations is refused: unsigned numbers, those of few bits, others in their bits, and what
 # the later passes of the compiler have no code for
@@ -75,6 +79,7 @@ ADVICE = {
     "`max`; for tiles there are `tl.where`, `&`, `|`, `~`, `tl.minimum` and `tl.maximum`",
     "unsupported tensor index": "picks entries of a tile, which no program can; a sum over a mask with one "
     "entry left does: `tl.sum(tl.where(i == r, x, 0.0), 0)`",
+    "PassManager::run failed": "a pass of the compiler fails on it, as on a block pointer that `while` moves",
     "error encountered during parsing": "has a tile of a type that does not fit; a mask, for one, has truth "
     "values such as `i < n`",
 }
@@ -90,11 +95,13 @@ class Reading(NamedTuple):
     """Hold what the compiler makes of a kernel.
 
     Args:
-        code: the intermediate code, see ``kernel_code.read``.
+        code: the intermediate code, see ``kernel_code.read``; a text has its number in its place.
+        texts: what stood there, by these numbers.
         arguments: the names of those that it takes; of the others the compiler has made constants.
     """
 
     code: str
+    texts: list[str]
     arguments: list[str]
 
 
@@ -157,9 +164,20 @@ def describe_options(kernel: Any) -> dict[str, Any]:
     """Return as plain data what the compiler is told of a function besides its text: types, and options."""
     from triton.runtime.jit import JITFunction
 
-    options = {name: kernel.kwargs.get(name) for name in OPTIONS}
+    options = _list_options(kernel)
     kinds = {one.name: one.annotation for one in JITFunction(kernel.fn).params}
     return {"kinds": {name: kind for name, kind in kinds.items() if _is_declared(kind)}, **options}
+
+
+def _list_options(kernel: Any) -> dict[str, Any]:
+    """Return the options of ``triton.jit`` that a function has.
+
+    Raises:
+        TypeError: if it is to be compiled with what looks for errors, which would stop on a GPU.
+    """
+    if kernel.kwargs.get("debug"):
+        raise TypeError("is under `triton.jit(debug=True)`, which is for a GPU; leave `debug` out")
+    return {name: kernel.kwargs.get(name) for name in OPTIONS}
 
 
 def _is_declared(kind: str) -> bool:
@@ -209,10 +227,32 @@ class _Front:
                 constants[(number,)] = value
         source = self._source(compiled, kinds, constants)
         made = source.make_ir(self._target, self._options, self._codegen, self._modules, self._context)
-        _refuse_foreign(str(made))
-        code = str(self._backend.make_ttir(made, {}, self._options, TARGET[1]))
+        _refuse_foreign(hide_texts(str(made))[0])
+        code, texts = hide_texts(str(self._backend.make_ttir(made, {}, self._options, TARGET[1])))
         _refuse_branches(code)
-        return Reading(code, [name for name, kind in kinds.items() if kind != "constexpr"])
+        return Reading(code, texts, [name for name, kind in kinds.items() if kind != "constexpr"])
+
+
+def hide_texts(code: str) -> tuple[str, list[str]]:
+    """Return intermediate code without texts of the kernel, so that none is read as code; and these texts.
+
+    Names of functions are such texts: Triton writes constants of a call into them.
+
+    Args:
+        code: as the compiler prints it, with no quotes in a text.
+    """
+    texts: list[str] = []
+
+    def hide(found: re.Match[str]) -> str:
+        before, text, bracket = found[1] or "", found[2], found[3] or ""
+        if before not in ("", "@") or (bracket and not before):  # a place, or an operation
+            return found[0]
+        if text not in texts:
+            texts.append(text)
+        number = texts.index(text)
+        return f"@text_{number}{bracket}" if before else f'"{number}"{bracket}'
+
+    return QUOTED.sub(hide, code), texts
 
 
 def _refuse_foreign(code: str) -> None:
@@ -227,6 +267,11 @@ def _refuse_foreign(code: str) -> None:
     for pattern, name in UNBUILT.items():
         if pattern.search(code):
             raise Refused(f"has {name}, which compiles on few GPUs if on any")
+    if promise := PROMISE.search(code):
+        raise Refused(
+            "promises something of numbers, as `tl.multiple_of` and `tl.max_contiguous` do, and a GPU would "
+            f"believe it; leave it out{_find_line(code, promise[0])}"
+        )
     for found in OPERATION.finditer(code):
         operation = found[0].partition(" loc(")[0].strip()
         refused = ((name, pattern.search(operation)) for pattern, name in NOT_KNOWN.items())
@@ -403,7 +448,7 @@ def _compile_function(kernel: Any) -> Any:
     """Return a function of the interpreter's kind as one of the compiler's, with its options."""
     from triton.runtime.jit import JITFunction
 
-    return JITFunction(kernel.fn, **{name: kernel.kwargs.get(name) for name in OPTIONS})
+    return JITFunction(kernel.fn, **_list_options(kernel))
 
 
 def _describe(error: Exception) -> str:
@@ -418,6 +463,8 @@ def _describe(error: Exception) -> str:
     reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
     reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
     reason = next((advice for words, advice in ADVICE.items() if words in reason), reason)
+    if MANGLED.fullmatch(reason):
+        reason = "a function calls itself"
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = source.splitlines() if isinstance(source, str) else []
     number = getattr(node, "lineno", 0)

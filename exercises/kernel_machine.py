@@ -28,8 +28,8 @@ SUMS = {"arith.addf": 1, "arith.subf": -1}
 EXPONENTIALS = ("math.exp", "math.exp2", "math.log", "math.log2")
 # what computes nothing; threads of a program, for which there is a barrier, are not told apart here
 IN_VAIN = ("tt.print", "ttg.barrier", "gpu.barrier")
-# what a result, or an argument of a loop's block, is promised to be
-PROMISE = re.compile(r"tt\.(divisibility|contiguity|constancy)(?:_arg(\d+))? = dense<(\[?[\d, ]+\]?)>")
+# what only moves entries, so that a product may still be rounded after it
+MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split")
 
 Values = dict[str, Any]  # by name in the code
 Compute = Callable[..., Any]  # of operands
@@ -89,6 +89,7 @@ class Machine:
 
     Args:
         code: see ``kernel_code.read``.
+        texts: those of the kernel, by their numbers in the code.
         find_line: takes the text of an operation, and returns file and number of the line of the kernel that
             it comes from, or None.
 
@@ -96,8 +97,13 @@ class Machine:
         kernel_code.Unknown: if an operation or a type is not known here.
     """
 
-    def __init__(self, code: kernel_code.Code, find_line: Callable[[str], tuple[str, int] | None]) -> None:
-        self._code, self._find_line = code, find_line
+    def __init__(
+        self,
+        code: kernel_code.Code,
+        texts: Sequence[str],
+        find_line: Callable[[str], tuple[str, int] | None],
+    ) -> None:
+        self._code, self.texts, self._find_line = code, texts, find_line
         self.launch: Launch
         self._bodies = {name: self._prepare(one.body) for name, one in code.functions.items()}
 
@@ -128,25 +134,9 @@ class Machine:
                 if operation.name in ENDS:
                     prepared[label].end = ENDS[operation.name](operation)
                 else:
-                    prepared[label].steps += self._make_steps(operation)
+                    regions = [self._prepare(one) for one in operation.regions]
+                    prepared[label].steps.append((operation.line, self._make_step(operation, regions)))
         return prepared
-
-    def _make_steps(self, operation: kernel_code.Operation) -> list[tuple[int, Step]]:
-        """Return what does an operation, and what looks whether its promises hold.
-
-        Raises:
-            kernel_code.Unknown: if it is not known.
-        """
-        regions = [self._prepare(one) for one in operation.regions]
-        step = self._make_step(operation, regions)
-        looks: list[Step] = []
-        for promise, argument, steps in PROMISE.findall(operation.rest):
-            look = partial(_check_promise, promise, _list_steps(steps), _find_entry(operation.rest))
-            looks += [partial(look, one) for one in operation.results if not argument]
-            for region in regions if argument else ():
-                inner = next(iter(region.values()))
-                inner.steps.insert(0, (operation.line, partial(look, inner.arguments[int(argument)])))
-        return [(operation.line, one) for one in (step, *looks)]
 
     def _make_step(self, operation: kernel_code.Operation, regions: list[Region]) -> Step:
         """Return what does an operation."""
@@ -155,16 +145,19 @@ class Machine:
         if operation.name in SUMS:
             return self._make_sum(operation)
         compute, results, operands = self._find_function(operation), operation.results, operation.operands
+        take = _keep if operation.name in MOVES else kernel_orders.round_off
         if len(results) == 1:
             result = results[0]
 
             def step(values: Values) -> None:
-                values[result] = compute(*[values[name] for name in operands])
+                values[result] = compute(*[take(values[name]) for name in operands])
 
             return step
 
         def step_with_several(values: Values) -> None:
-            values.update(zip(results, compute(*[values[name] for name in operands]) or (), strict=True))
+            values.update(
+                zip(results, compute(*[take(values[name]) for name in operands]) or (), strict=True)
+            )
 
         return step_with_several
 
@@ -173,8 +166,7 @@ class Machine:
         (result,), (left, right), sign = operation.results, operation.operands, SUMS[operation.name]
 
         def add(values: Values) -> None:
-            factors = [names and tuple(values[one] for one in names) for names in operation.factors]
-            values[result] = self.launch.chance.join(sign, values[left], values[right], factors)
+            values[result] = self.launch.chance.join(sign, values[left], values[right])
 
         return add
 
@@ -357,7 +349,10 @@ class Machine:
 
         def combine(left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
             made = self._run(body, values_of[-1], (*left, *right))
-            return [np.broadcast_to(x, a.shape).astype(a.dtype) for x, a in zip(made, left, strict=True)]
+            return [
+                np.broadcast_to(kernel_orders.convert(x, a.dtype), a.shape)
+                for x, a in zip(made, left, strict=True)
+            ]
 
         values_of: list[Values] = []  # where the region finds what was made before it
 
@@ -423,6 +418,11 @@ ENDS: dict[str, Callable[[kernel_code.Operation], Callable[[Values], Leave]]] = 
     **dict.fromkeys(("cf.br", "cf.cond_br"), _branch),
 }
 
+
+def _keep(x: Any) -> Any:
+    return x
+
+
 # --- operations on tiles ------------------------------------------------------------------------------------
 
 
@@ -475,6 +475,11 @@ def _make_transpose(machine: Machine, operation: kernel_code.Operation) -> Compu
     return lambda x: np.transpose(x, order)
 
 
+def _join_tiles(a: Any, b: Any) -> np.ndarray:
+    kind = np.result_type(a, b)
+    return np.stack([kernel_orders.convert(x, kind) for x in (a, b)], -1)
+
+
 def _make_address(machine: Machine, operation: kernel_code.Operation) -> Compute:
     entry = operation.kinds[0].entry
     return lambda address, offset: address + np.asarray(offset, np.int64) * entry
@@ -492,11 +497,12 @@ def _make_dot(machine: Machine, operation: kernel_code.Operation) -> Compute:
 
 
 def _make_assertion(machine: Machine, operation: kernel_code.Operation) -> Compute:
-    found = re.search(r'"((?:[^"\\]|\\.)*)"', operation.rest)
+    found = kernel_code.TEXT.search(operation.rest)
+    text = machine.texts[int(found[1])] if found else ""
 
     def check(condition: Any) -> None:
         if not np.all(condition):
-            raise AssertionError(found[1] if found else "")
+            raise AssertionError(text)
 
     return check
 
@@ -518,25 +524,6 @@ def _do_nothing(machine: Machine, operation: kernel_code.Operation) -> Compute:
     return lambda *values: None
 
 
-def _check_promise(promise: str, steps: list[int], entry: int, name: str, values: Values) -> None:
-    """Refuse a promise of what a value is that does not hold; of numbers with a point none is meant."""
-    data = np.asarray(values[name])
-    if data.dtype.kind in "iub" and data.ndim in (0, len(steps)):
-        rise = entry if data.dtype == np.int64 and entry else 1
-        kernel_numbers.check_promise(promise, steps, data, rise)
-
-
-def _find_entry(text: str) -> int:
-    """Return the bytes of what addresses lead to, by the types of an operation; 0 if it has none."""
-    found = re.search(r"!tt\.ptr<(\w+)", text)
-    return kernel_code.find_dtype(found[1]).itemsize if found else 0
-
-
-def _list_steps(text: str) -> list[int]:
-    """Return what is promised along each axis, such as of "dense<[1, 16]>"."""
-    return [int(one) for one in re.findall(r"\d+", text)]
-
-
 OF_TILES: dict[str, Callable[[Machine, kernel_code.Operation], Compute]] = {
     "arith.constant": _make_constant,
     "tt.make_range": _make_range,
@@ -547,12 +534,13 @@ OF_TILES: dict[str, Callable[[Machine, kernel_code.Operation], Compute]] = {
     "tt.expand_dims": _make_reshape,
     "tt.reshape": _make_reshape,
     "tt.trans": _make_transpose,
-    "tt.join": lambda machine, operation: lambda a, b: np.stack([a, b], -1),
+    "tt.join": lambda machine, operation: _join_tiles,
     "tt.split": lambda machine, operation: lambda x: (x[..., 0], x[..., 1]),
     "tt.addptr": _make_address,
     "tt.load": _make_load,
     "tt.store": lambda machine, operation: machine.store,
     "tt.dot": _make_dot,
+    "arith.mulf": lambda machine, operation: kernel_orders.multiply,
     "math.fma": lambda machine, operation: _fuse,
     "tt.assert": _make_assertion,
     "llvm.intr.assume": _make_assumption,

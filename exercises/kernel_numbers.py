@@ -47,7 +47,7 @@ def divide(operation: Function) -> Function:
         kind = np.result_type(a)
         if (np.asarray(b) == 0).any():
             raise ZeroDivisionError("divides a whole number by 0, and a GPU may give anything")
-        if ((np.asarray(a) == np.iinfo(kind).min) & (np.asarray(b) == -1)).any():
+        if kind.kind == "i" and ((np.asarray(a) == np.iinfo(kind).min) & (np.asarray(b) == -1)).any():
             raise OverflowError("divides the least whole number by -1, and a GPU may give anything")
         return np.asarray(operation(a, b)).astype(kind)
 
@@ -57,6 +57,13 @@ def divide(operation: Function) -> Function:
 @divide
 def find_quotient(a: Any, b: Any) -> Any:
     return (a - np.fmod(a, b)) // b
+
+
+def divide_unsigned(operation: Function) -> Function:
+    """Return a division of numbers without a sign."""
+    return lambda a, b: np.asarray(divide(operation)(take_unsigned(a), take_unsigned(b))).view(
+        np.result_type(a)
+    )
 
 
 def shift(operation: np.ufunc) -> Function:
@@ -156,53 +163,23 @@ def cut_digits(kind: np.dtype) -> Function:
     """Return a cast to whole numbers, which refuses those that are none of the type, and NaN."""
 
     def cast_inside(x: Any) -> Any:
-        limits, whole = np.iinfo(kind), np.trunc(np.asarray(x, np.float64))
-        if not (inside := (whole >= limits.min) & (whole <= limits.max)).all():
+        end, whole = 2.0 ** (8 * kind.itemsize - 1), np.trunc(np.asarray(x, np.float64))
+        if not (inside := (whole >= -end) & (whole < end)).all():
             raise ValueError(f"casts {np.asarray(x)[~inside].flat[0]:g} to {kind}, which has no such number")
         return whole.astype(kind)
 
     return cast_inside
 
 
-# --- promises -----------------------------------------------------------------------------------------------
+def take_bits(kind: np.dtype) -> Function:
+    """Return what takes the bits of numbers for others, but refuses those of NaN, of which there are many."""
 
+    def take(x: Any) -> Any:
+        if np.result_type(x).kind == "f" != kind.kind and np.isnan(x).any():
+            raise ValueError("takes the bits of NaN, and a GPU may have other ones")
+        return np.asarray(x).view(kind)
 
-def check_promise(name: str, steps: list[int], data: np.ndarray, rise: int) -> None:
-    """Refuse a promise that does not hold.
-
-    Args:
-        name: "divisibility", "contiguity" or "constancy".
-        steps: what is promised along each axis.
-        data: whole numbers, or addresses.
-        rise: by how much neighbours differ: 1, or the bytes of an entry.
-
-    Raises:
-        ValueError: if it does not hold; a GPU believes it.
-    """
-    if name == "divisibility":
-        for axis, step in enumerate(steps):
-            if (rest := _list_starts(data, axis, rise) % step).any():
-                raise ValueError(f"promises multiples of {step}, and has {rest.max()} more")
-    by = rise if name == "contiguity" else 0
-    if name != "divisibility" and not all(_rises(data, n, step, by) for n, step in enumerate(steps)):
-        what = "numbers in a row that rise by 1" if by else "equal numbers in a row"
-        raise ValueError(f"promises {steps} {what}, which these are not")
-
-
-def _list_starts(data: np.ndarray, axis: int, rise: int) -> np.ndarray:
-    """Return the first number of each stretch that rises along an axis: a promise is of these."""
-    lines = np.moveaxis(np.atleast_1d(data), axis, -1).astype(np.int64)
-    first = np.ones(lines.shape, dtype=bool)
-    first[..., 1:] = np.diff(lines, axis=-1) != rise
-    return lines[first]
-
-
-def _rises(data: np.ndarray, axis: int, length: int, by: int) -> bool:
-    """Return whether numbers rise by so much along an axis, in every stretch of a length."""
-    if data.ndim == 0 or length < 2 or data.shape[axis] % length:
-        return data.ndim == 0 or length < 2
-    runs = np.moveaxis(data, axis, -1).reshape(-1, length)
-    return bool((np.diff(runs.astype(np.int64), axis=-1) == by).all())
+    return take
 
 
 # --- all of them --------------------------------------------------------------------------------------------
@@ -214,6 +191,8 @@ OF_NUMBERS: dict[str, Function] = {
     "arith.muli": wrap(np.multiply, np.logical_and),
     "arith.divsi": find_quotient,
     "arith.remsi": divide(np.fmod),
+    "arith.divui": divide_unsigned(np.floor_divide),
+    "arith.remui": divide_unsigned(np.fmod),
     "arith.andi": np.bitwise_and,
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
@@ -221,7 +200,6 @@ OF_NUMBERS: dict[str, Function] = {
     "arith.shrsi": shift(np.right_shift),
     "arith.minsi": lambda a, b: np.where(compare_whole("slt")(a, b), a, b),
     "arith.maxsi": lambda a, b: np.where(compare_whole("sgt")(a, b), a, b),
-    "arith.mulf": np.multiply,
     "arith.maxnumf": find_larger(np.fmax, 1),
     "arith.minnumf": find_larger(np.fmin, -1),
     "arith.maximumf": find_larger(np.maximum, 1),
@@ -244,6 +222,6 @@ CASTS: dict[str, Callable[[np.dtype], Function]] = {
     "arith.fptosi": cut_digits,
     "arith.extf": cast,
     "arith.truncf": cast,
-    "tt.bitcast": lambda kind: lambda x: np.asarray(x).view(kind),
-    "arith.bitcast": lambda kind: lambda x: np.asarray(x).view(kind),
+    "tt.bitcast": take_bits,
+    "arith.bitcast": take_bits,
 }

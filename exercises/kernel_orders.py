@@ -8,7 +8,7 @@ Like serialization.py this file imports nothing of ours.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,47 @@ WIDER = {
     np.dtype(np.float32): np.float64,
     np.dtype(np.float64): np.longdouble,
 }
+# What a product is until it is rounded: a number of two parts, of which the first is the rounded product and
+# the second what it was before. So what moves the one moves the other.
+UNROUNDED: dict[np.dtype, np.dtype] = {
+    np.dtype(np.float16): np.dtype(np.complex64),
+    np.dtype(np.float32): np.dtype(np.complex128),
+    np.dtype(np.float64): np.dtype(np.clongdouble),
+}
+ROUNDED_TO = {pair: kind for kind, pair in UNROUNDED.items()}
+LOG2_E = np.float32(math.log2(math.e))
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """Return a product that may still be taken into a sum before it is rounded."""
+    kind, rounded = np.result_type(a), np.multiply(a, b)
+    wide = np.multiply(np.asarray(a, WIDER[kind]), np.asarray(b, WIDER[kind]))
+    if np.array_equal(wide, rounded, equal_nan=True):
+        return rounded
+    product = np.empty(np.shape(rounded), UNROUNDED[kind])
+    product.real, product.imag = rounded, wide
+    return product
+
+
+def is_unrounded(x: Any) -> bool:
+    """Return whether a number, or a tile, is a product that is not rounded yet."""
+    return getattr(x, "dtype", None) in ROUNDED_TO
+
+
+def round_off(x: Any) -> Any:
+    """Return a number, or a tile, with products in it rounded."""
+    return np.asarray(x.real).astype(ROUNDED_TO[x.dtype]) if is_unrounded(x) else x
+
+
+def convert(x: Any, kind: np.dtype) -> np.ndarray:
+    """Return numbers as others are: as products, which are what they are rounded to, or rounded."""
+    if np.result_type(x) == kind:
+        return np.asarray(x)
+    if kind not in ROUNDED_TO:
+        return np.asarray(round_off(x)).astype(kind)
+    product = np.empty(np.shape(x), kind)
+    product.real = product.imag = x
+    return product
 
 
 class Chance:
@@ -57,6 +98,8 @@ class Chance:
     def compute(self, name: str, *numbers: Any) -> Any:
         """Return what an operation of ``ROUNDED`` gives, or the number on the other side of it."""
         exact, kind = ROUNDED[name], np.result_type(numbers[0])
+        if name == "math.exp" and kind == np.float32 and self.happens():  # a power of 2, of a rounded product
+            exact, numbers = np.exp2, (np.multiply(numbers[0], LOG2_E),)
         true = exact(*(np.asarray(x, WIDER[kind]) for x in numbers))
         rounded = exact(*numbers) if name == "arith.divf" else true.astype(kind)
         if name == "arith.divf":  # on a GPU x / x may be below 1, but not a quotient by a power of 2
@@ -82,19 +125,19 @@ class Chance:
         other = np.nextafter(rounded, towards)
         return np.where(away, other, rounded)
 
-    def join(self, sign: int, left: Any, right: Any, factors: Sequence[tuple[Any, Any] | None]) -> Any:
+    def join(self, sign: int, left: Any, right: Any) -> Any:
         """Return a sum (a difference, if the sign is -1), which may take in a product before it is rounded.
 
         Args:
             sign: of what stands on the right.
-            left, right: the numbers.
-            factors: of either of them, if it is a product.
+            left, right: the numbers; see ``multiply``.
         """
-        kind, parts = np.result_type(left), [left, right]
-        for n, product in enumerate(factors):
-            if product is not None and self.happens():  # the other one is rounded
+        parts = [round_off(left), round_off(right)]
+        kind = np.result_type(parts[0])
+        for n, one in enumerate((left, right)):
+            if is_unrounded(one) and self.happens():  # the other one is rounded
                 parts = [np.asarray(x, WIDER[kind]) for x in parts]
-                parts[n] = np.multiply(*(np.asarray(x, WIDER[kind]) for x in product))
+                parts[n] = one.imag
                 break
         return np.asarray(parts[0] + sign * parts[1]).astype(kind)
 

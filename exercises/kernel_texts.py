@@ -65,8 +65,11 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
         text = textwrap.dedent(inspect.getsource(one.fn))
         defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
         options = kernel_front.describe_options(one)
-        home = f"{one.fn.__module__}.{one.fn.__qualname__}"  # by which the compiler tells functions apart
-        described.append({"text": text, "names": names, "defaults": defaults, "home": home, **options})
+        place = {
+            "module": one.fn.__module__,
+            "place": one.fn.__qualname__,
+        }  # tell functions apart, on a GPU too
+        described.append({"text": text, "names": names, "defaults": defaults, **place, **options})
     return described
 
 
@@ -134,10 +137,10 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     texts = [str(one["text"]) for one in described]
     if not 0 < len(texts) <= MAX_FUNCTIONS or sum(map(len, texts)) > MAX_CHARACTERS:
         raise TypeError(f"is too long: {len(texts)} functions, {sum(map(len, texts)):,} characters")
-    homes = [str(one["home"]) for one in described]
+    modules = [str(one["module"]) for one in described]
     made = [
-        _build_function(text, one, f"__kernel_{homes.index(home)}__")
-        for text, one, home in zip(texts, described, homes, strict=True)
+        _build_function(text, one, f"__kernel_{modules.index(module)}__")
+        for text, one, module in zip(texts, described, modules, strict=True)
     ]
     kernels = [
         triton.jit(function, **_read_options(one)) for function, one in zip(made, described, strict=True)
@@ -156,7 +159,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     return kernels[0]
 
 
-def _build_function(text: str, described: Mapping[str, Any], home: str) -> types.FunctionType:
+def _build_function(text: str, described: Mapping[str, Any], module: str) -> types.FunctionType:
     """Define a function of a text without running any of it: no decorator, default or annotation."""
     import triton.language as tl
 
@@ -165,7 +168,9 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
     tree.body = [one for one in tree.body if not _is_text(one)] or [ast.Pass()]
     arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     if tree.args.vararg or tree.args.kwarg or tree.args.kw_defaults or getattr(tree, "type_params", None):
-        raise TypeError(f"has other arguments than Triton's functions: `{text.splitlines()[0][:80]}`")
+        raise TypeError(
+            f"has other arguments than Triton's functions: `def {tree.name}({ast.unparse(tree.args)})`"
+        )
     for one in arguments:
         kind = described["kinds"].get(one.arg)
         one.annotation = None if kind is None else _name_kind(str(kind))
@@ -178,12 +183,13 @@ def _build_function(text: str, described: Mapping[str, Any], home: str) -> types
     lines = text.splitlines(keepends=True)
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
-    names: dict[str, Any] = {"__name__": home, "__builtins__": lent, LENT: tl.constexpr}
+    names: dict[str, Any] = {"__name__": module, "__builtins__": lent, LENT: tl.constexpr}
     if tree.name in names:
         raise TypeError(f"is called `{tree.name}`, a name that is taken")
-    module = ast.fix_missing_locations(ast.Module([tree], []))
-    exec(compile(module, name, "exec"), names)  # of a definition alone
+    definition = ast.fix_missing_locations(ast.Module([tree], []))
+    exec(compile(definition, name, "exec"), names)  # of a definition alone
     function: types.FunctionType = names.pop(tree.name)  # if it calls itself, then what is made of it
+    function.__qualname__ = str(described["place"])
     return function
 
 

@@ -70,7 +70,7 @@ def run(
         given = dict(zip(list_arguments(kernel), arguments, strict=True))
         reading = _read(kernel, given)
     code = kernel_code.read(reading.code)
-    machine = kernel_machine.Machine(code, partial(kernel_front.find_place, reading.code))
+    machine = kernel_machine.Machine(code, reading.texts, partial(kernel_front.find_place, reading.code))
     chance = kernel_orders.Chance(memory.fingerprint())  # no text of a kernel knows its inputs
     launch = kernel_machine.Launch(memory, (*grid, *(1,) * (3 - len(grid))), chance)
     programs = np.arange(math.prod(grid))

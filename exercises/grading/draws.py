@@ -2,7 +2,8 @@
 
 Where operations are watched, a run learns up to ``MAX_BITS`` bits of a call, and runs can hand on what they
 have learnt. So bits are added up over all runs on a draw, whoever's they are, and a draw of which one call
-has told that many is given out no more. Runs side by side would each learn as many, so a draw is with one
+has told that many is given out no more. An operation counts as a bit, too: its time may tell something, since
+some take longer for large numbers. Runs side by side would each learn as many, so a draw is with one
 submission at a time. Where nothing is told in bits, since an answer gets its inputs whole or the text of a
 kernel counts, there is one draw for all.
 """

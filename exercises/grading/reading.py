@@ -395,8 +395,18 @@ def _is_stub(node: ast.FunctionDef | ast.ClassDef) -> bool:
         isinstance(last, ast.Raise)
         and isinstance(last.exc, ast.Name)
         and last.exc.id == "NotImplementedError"
-        and not any(isinstance(one, ast.Return) for one in ast.walk(node))
+        and not any(isinstance(one, ast.Return) for one in _walk_own(node.body))
     )
+
+
+def _walk_own(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield what stands in a body, but for what stands in functions and classes in it."""
+    pending: list[ast.AST] = list(body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
 
 
 # --- what only a notebook understands -----------------------------------------------------------------------

@@ -30,6 +30,7 @@ from linattn_exercises.serialization import MAX_ITEMS, encode
 from linattn_exercises.watch import merge_outcomes
 
 START_SECONDS = 120.0
+UNREPORTED = "The answer returned more than can be reported, or interfered with the report of its results."
 MAX_REPORT = 16_000_000  # bytes of a report that are read; an answer may write no larger file than that
 MAX_BRACKETS = 10 * MAX_ITEMS  # that open in an outcome; of an item ``encode`` makes 4, texts may hold some
 
@@ -168,7 +169,7 @@ class Sandbox:
                 found.append(decode_outcome(outcome))
             return found
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
-            return [_make_stopped("The answer interfered with the report of its results.")] * number_of_calls
+            return [_make_stopped(UNREPORTED)] * number_of_calls
 
     def read(self, notebook: bytes, names: Names, default_set: str = "") -> Submission:
         """Read a notebook, see ``reading.read_notebook``; nothing in it is run.

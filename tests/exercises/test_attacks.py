@@ -963,14 +963,45 @@ def test_attempts_together_are_told_no_more_of_a_draw_than_two_runs_may_be(tmp_p
     assert max(map(len, told.values())) <= 2 * MAX_BITS // 64
 
 
+# Operations take longer for large numbers, and an answer may look at the clock.
+TIMES = """
+def table(q, k, log_decay, w):
+    for _ in range(1000):
+        torch.fmod(q, 0.75)
+    return w
+"""
+
+
+def test_operations_whose_time_tells_something_use_up_a_draw(tmp_path, monkeypatch):
+    content = hand_in("ch02_linear", {"q1": TIMES})
+    content["cells"] = [
+        one for one in content["cells"] if one.get("id", "")[:2] not in ("q2", "q3", "q4", "q5")
+    ]
+    given: list[list] = []
+    real = Sandbox.run
+
+    def run(self, cells, calls, *more):
+        given.append(calls)
+        return real(self, cells, calls, *more)
+
+    monkeypatch.setattr(Sandbox, "run", run)
+    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
+    for name in ("a", "b"):
+        one = grade(grader, write(tmp_path / f"{name}.ipynb", content))[f"{name}.ipynb"]
+        assert points(one)["q1"] == 0
+    assert len(given) > 1
+    assert len(set(map(id, given))) == len(given)
+
+
 def test_what_the_keeper_has_told_is_known_also_of_an_answer_that_ends_its_process(boxes):
     question = load_questions("ch02_linear")["q1"]
     calls = question.prepare("s").calls
     source = "calls = []\ndef table(q, k, log_decay, w):\n    calls.append(bool(q.sum() > 0))\n"
     outcomes = boxes[True].run([(f"{source}    return w", True)], calls)
-    assert [one["bits"] for one in outcomes] == [1] * len(calls)
+    told = 1 + 3  # a truth value, of three operations
+    assert [one["bits"] for one in outcomes] == [told] * len(calls)
     outcomes = boxes[True].run([(f"{source}    len(calls) == 3 and {EXIT}(1)", True)], calls)
-    assert [one["bits"] for one in outcomes] == [1] * 3 + [0] * (len(calls) - 3)
+    assert [one["bits"] for one in outcomes] == [told] * 3 + [0] * (len(calls) - 3)
     assert all(one["early"] for one in outcomes)
 
 

@@ -1,6 +1,7 @@
 """What a notebook is worth, in whatever shape it comes; what is said about a file that is none."""
 
 import json
+import re
 import textwrap
 from collections.abc import Callable
 
@@ -195,6 +196,21 @@ def test_what_stands_beside_a_stub_and_what_is_imported_with_a_missing_module_st
     content["cells"].insert(1 + content["cells"].index(cell), {**cell, "source": filled, "id": "filled"})
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert sum(points(one).values()) == TOTAL - WATCHED.points, messages(one)
+
+
+def test_an_answer_under_own_names_beside_a_stub_that_holds_a_function(grader, tmp_path):
+    content = notebook("ch05_selection", "exercises")
+    question = load_questions("ch05_selection")["q2"]
+    assert "    def scan(" in answer_cell(content, "q2")["source"]
+    own = answer_cell(notebook("ch05_selection"), "q2")["source"]
+    for name in question.reference:
+        own = re.sub(rf"\b{name}\b", f"my_{name}", own)
+    own += f"\n\ncheck.q2({', '.join(f'my_{name}' for name in question.reference)})"
+    kept = [cell for cell in content["cells"] if cell.get("id", "")[:2] not in ("q1", "q3", "q4", "q5")]
+    content["cells"] = [cell for cell in kept if cell.get("id") != "q2-check"]
+    content["cells"].append({"cell_type": "code", "metadata": {}, "source": own})
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == question.info.points, messages(one)["q2"]
 
 
 def test_the_last_line_of_a_stub_may_stay_below_an_answer(grader, tmp_path):

@@ -475,7 +475,8 @@ PLAIN: dict = {
     "text": "def f(x): tl.store(x, 1.0)",
     "names": {"tl": {"module": "triton.language"}},
     "defaults": [],
-    "home": "f",
+    "module": "m",
+    "place": "f",
     "kinds": {},
     "noinline": None,
     "do_not_specialize": None,
@@ -1225,12 +1226,6 @@ def promised(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
-def in_a_row(x, out, n_columns, TILE: tl.constexpr):
-    i = tl.max_contiguous(tl.multiple_of(tl.arange(0, TILE), TILE), TILE)
-    tl.store(out, tl.sum(tl.load(x + i), 0))
-
-
-@triton.jit
 def promised_places(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.load(tl.multiple_of(x + 1 + tl.arange(0, TILE), 64)), 0))
 
@@ -1646,12 +1641,6 @@ def masked_by_numbers(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
-def promised_first(x, out, n_columns, TILE: tl.constexpr):
-    i = tl.multiple_of(tl.arange(0, 4)[:, None] * (TILE + 1) + tl.arange(0, TILE), [1, TILE])
-    tl.store(out, tl.sum(tl.sum(tl.load(x + i % 16), 1), 0))
-
-
-@triton.jit
 def counting_without_sign(x, out, n_columns, TILE: tl.constexpr):
     below = tl.zeros((), tl.float32)
     for start in range(0, n_columns.to(tl.uint32), TILE):
@@ -2040,7 +2029,7 @@ def rounding_alike(x, out, n_columns, TILE: tl.constexpr):
 
 @pytest.mark.parametrize(
     ("kernel", "value"),
-    [(scanned, sum(0.5**n for n in range(16))), (by_largest, 30.0), (in_a_row, 16.0), (in_pairs, 120.0)],
+    [(scanned, sum(0.5**n for n in range(16))), (by_largest, 30.0), (in_pairs, 120.0)],
 )
 def test_what_is_right_in_any_order_is_right(monkeypatch, kernel, value):
     assert [*run_with_chances(monkeypatch, kernel)] == pytest.approx([value] * 24)
@@ -2078,6 +2067,149 @@ def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(i / 2.0, 0))
 
 
+@triton.jit(noinline=True)
+def store_five(out, text: tl.constexpr):
+    tl.store(out, 5.0)
+
+
+@triton.jit
+def named_a_kernel(x, out, n_columns, TILE: tl.constexpr):
+    if tl.program_id(0) < 0:
+        store_five(out, "is public ")
+    tl.store(out, tl.load(x) + 1)
+
+
+@triton.jit(noinline=True)
+def take_first(a, b, text: tl.constexpr):
+    return a
+
+
+@triton.jit
+def named_like_arguments(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x)
+    tl.store(out, take_first(one + 1, one + 4, "(%b: f32, %a: f32)"))
+
+
+@triton.jit
+def named_like_code(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x)
+    tl.device_print('i8 ) loc("tt.reduce"( bf16 {', one)
+    tl.store(out, take_first(one + 1, one, 'a(b i8 loc("tt.load"( {'))
+
+
+@triton.jit
+def take(a, text: tl.constexpr):
+    return a
+
+
+@triton.jit
+def take__fp32_c_sq_a(a, text: tl.constexpr):
+    return a + 5
+
+
+@triton.jit
+def with_one_name_for_two(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x)
+    two = take(one + 1, "a__fp32_c_sq_z")  # for Triton both calls are of take__fp32_c_sq_a__fp32_c_sq_z
+    tl.store(out, two * 0 + take__fp32_c_sq_a(one + 1, "z"))
+
+
+@triton.jit
+def unrolled_by_two(x, out, n_columns, TILE: tl.constexpr):
+    total = 0.0
+    for n in tl.range(0, n_columns, loop_unroll_factor=2):
+        total += tl.load(x + n)
+    tl.store(out, total)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [
+        (named_a_kernel, 2.0),
+        (named_like_arguments, 2.0),
+        (named_like_code, 2.0),
+        (with_one_name_for_two, 2.0),
+        (unrolled_by_two, 64.0),
+    ],
+)
+def test_texts_of_a_kernel_are_not_read_as_code(kernel, value):
+    assert run_once(kernel)["value"].item() == value
+
+
+@triton.jit
+def joined_through_a_move(x, out, n_columns, TILE: tl.constexpr):
+    a = tl.load(x) * 0.1
+    b = tl.broadcast_to(
+        tl.reshape(tl.expand_dims(a + tl.zeros([TILE], tl.float32), 0), [TILE])[:, None], [TILE, 2]
+    )
+    product = tl.trans(tl.broadcast_to((b * 0.7)[:, :, None], [TILE, 2, 2]), (1, 0, 2))
+    rounded = tl.max(tl.where(tl.arange(0, TILE) < n_columns, a * 0.7, 0.0), 0)
+    tl.store(out, tl.max(tl.max(tl.max(product - rounded, 0), 0), 0))
+
+
+@triton.jit
+def joined_after_a_split(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    a = tl.load(x + i) * 0.1
+    left, right = tl.split(tl.join(a * 0.7, i.to(tl.float32)))
+    rounded = tl.max(tl.where(i < n_columns, a * 0.7, 0.0), 0)
+    tl.store(out, tl.max(left - rounded, 0) + 0 * tl.max(right, 0))
+
+
+@triton.jit
+def joined_in_a_sum(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, 2)
+    a = tl.load(x) * 0.1
+    rounded = tl.max(tl.where(i < n_columns, a * 0.7, 0.0), 0)
+    tl.store(out, tl.sum(tl.where(i == 0, a, rounded) * tl.where(i == 0, 0.7, -1.0), 0))
+
+
+@triton.jit
+def joined_in_a_scan(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, 2)
+    a = tl.load(x) * 0.1
+    rounded = tl.max(tl.where(i < n_columns, a * 0.7, 0.0), 0)
+    sums = tl.cumsum(tl.where(i == 0, a, rounded) * tl.where(i == 0, 0.7, -1.0), 0)
+    tl.store(out, tl.sum(tl.where(i == 1, sums, 0.0), 0))
+
+
+@triton.jit
+def of_a_large_exponential(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.floor(tl.exp(tl.load(x) * 84.3) * 1e-30))
+
+
+@triton.jit
+def multiplied_in_one_order(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, 4)
+    tl.store(out, tl.reduce(tl.where(i < 2, 1.5, 2.0), 0, multiply_two) + tl.sum(tl.load(x + i) * 0.5, 0))
+
+
+@triton.jit
+def multiply_two(a, b):
+    return a * b
+
+
+def test_products_are_moved_and_multiplied_as_numbers(monkeypatch):
+    assert set(run_with_chances(monkeypatch, multiplied_in_one_order)) == {11.0}
+
+
+@triton.jit
+def nothing_in_its_bits(x, out, n_columns, TILE: tl.constexpr):
+    infinite = tl.load(x) / 0.0
+    tl.store(out, (infinite - infinite).to(tl.int32, bitcast=True).to(tl.float32))
+
+
+@triton.jit
+def cast_to_the_end(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, (tl.load(x) * 9223372036854775808.0).to(tl.int64).to(tl.float32))
+
+
+@triton.jit(debug=True)
+def with_debug(x, out, n_columns, TILE: tl.constexpr):
+    tl.device_assert(n_columns < 0, "never")
+    tl.store(out, tl.load(x))
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -2091,6 +2223,11 @@ def half_of_a_whole(x, out, n_columns, TILE: tl.constexpr):
         in_rows_of_any_order,
         of_a_sine,
         of_a_masked_load,
+        joined_through_a_move,
+        joined_after_a_split,
+        joined_in_a_sum,
+        joined_in_a_scan,
+        of_a_large_exponential,
     ],
 )
 def test_the_last_digits_are_left_to_chance(monkeypatch, kernel):
@@ -2105,9 +2242,9 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
 @pytest.mark.parametrize(
     ("kernel", "says"),
     [
-        (promised, "promises multiples of 16, and has 3 more"),
-        (promised_places, "promises multiples of 64, and has"),
-        (promised_equal, "promises [8] equal numbers in a row"),
+        (promised, "promises something of numbers, as `tl.multiple_of`"),
+        (promised_places, "promises something of numbers, as `tl.multiple_of`"),
+        (promised_equal, "promises something of numbers, as `tl.multiple_of`"),
         (added_truths, "has a sum of truth values (write `|` or `&`)"),
         (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
         (returning, "returns a value, for which a GPU has no place: `return total`"),
@@ -2116,7 +2253,6 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (declared_constant, "Cannot store to a constant pointer, in `tl.store(out, tl.load(x))`"),
         (calling, "Function sum_apart is marked noinline, but was called with non-scalar"),
         (masked_by_numbers, "a mask, for one, has truth values such as `i < n`"),
-        (promised_first, "promises multiples of 16, and has"),
         (rounded_by_a_choice, "'dtype' object has no attribute 'type'"),
         (held_between, "has the operation `tt.clampf`"),
         (with_a_rest, "has the operation `arith.remf`"),
@@ -2124,8 +2260,8 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (shifted_without_sign, "has numbers without a sign"),
         (compared_without_sign, "has numbers without a sign"),
         (by_a_descriptor, "makes a tensor descriptor, for which a launch must lend memory"),
-        (promised_of_a_loop, "promises multiples of 16, and has 1 more"),
-        (promised_of_a_branch, "promises multiples of 16, and has 4 more"),
+        (promised_of_a_loop, "promises something of numbers, as `tl.multiple_of`"),
+        (promised_of_a_branch, "promises something of numbers, as `tl.multiple_of`"),
         (placed_among_nothing, "asks in which place the largest of numbers and NaN is"),
         (divided_by_nothing, "divides a whole number by 0"),
         (divided_beyond, "divides the least whole number by -1"),
@@ -2140,6 +2276,9 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (added_comparisons, "has a sum of truth values (write `|` or `&`)"),
         (cast, "has numbers in i8"),
         (cast_beyond, "casts 3e+09 to int32, which has no such number"),
+        (cast_to_the_end, "casts 9.22337e+18 to int64, which has no such number"),
+        (nothing_in_its_bits, "takes the bits of NaN"),
+        (with_debug, "is under `triton.jit(debug=True)`"),
         (cast_nothing, "casts nan to int64, which has no such number"),
         (shifted, "shifts numbers of 32 bits by 40"),
         (counted_outside, "has the operation `tt.histogram`"),

@@ -13,7 +13,7 @@
 # - two programs that touch the same entry, if one of them writes it: programs run in an order that is drawn;
 # - more reading than the question allows, in all or in one program, loads of single tokens where there are chunks, or of more
 #   than 4,096 entries at once;
-# - what the compiler refuses. Where interpreter and compiler take a text otherwise, the compiler is right: a GPU has its code.
+# - what the compiler refuses, whose code is run here as on a GPU; and what it would only believe, such as `tl.multiple_of`.
 #
 # What GPUs promise nothing of is left to chance: in which order a reduction pairs entries, whether a product is rounded before it is added, what
 # `can_reorder=True` does. Of a kernel the text counts, with the functions under `@triton.jit` that it calls and constants of the module that are `tl.constexpr`.
