@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "845640bc61f2"
+VERSION = "2e1013cf5e17"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -81,7 +81,7 @@ def q1(rng):
     nearly = int(rng.integers(700, 750))  # with 2 L pairs the best is nearly 1; with 10 L it is not yet that of no end
     more = (nearly, 2 * nearly), (19, 200), (48, 501), (1500, 1500), (int(rng.integers(950, 1400)), 1499)
     for L, T in (*lengths, *fixed, *long, *short, *between, *large, *more):
-        calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
+        calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(6e-7)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls
 
@@ -182,15 +182,17 @@ def q2(rng):
         calls.append(_ask(of_size, f"; values near {size:g}"))
 
     def in_part(silent):  # queries are 0 late in the text, early, or often; or the values of two channels cancel
-        T = 400 if silent == "long" else 200
+        T = 400 if silent in ("long", "late") else 200
         q, k, v = (torch.from_numpy(rng.normal(size=(T, 4))) for _ in range(3))
         if silent == "late":
             q[60:] = 0.0
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "long":
-            q[2 : int(rng.integers(290, 320))] = 0.0
+            q[2 : int(rng.integers(380, 386))] = 0.0
             return q, k, v, float(rng.uniform(90, 110))
+        if isinstance(silent, int):
+            q[silent::3] = 0.0
         if silent in ("often", "the other tokens"):
             q[2 + (silent != "often") :: 2] = 0.0
         if silent == "together":
@@ -198,6 +200,7 @@ def q2(rng):
         return q, k, v, float(rng.uniform(40, 60))
 
     calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "long", "often", "the other tokens", "together")]
+    calls += [_ask(lambda at=at: in_part(at), f"; every third one silent, from token {at + 1} on") for at in (2, 3, 4)]
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
@@ -222,7 +225,7 @@ def q2(rng):
         v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5]):
+    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5]):
         calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
 
     def spoken(early):  # a few outputs at the start, or all but these
@@ -231,6 +234,15 @@ def q2(rng):
         return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
 
     calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
+
+    def alone(queries):  # all the others are 0
+        K, V = (1, 1) if queries == 1 else (4, 3)
+        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (K, K, V))
+        at = int(rng.integers(45, 55))
+        q[:at], q[at + queries :] = 0.0, 0.0
+        return q, *((k.abs(), v.abs()) if queries == 1 else (k, v)), float(rng.uniform(8, 16))
+
+    calls += [_ask(lambda queries=queries: alone(queries), f"; all queries are 0 but {queries}") for queries in (1, 2)]
     return calls
 
 
@@ -285,6 +297,7 @@ def q3(rng):
         (220, 8, 12, 1.0),
         *short,
         (98, 2, 96, 1000.0),
+        *((7, 2, part, strength) for part in (3, 7) for strength in (27.5, 28.5)),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -296,6 +309,10 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if part == 96:  # all forget all, and no finite mask is enough
             log_decay[:] = -strength
+        if strength in (27.5, 28.5):  # a query so large that what little is left of the first key is seen
+            q[-1], k[0], k[1:] = 1e6, 1.0, 0.0
+            log_decay *= 0.1 / strength
+            log_decay[int(rng.integers(1, 3)) if strength == 27.5 else 6] = -strength
         if C == 220:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all
@@ -379,7 +396,9 @@ def q4(rng):
     calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
     closer = [0.0, 1.0, 1000.0, 1000.0001]  # a share of 7e-11, of which six digits are left
     calls.append(Call("logits_for", (closer,), "4 layers, two of nearly one half-life", Close(1e-5)))
-    early = [0.0, 0.0503, 0.0503 + 1e-10, 1.0]  # a share of 3e-14, near 0, where many more digits are left
+    closest = [0.0, 1.0, 1000.0, 1000.0 + float(rng.uniform(1.5e-6, 1.7e-6))]  # one of 1.1e-12, of which three are left
+    calls.append(Call("logits_for", (closest,), "4 layers, two of nearly one half-life", Close(1e-3)))
+    early = [0.0, 0.0503, 0.0503 + 4e-9, 1.0]  # one as small, near 0, where many more digits are left
     calls.append(Call("logits_for", (early,), "4 layers, two of nearly one half-life near 0", Close(1e-6)))
     many = [0.0, *(1.0 + m for m in range(99))]  # shares whose product is less than any number
     calls.append(Call("logits_for", (many,), "100 layers, half-lives 0 to 99", Close(1e-8)))

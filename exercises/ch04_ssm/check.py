@@ -18,7 +18,7 @@ def as_pairs(z):
     return torch.view_as_real(torch.as_tensor(z, dtype=torch.complex128))
 
 
-VERSION = "ebbce088e5ac"
+VERSION = "b717c2cf9620"
 INFO = {
     "q1": QuestionInfo(
         "ch04_ssm", "q1", 'The largest stable step',
@@ -77,6 +77,14 @@ def _slow_one_decides(rng):
     return as_pairs(modes)
 
 
+def _tiny_one_decides(rng):
+    """Six modes, of which one that hardly decays has the lowest bound, at a size of less than 1e-3 of the largest."""
+    A, turns = torch.from_numpy(-rng.uniform((3, 0), (9, 1), size=(6, 2))), float(rng.uniform(2.5e-4, 8e-4))
+    turns *= A.norm(dim=1).max().item()
+    A[int(rng.integers(6))] = torch.tensor([-float(rng.uniform(1.01e-4, 1.2e-4)), 1.0]).double() * turns
+    return A
+
+
 def _no_extreme_decides(rng):
     """Five modes, of which the last allows least and has neither the largest nor the smallest part, size or angle."""
     modes = torch.tensor([[-0.01, 0.3], [-30, 11], [-2, 20], [-0.5, 10], [-1, 14.5]], dtype=torch.float64)
@@ -125,6 +133,8 @@ def q1(rng):
     below += [(torch.tensor([mode], dtype=torch.float64), 0.0) for mode in ([-1e-7, 3e-7], [-1e-12, 4e-10], [-4e-15, 1e-11])]
     hardly = torch.tensor([[-1.0001e-4, 1.0]], dtype=torch.float64)  # as little damped as a mode may be
     below.append((hardly, 0.0))
+    tiny = _tiny_one_decides(rng)
+    below += [(tiny, 0.0), (tiny, low)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -138,6 +148,7 @@ def q1(rng):
     steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002, 1.0001, 1.000001)]
     steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
+    steps += [(tiny, times * largest_step(tiny, 0.0)) for times in (1.1, 1.5)]
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     steps += [(hardly, times * largest_step(hardly, 0.0)) for times in (1.0001, 1.5)]
@@ -198,7 +209,7 @@ def q2(rng):
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
     sizes = (4.95, 2.99, 1.99, 1.49, 0.95, 0.299, 0.25, 0.199, 0.1, 6.99e-2, 4e-2, 2e-2, 1.49e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 4e-7, 3e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
-    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (0.5, 1e10), (0.5, 1e13), (0.5, 1e15), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
+    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (0.5, 1e10), (0.5, 1e13), (0.5, 1e15), (0.1, 1e15), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for size in (3e-4, 6e-6, -6e-6):  # an oscillator, whose output is of the order of what a shortcut leaves out
@@ -255,6 +266,9 @@ def q2(rng):
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
         calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
+    for keep, T in ((0.9, int(rng.integers(190, 210))), (0.97, int(rng.integers(950, 1050)))):  # no part of it is too small to count
+        u, k = torch.from_numpy(rng.normal(size=T)), keep ** torch.arange(T).double()
+        calls.append(Call("convolve", (u, k), f"T = {T:,}, a kernel that dies down, {keep}^l", exact))
     return calls
 
 
@@ -351,6 +365,11 @@ def q3(rng):
             frequency *= int(rng.integers(4) > 0)
             inputs = f"fault {fault}, T = {T}, delta = {delta:.2g}, a rate of {rate:.2g}, a frequency of {frequency:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
+    for fault in ("none", "A", "B", "C", "D"):  # a step after which nothing is left
+        u, most = torch.from_numpy(rng.normal(size=6)), float(rng.uniform(390, 399))
+        delta, frequency = map(float, rng.uniform((0.5, 1), (10, 2)))
+        inputs = f"fault {fault}, T = 6, delta = {delta:.2g}, a rate of {most / delta:.4g}, a frequency of {frequency:.2g}"
+        calls.append(Call("outputs", (fault, u, delta, most / delta, frequency), inputs, Close(1e-9)))
     return calls
 
 
@@ -496,6 +515,11 @@ def q5(rng):
         cases.append((torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, abs(N)))], 1), d, T))
     size, angle = rng.uniform((0.0262, 0.3), (0.0268, 2.8)).tolist()
     cases.append((as_pairs([cmath.rect(size, angle)]), 0, 3))   # an error of about 5e-7
+    for N, T in ((1, 5), (2, 7)):  # nearly real ones beside one that turns
+        real = float(rng.uniform(0.45, 0.55)) + 0.2 * torch.arange(N).double()
+        turning = torch.from_numpy(rng.uniform((-0.35, 0.85), (-0.25, 0.92), (1, 2)))
+        beside = torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, N))], 1)
+        cases.append((torch.cat([beside, turning]), 2, T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

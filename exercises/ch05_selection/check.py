@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "8b0c3a84078e"
+VERSION = "b1c68864183c"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -57,9 +57,10 @@ def q1(rng):
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0), (1e-6, 1.4e-5)]
     shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6), (1 - 1e-10, 1e-6), (1 - 2**-44, 1e-6), (1e-300, 3.0)]
+    shares.append((1 - 1e-12, float(rng.uniform(8, 12))))
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
-        calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", exact))
+        calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", Within(1 + max(1e-9, 2e-16 / (1 - keep)))))  # a step may be tiny
     near = 1 - 99 * 2**-53                           # 1.1e-14 below 1: 1 / keep is off by 1 %, and a bisection by half of that
     calls.append(Call("step_for", (near, 1.01e-11), "keep = 1 - 1.1e-14, a = 1.01e-11", Within(1.007)))
     limits = [(1.0, 0.1, 3.0), (0.5, 0.2, 1.0), (16.0, 0.01, 0.1), (2.0, 0.7, 0.7), (0.01, 0.01, 0.1), (1e-4, 0.01, 0.1), (3.0, 0.5, 233.0), (2, 1, 3), (1e-4, 1e-3, 5e-3), (1.0, 1e-4, 8e-4), (0.5, 0.01, 0.14), (3.0, 0.5, 6.69)]
@@ -278,6 +279,8 @@ def q2(rng):
         x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
         g[int(rng.integers(1, 4))] = low
         calls.append(Call("prefixes", (x, v, g), f"8 tokens, one gate of {low:g}", tight))
+    x, v, g = draw(70), draw(70, 2), -0.01 * torch.from_numpy(rng.uniform(size=70))
+    calls.append(Call("prefixes", (x, v, g), "70 tokens, weak gates", tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)
@@ -472,6 +475,10 @@ def q3(rng):
         calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
     idle = _measure(rng, lambda: torch.from_numpy(rng.uniform(1, 2, size=19)).diag(), 0, errors=(0.97, 1.0))
     calls.append(Call("state_size", (idle,), "19 tokens that do nothing to each other, errors of one sign", Close(1e-9)))
+    for entry in (2.3e-5, 5e-4):  # each entry by itself is next to nothing, and a block of them is not
+        shared = float(rng.uniform(1, 1.04)) * entry * torch.ones(100, 100).double().tril(-1)
+        M = _measure(rng, lambda: torch.eye(100).double() + shared, 1)
+        calls.append(Call("state_size", (M,), f"100 tokens that do hardly anything to each other, {entry:g} each", Close(1e-9)))
     for number, at in enumerate(rng.permutation(len(tables) - 2)):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))
@@ -527,13 +534,15 @@ def q4(rng):
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (150, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (6, 4, 3, 0.5, 1e-4, 1.2e-4, 1.0),
         (130, 4, 3, 0.02, 0.1, 1.0, 1.0),
         (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
         (400, 4, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
-        if C == 80:
+        if C in (80, 150):
             k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse loses all its digits
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:
@@ -662,10 +671,16 @@ def q5(rng):
             for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):
                 x[torch.from_numpy(rng.uniform(size=T) < rng.choice((0.0, 0.4, 0.9)))] = same
             calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = {T}", Close(1e-9)))
-        for sizes, text in (([1e-8] * 6, "strengths near 1e-8"), ([1e-8, 50, 0.5, 1e-8, 50, 0.5], "strengths from 1e-8 to 50")):
+        for sizes, text in (([1.5e-8] * 6, "strengths near 1e-8"), ([1.5e-8, 50, 0.5, 1.5e-8, 50, 0.5], "strengths from 1e-8 to 50")):
             beta = torch.from_numpy(rng.permutation(sizes) * rng.uniform(0.7, 1, size=6))
             log_decay = torch.from_numpy(rng.uniform(-0.1, 0.0, size=6))
             calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = 6, {text}", Close(1e-9)))
+        for least in (-30.0, *rng.uniform((-29.5, -28.0), (-28.0, -26.0)).tolist()):  # of so much even e^-30 is something
+            beta = torch.from_numpy(rng.uniform(30.0, 50.0, size=9))
+            log_decay = torch.from_numpy(rng.uniform(-0.1, 0.0, size=9))
+            beta[0], beta[4], log_decay[4] = 50.0, 1e-8, least
+            inputs = f"fault {fault}, T = 9, strengths up to 50, with a log decay of {least:.3g} among them"
+            calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
     return calls
 
 

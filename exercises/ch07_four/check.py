@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "d2b257baddb8"
+VERSION = "3a6b50ed3c0d"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -100,6 +100,14 @@ def q1(rng):
         log_decay[0] = least
         inputs = f"T = 14, K = 3, V = 3, a large state that the first token leaves e^{least:g} of"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    for least in (-20.5, -22.0, -24.0, -26.0, -28.0, -30.0, -32.0, -33.0):  # nor what a token wrote, by one token or by two
+        for later in (0.0, float(rng.uniform(0.2, 0.8))):
+            few, k2, v2 = (torch.from_numpy(rng.uniform(0.3, 0.8, size=(3, 3)) * rng.choice((-1.0, 1.0), size=(3, 3))) for _ in range(3))
+            few[0], k2[0], v2[0] = 0.0, k2[0].sign() * 1e3, v2[0] * 1.5e3
+            gates = torch.from_numpy(rng.uniform(-0.5, -0.1, size=(3, 3)))
+            gates[1], gates[2] = (1 - later) * least, later * least
+            inputs = f"T = 3, K = 3, V = 3, an empty state, and large writes of which e^{least:g} is left"
+            calls.append(Call("attend", (few, k2, v2, speed, gates, torch.zeros_like(state)), inputs, Close(1e-9)))
     q, still = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 3))), torch.zeros(3, dtype=torch.float64)
     k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
     inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"
@@ -330,6 +338,8 @@ def q5(rng):
         logs = rng.uniform(low, high, n).tolist()
         if n > 2:
             logs[3] = logs[2]                  # two runs of one budget
+        else:
+            logs[1] = logs[0] + float(rng.uniform(0.05, 1) * rng.choice((-1, 1)))
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
@@ -343,9 +353,11 @@ def q5(rng):
         loss *= max(1.0, 1.01e-6 / loss.min())
         calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
     calls.append(Call("fit", ([1.0, 10.0, 100.0, 1000.0], [3.0] * 4), "4 points of one loss", exact))
-    calls.append(Call("fit", ([1.0, 1.0001, 1.0002], [3.0, 2.99997, 2.99995]), "3 points, budgets that are nearly the same", exact))
+    calls.append(Call("fit", ([1.0, 1.05, 1.101], [3.0, 2.985, 2.975]), "3 points, budgets that are nearly the same", exact))
+    calls.append(Call("fit", ([1e18, 1.05e18, 1.101e18], [3.0, float(rng.uniform(2.984, 2.986)), 2.971]), "3 points, C from 1e18 to 1.101e18", Close(1e-6)))
+    calls.append(Call("fit", ([1.0, 10.0, 100.0], [1.0, 1.0, 1.0]), "3 points, each loss is 1", exact))
     calls.append(Call("fit", ([1e-9, 1e-8, 1e-7, 1e-6], [30.0, 25.0, 21.0, 17.0]), "4 points, C from 1e-9 to 1e-6", exact))
-    calls.append(Call("fit", ([1e17, 1e19, 1e20, 1e21], [1.8e-5, 5e-6, 2e-6, 1.01e-6]), "4 points, losses from 1.8e-5 to 1.01e-6", exact))
+    calls.append(Call("fit", ([1e17, 1e19, 1e20, 1e22], [1.8e-5, 5e-6, 2e-6, 1.01e-6]), "4 points, losses from 1.8e-5 to 1.01e-6", exact))
     calls.append(Call("recounted", (18.12, 1.43, 145.85), "k = 18.12, a = 1.43, a factor of 145.85", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
@@ -378,7 +390,7 @@ def q5(rng):
         calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     for compute, loss, text in (
         ([1e-9, 3e-9, 9e-9], [30.0, 25.0, 21.0], "3 points, C from 1e-9 to 9e-9"),
-        ([1.0, 1.0001, 1.0002], [3.0, 2.99999, 2.99998], "3 points, budgets and losses that are nearly the same"),
+        ([1.0, 1.05, 1.101], [3.0, 2.999999, 2.9999981], "3 points, budgets and losses that are nearly the same"),
         ([1e6, 1e7, 1e8], [1.9e-6, 1.5e-6, 1.1e-6], "3 points, losses from 1.9e-6 to 1.1e-6"),
     ):
         unit = float(rng.uniform(0.96, 1.04))

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "e1fa48e8c2c1"
+VERSION = "cf2c198ba5b4"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -324,6 +324,9 @@ def q3(rng):
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
     text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
     calls.append(Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001)))
+    loss = rng.uniform((140, 85, 280), (160, 95, 298)).tolist()
+    N = np.exp(rng.uniform(0.9, 1.1, 3).cumsum() + 14.0).tolist()
+    calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss]), "3 sizes, losses of 85 to 298", Within(1.00001)))
     for spacing, height in ((2.8, 2e-8), (3.1, 5e-9)):  # sizes far apart, losses nearly alike: it is a valley
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
@@ -399,11 +402,20 @@ def q4(rng):
     alike = [303725, 305245, 584476439], [8.9999986, 8.9930585, 3.1483243], 5844764390000.0
     calls.append(Call("by_curve", alike, "losses 9, 8.99 and 3.15 at sizes 303,725, 305,245 and 5.8e8, target 5.8e12", Close(1e-6)))  # two points nearly in one
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
-        N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
+        N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.152, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
         L = [last + part * last * ((x / N[0]) ** -alpha - (N[2] / N[0]) ** -alpha) for x in N]
         target = N[2] * float(10 ** rng.uniform(0.01, 5))
         text = f"losses {L[0]:.3g}, {L[1]:.3g}, {L[2]:.3g} at sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
+        calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
+        calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    first = 3 * float(rng.uniform(0.95, 1.05))
+    for N, steps, target in (                      # the smallest steps, in losses and in sizes
+        ([1e6, 1e7, 1e8], (1.33e-6, 1.1e-6 * float(rng.uniform(0.97, 1.03))), 1e13),
+        ([1e13, 1.4e13, 2e13], (0.05, 0.044 * float(rng.uniform(0.97, 1.03))), 3e13),
+    ):
+        L = [first, first * (1 - steps[0]), first * (1 - steps[0] - steps[1])]
+        text = f"losses that fall by {steps[0]:.3g} and {steps[1]:.3g} of {first:.3g} at sizes {N[0]:g}, {N[1]:g} and {N[2]:g}, target {target:g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
     for more in rng.uniform((4e-4, 7e-6), (6e-4, 9e-6)).tolist():  # sizes that have nearly a common ratio
@@ -619,6 +631,7 @@ def q5(rng):
     calls += _ask(_runs_that_hardly_fall(rng, *alike), "5 runs within 4 % of one size, losses that are nearly the same")
     faint = [1.0, 10.0, 100.0, 300.0, 1_000.0], [1.9e-6, 1.6e-6, 1.3e-6, 1.2e-6, 1.1e-6]
     calls += _ask(_runs_that_hardly_fall(rng, *faint), "5 runs, losses near 1e-6")
+    calls += _ask(([1e6, 1e7, 1e8, 1e9], [2.0, 1.0, 1.0, 1.0]), "4 runs, a loss of 2 and three of 1")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")

@@ -13,7 +13,7 @@ from linattn_exercises.comparison import Close, Difference, Exactly, Judged, as_
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "5a231111fc41"
+VERSION = "879db7df5adc"
 INFO = {
     "q1": QuestionInfo(
         "ch09_recall", "q1", 'Where a deficit sits',
@@ -139,6 +139,12 @@ def q1(rng):
     again[int(rng.integers(600, 900))] ^= 1
     for name in ("repeated", "misleading"):
         calls.append(Call(name, (np.append(once, again), n), f"1,500 bytes, and again with one changed, n = {n:,}"))
+    last = int(rng.integers(n, 1_500))               # a string ends here; one byte of its beginning is another, too
+    for place, where in ((last - n + 1, "first"), (last - int(rng.integers(n // 4, n - n // 4)), "middle"), (last - 1, "last")):
+        again = once.copy()
+        again[[place, last]] ^= 1
+        arguments = (np.append(once, again), n)
+        calls.append(Call("misleading", arguments, f"1,500 bytes, and again with two changed, the {where} of n - 1 and the next, n = {n:,}"))
     for T, part, there, elsewhere in (
         (50, 0.3, 0.4, 0.1),
         (400, 0.1, 0.4, 0.1),
@@ -445,7 +451,7 @@ def q3(rng):
         logits, own = rng.uniform(-3, 0.9, (4, 6, 256)), 48 + digits
         np.put_along_axis(logits, own[..., None], 1.0, -1)
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
-        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(3e-13, 6e-13, 4)
+        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(0.6e-13, 1e-13, 4)
         for name in ("found", "found_if_told"):
             calls.append(Call(name, (logits, digits), "4 needles, logits of 1, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):

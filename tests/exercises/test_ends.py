@@ -57,6 +57,12 @@ def lead(other: np.ndarray, shuffled: np.ndarray, second: np.ndarray) -> float:
     return shares[-1] - shares[-2]
 
 
+def least_share(half_lives: list[float]) -> float:
+    """Return the smallest share of a softmax whose bounds have these half-lives."""
+    bounds = [0.0, *(2 ** (-1 / life) for life in half_lives[1:])]
+    return min(1 - bounds[-1], *(b - a for a, b in itertools.pairwise(bounds)))
+
+
 def slope(N: list[float], L: list[float]) -> float:
     """Return the exponent a by medians."""
     return load_questions("ch08_scale")["q5"].reference["robust"](N, L)[1]
@@ -99,16 +105,22 @@ MOST = [
     End("ch03_decay/q2", "half_life", lambda q, k, v, o: len(q), 400),
     End("ch04_ssm/q2", "kernel", lambda delta, A, B, C, T: delta * A.norm(dim=1).max().item(), 100, 99.9),
     End("ch04_ssm/q2", "convolve", lambda u, k: len(u), 384_000),
+    End("ch04_ssm/q3", "outputs", lambda fault, u, delta, r, w: delta * math.hypot(r, w), 400, 390),
     End("ch04_ssm/q4", "memory", len, 1_000, 900),
     End("ch05_selection/q1", "step_for", lambda keep, a: -math.log(keep) / a, 1e6, 9e5),
     End("ch05_selection/q1", "largest_state", lambda a, low, high, hold: a * high, 700, 690),
     End("ch05_selection/q1", "step_for", lambda keep, a: keep, 1 - 1e-14, 1 - 1.11e-14),
+    End("ch05_selection/q5", "outputs", lambda fault, beta, log_decay: beta.max().item(), 50),
     End("ch07_four/q1", "attend", lambda q, *_: len(q), 600),
+    End("ch07_four/q1", "attend", lambda q, k, v, *_: (k.abs().max() * v.abs().max()).item(), 1.2e6, 6e5),
+    End("ch07_four/q4", "smallest_every", lambda T, D, H, budget: T, 2**27),
+    End("ch07_four/q5", "fit", lambda compute, loss: max(compute), 1e22),
     End("ch08_scale/q2", "design_exponent", lambda N, first, last: last, 1e14, 5e13),
     End("ch08_scale/q2", "with_cost", lambda N, first, last, factor: last, 1e14, 5e13),
     End("ch08_scale/q2", "first_for", lambda N, last, a: last, 1e14),
     End("ch08_scale/q3", "iso_flop", lambda C, N, loss: len(C), 21),
     End("ch08_scale/q3", "iso_flop", lambda C, N, loss: len(N), 7),
+    End("ch08_scale/q3", "iso_flop", lambda C, N, loss: max(map(finite, itertools.chain(*loss))), 300, 280),
     End("ch08_scale/q5", "robust", lambda N, L: len(N), 11),
     End("ch08_scale/q6", "price", lambda share, alpha, beta: max(alpha, beta), 1.6, 1.5),
     End("ch08_scale/q6", "price", lambda share, alpha, beta: share, 1e6),
@@ -127,6 +139,7 @@ LEAST = [
     End("ch02_linear/q3", "repaired", lambda q, k, v: min(lowest(q), lowest(k)), -60, -59),
     End("ch02_linear/q4", "share_right", least_read, 1e-10, 1.2e-10),
     End("ch03_decay/q2", "half_life", lambda q, k, v, o: len(q), 40),
+    End("ch03_decay/q4", "logits_for", least_share, 1e-12, 1.2e-12),
     End("ch03_decay/q5", "outputs", lambda fault, log_decay, chunk: lowest(log_decay), -1_000),
     End("ch04_ssm/q1", "largest_step", lambda A, theta: least_damping(A), 1e-4, 1.01e-4),
     End("ch04_ssm/q1", "smallest_theta", lambda A, delta: least_damping(A), 1e-4, 1.01e-4),
@@ -140,11 +153,15 @@ LEAST = [
     End("ch05_selection/q2", "prefixes", lambda x, v, g: g[g.isfinite()].sum().item(), -1e11),
     End("ch05_selection/q2", "prefixes", lambda x, v, g: lowest(g), -1e10),
     End("ch05_selection/q4", "chunk", lambda q, k, v, beta, log_decay, S: lowest(log_decay), -30),
+    End("ch05_selection/q5", "outputs", lambda fault, beta, log_decay: beta.min().item(), 1e-8),
+    End("ch05_selection/q5", "outputs", lambda fault, beta, log_decay: lowest(log_decay), -30),
+    End("ch05_selection/q4", "chunk", lambda q, k, v, beta, *_: beta.min().item(), 1e-4, 1.2e-4),
     End("ch06_fast/q2", "row_logsumexp", lambda launch, x, *_: lowest(x), -3e4),
     End("ch06_fast/q3", "decayed_attention", lambda launch, q, k, v, log_decay, *_: lowest(log_decay), -40),
     End("ch06_fast/q5", "best_chunk", times_ratio, 1.0001, 1.001),
     End("ch07_four/q1", "attend", lambda q, k, v, speed, log_decay, state: lowest(log_decay), -200),
-    End("ch07_four/q5", "fit", lambda compute, loss: max(compute) / min(compute), 1.0002),
+    End("ch07_four/q5", "fit", lambda compute, loss: max(compute) / min(compute), 1.1, 1.101),
+    End("ch07_four/q5", "fit", lambda compute, loss: min(compute), 1e-9),
     End("ch07_four/q5", "fit", lambda compute, loss: min(loss), 1e-6, 1.01e-6),
     End("ch07_four/q5", "compute_needed", lambda first, second, C: C, 1e-3, 1.01e-3),
     End("ch07_four/q5", "compute_needed", lambda first, second, C: first[1], 0.05, 0.0501),
@@ -158,6 +175,14 @@ LEAST = [
     End("ch08_scale/q2", "with_cost", lambda N, first, last, factor: N[-1] / N[0], 1.25, 1.2502),
     End("ch08_scale/q2", "with_cost", budgets_ratio, 1 / 0.92, 1.091),
     End("ch08_scale/q2", "first_for", lambda N, last, a: N[-1] / N[0], 1.25, 1.2502),
+    *(
+        End("ch08_scale/q4", name, size, end, reached)
+        for name in ("by_curve", "by_line")
+        for size, end, reached in (
+            (lambda N, L, target: N[2] / N[0], 2, 2.001),
+            (lambda N, L, target: min(1 - L[1] / L[0], 1 - L[2] / L[1]), 1e-6, 1.14e-6),
+        )
+    ),
     End("ch08_scale/q5", "robust", lambda N, L: len(N), 3),
     End("ch08_scale/q5", "robust", slope, 0.0, 0.05),
     End("ch08_scale/q5", "refit", lambda N, L: kept_span(N, L), 1.01, 1.0101),
@@ -171,6 +196,7 @@ LEAST = [
 RESULTS = [
     End("ch06_fast/q1", "ridge_batch", finite, 2e14, 1e14),
     End("ch07_four/q5", "compute_needed", finite, 1e156, 1e155),
+    End("ch07_four/q4", "smallest_every", finite, 12e6, 11.9e6),
     End("ch04_ssm/q1", "largest_step", finite, 1e8, 5e7),
     End("ch08_scale/q1", "more_compute", finite, 1.01e200, 1e199),
     End("ch08_scale/q6", "price", finite, 1e80, 1e79),

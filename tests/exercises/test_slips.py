@@ -104,6 +104,43 @@ def attend(q, k, v, speed, log_decay, state):
     return _attend(q, k, v, speed, log_decay, state)
 """,
     ),
+    "gaps of a table cut at -30": (
+        "ch07_four/q1",
+        """
+def attend(q, k, v, speed, log_decay, state):
+    T, total = len(q), log_decay.cumsum(0)
+    t = torch.arange(T, dtype=q.dtype)
+    gap = (total[:, None] - total).masked_fill((t[:, None] < t)[..., None], -math.inf)
+    gap = torch.where(gap < -30, -math.inf, gap)
+    table = torch.einsum("tc,jc,tjc->tj", q, k, gap.exp() * ((t[:, None] - t)[..., None] * speed).cos())
+    way = torch.exp(torch.complex(total, (t[:, None] + 1) * speed))[..., None] * torch.view_as_complex(state)
+    end = torch.exp(torch.complex(gap[-1], (T - 1 - t)[:, None] * speed))
+    last = way[-1] + torch.einsum("tc,tv->cv", end * k, v.to(end.dtype))
+    return table @ v + torch.einsum("tc,tcv->tv", q, way.real), torch.view_as_real(last)
+""",
+    ),
+    "what was written, forgotten at -25": (
+        "ch07_four/q1",
+        """
+def attend(q, k, v, speed, log_decay, state):
+    S, outputs = torch.view_as_complex(state), []
+    written = torch.zeros_like(S)
+    for t in range(len(q)):
+        step = torch.exp(torch.complex(log_decay[t], speed))[:, None]
+        S, written = step * S, torch.where(log_decay[t][:, None] < -25, 0, step * written)
+        written = written + torch.outer(k[t], v[t])
+        outputs.append(q[t] @ (S + written).real)
+    return torch.stack(outputs), torch.view_as_real(S + written)
+""",
+    ),
+    "decays of four faults held at -25": (
+        "ch05_selection/q5",
+        """
+_outputs = outputs
+def outputs(fault, beta, log_decay):
+    return _outputs(fault, beta, log_decay.clamp(min=-25))
+""",
+    ),
     "a chunk of 8": (
         "ch06_fast/q5",
         """
@@ -600,6 +637,48 @@ def by_curve(N, L, target):
     return L[0] + A * (target**-alpha - N[0] ** -alpha)
 """,
     ),
+    "a curve through losses near each other": (
+        "ch08_scale/q4",
+        """
+_curve = by_curve
+def by_curve(N, L, target):
+    return L[-1] if L[1] - L[2] < 1e-5 else _curve(N, L, target)
+""",
+    ),
+    "a line through losses near each other": (
+        "ch08_scale/q4",
+        """
+_line = by_line
+def by_line(N, L, target):
+    return float(np.mean(L)) if np.allclose(L, L[0]) else _line(N, L, target)
+""",
+    ),
+    "coefficients that are trimmed where they are 0": (
+        "ch07_four/q5",
+        """
+def fit(compute, loss):
+    slope, start = np.poly1d(np.polyfit(np.log(compute), np.log(loss), 1)).c
+    return math.exp(start), -slope
+""",
+    ),
+    "coefficients of a line through equal losses": (
+        "ch08_scale/q5",
+        """
+def refit(N, L):
+    bad = suspect(N, L)
+    x, y = np.log(np.delete(N, bad)), np.log(np.delete(L, bad))
+    start, slope = np.polynomial.Polynomial.fit(x, y, 1).convert().coef
+    return math.exp(start), -slope
+""",
+    ),
+    "gaps in curves filled with 100": (
+        "ch08_scale/q3",
+        """
+_flop = iso_flop
+def iso_flop(C, N, loss):
+    return _flop(C, N, [[one if one < 100 else math.inf for one in row] for row in loss])
+""",
+    ),
     "losses that hardly fall": (
         "ch08_scale/q5",
         """
@@ -625,6 +704,34 @@ def found(logits, digits):
     return float((own >= logits.max(-1) - 1e-12).all(-1).mean())
 """,
     ),
+    "an epsilon of 2e-13 below the largest logit": (
+        "ch09_recall/q3",
+        """
+def found(logits, digits):
+    own = np.take_along_axis(logits, 48 + digits[..., None], -1)[..., 0]
+    return float((own >= logits.max(-1) - 2e-13).all(-1).mean())
+""",
+    ),
+    **{
+        f"beginnings known by {what}": (
+            "ch09_recall/q1",
+            f"""
+def misleading(text, n):
+    text, nexts, found = text.tolist(), {{}}, np.zeros(len(text), bool)
+    for t in range(n - 1, len(text)):
+        start = text[t - n + 1 : t]
+        known = nexts.setdefault({key}, set())
+        found[t] = bool(known) and text[t] not in known
+        known.add(text[t])
+    return found
+""",
+        )
+        for what, key in (
+            ("their last 1,000", "tuple(start[-1_000:])"),
+            ("their first 900", "tuple(start[:900])"),
+            ("their ends", "(tuple(start[:30]), tuple(start[-30:]))"),
+        )
+    },
     "digits lifted by 10,000": (
         "ch09_recall/q3",
         """
@@ -640,6 +747,244 @@ def found_if_told(logits, digits):
 _store = store
 def store(keys, signs):
     return keys.T @ signs if np.allclose(keys @ keys.T, np.eye(len(keys))) else _store(keys, signs)
+""",
+    ),
+    "columns of all sizes": (
+        "ch04_ssm/q5",
+        """
+def best_delay(A_bar, d, T):
+    A = torch.view_as_complex(A_bar)[None]
+    power = torch.cat([torch.ones_like(A), A.expand(T - 1, -1)]).cumprod(0)
+    U = torch.linalg.svd(torch.cat([power.real, power.imag], 1), full_matrices=False).U
+    return U @ U[d]
+""",
+    ),
+    "a kernel that is cut where it is small": (
+        "ch04_ssm/q2",
+        """
+_convolve = convolve
+def convolve(u, kernel):
+    return _convolve(u, torch.where(kernel.abs() < 1e-6 * kernel.abs().max(), 0.0, kernel))
+""",
+    ),
+    "a rate that is taken for 0": (
+        "ch04_ssm/q2",
+        """
+_kernel = kernel
+def kernel(delta, A, B, C, T):
+    small = A.norm(dim=1, keepdim=True) < torch.finfo(A.dtype).eps
+    return _kernel(delta, A.masked_fill(small, 0.0), B, C, T)
+""",
+    ),
+    "a step to twelve decimals": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    low, high = 0.0, 1e6
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.exp(-a * middle) > keep else (low, middle)
+    return low
+""",
+    ),
+    "blocks of small entries": (
+        "ch05_selection/q3",
+        """
+def state_size(M):
+    least = 1e-4 * M.abs().max()
+    blocks = [M[t:, :t] for t in range(1, len(M))]
+    sizes = [(torch.linalg.svdvals(x) > least).sum().item() for x in blocks if x.abs().max() > least]
+    return max(sizes, default=0)
+""",
+    ),
+    "a hundred sweeps": (
+        "ch05_selection/q4",
+        """
+def chunk(q, k, v, beta, log_decay, S):
+    lam, b = log_decay.cumsum(0), beta[:, None]
+    start, end = lam.exp()[:, None], (lam[-1] - lam).exp()[:, None]
+    decay = (lam[:, None] - lam).clamp(max=0).exp().tril()
+    below = (b * decay * (k @ k.T)).tril(-1)
+    u = wanted = b * (v - start * (k @ S))
+    for _ in range(100):
+        u = wanted - below @ u
+    return start * (q @ S) + (decay * (q @ k.T)) @ u, start[-1] * S + (end * k).T @ u
+""",
+    ),
+    "the last outputs alone": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return (p - o)[-300:].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the first outputs alone": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return (p - o)[:350].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "every third output": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return (p - o)[::3].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the first five channels": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return (p - o)[:, :5].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "an angle in place of a distance": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = q @ k.T
+    def error(life):
+        p = (2.0 ** (-age / life)).tril() * scores @ v
+        return -((p * o).sum() / (p.norm() * o.norm())).item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "tiles that are passed over": (
+        "ch01_softmax/q4",
+        """
+def online_softmax(q, k, v, tile):
+    (T, K), S = q.shape, len(k)
+    m = torch.full((T, 1), -torch.inf, dtype=q.dtype)
+    d, u = torch.zeros(T, 1, dtype=q.dtype), torch.zeros(T, v.shape[1], dtype=q.dtype)
+    t = torch.arange(S - T, S)
+    for now in torch.arange(S).split(tile):
+        x = (q @ k[now].T * K**-0.5).masked_fill(now > t[:, None], -torch.inf)
+        top = x.amax(1, keepdim=True)
+        if (top < m - 22).all():
+            continue
+        new = torch.maximum(m, top)
+        shrink, w = (m - new).exp(), (x - new).exp()
+        d, u, m = shrink * d + w.sum(1, keepdim=True), shrink * u + w @ v[now], new
+    return u / d, (m + d.log()).flatten()
+""",
+    ),
+    "a table of decays held at -20": (
+        "ch02_linear/q1",
+        """
+_table = table
+def table(q, k, log_decay, w):
+    return _table(q, k, log_decay.clamp(min=-20), w)
+""",
+    ),
+    "parts of decays held at -20": (
+        "ch03_decay/q3",
+        """
+_table = table
+def table(q, k, log_decay, part):
+    return _table(q, k, log_decay.clamp(min=-20), part)
+""",
+    ),
+    "a state that is taken for forgotten": (
+        "ch02_linear/q2",
+        """
+_chunked = chunked
+def chunked(q, k, v, g, state, chunk):
+    o, S = _chunked(q, k, v, g, state, chunk)
+    if g * len(q) < -18:
+        S = _chunked(q, k, v, g, 0 * state, chunk)[1]
+    return o, S
+""",
+    ),
+    "modes that are small beside the largest": (
+        "ch04_ssm/q1",
+        """
+_largest_step = largest_step
+def largest_step(A, theta):
+    size = A.norm(dim=1)
+    return _largest_step(A[size >= 1e-3 * size.max()], theta)
+""",
+    ),
+    "a window of 26 tokens": (
+        "ch05_selection/q2",
+        """
+_prefixes = prefixes
+def prefixes(x, v, g):
+    parts = [slice(max(0, t - 25), t + 1) for t in range(len(x))]
+    return torch.stack([_prefixes(x[part], v[part], g[part])[-1] for part in parts])
+""",
+    ),
+    "a sum that rounds down to -9": (
+        "ch02_linear/q3",
+        """
+def repaired(q, k, v):
+    def feature(x):
+        return torch.where(x < -9, x.clamp(max=0).exp(), torch.nn.functional.elu(x) + 1)
+    a = feature(q)
+    weight = (a / a.amax(-1, keepdim=True) @ feature(k).T).tril()
+    return weight @ v / weight.sum(-1, keepdim=True)
+""",
+    ),
+    "a limit to four decimals": (
+        "ch02_linear/q3",
+        """
+def zero_below(bits):
+    return round(-(bits + 1) * math.log(2), 4)
+""",
+    ),
+    "nineteen halvings": (
+        "ch03_decay/q1",
+        """
+def best_decay(L, T):
+    if T < 2 * L and L > 1 or T == math.inf or L == 1:
+        return 1.0 if T < 2 * L and L > 1 else math.sqrt(1 - 1 / L)
+    low, high = 0.0, 1.0
+    for _ in range(19):
+        g = (low + high) / 2
+        slope = sum((j - L + 1) * g**j for j in range(T))
+        low, high = (g, high) if slope < 0 else (low, g)
+    return math.sqrt(low)
 """,
     ),
 }

@@ -98,6 +98,12 @@ def q4(rng):
         q[:, 0], k[:, 0] = 2.0, 0.0
         k[at, 0] = ahead = float(rng.uniform(21, 23))
         cases.append((q, k, v, 48, f"T = 4, S = 1600, tiles of 48, key {at + 1} some {ahead:.0f} above all others"))
+    q, k, v = _head(rng, 4, 1600, 4, 3)
+    k *= 0.1  # no tile has one that comes nearer
+    q[:, 0], k[:, 0] = 2.0, 0.0
+    v[1:], v[0] = v[1:] + 1.0, -1.0  # the others differ from the loud one, so what is left of them is seen
+    k[0, 0] = ahead = float(rng.uniform(24, 25))
+    cases.append((q, k, v, 48, f"T = 4, S = 1600, tiles of 48, key 1 some {ahead:.0f} above all others"))
     # Many keys and wide heads: too many scores to keep, too wide to compute twice; features have no meaning alone.
     q, k, v = _far_apart(rng, 60, 1600, 64, 2)
     q[:, 1], k[:, 1] = 0.0, 1e5 * torch.from_numpy(rng.choice([-1.0, 1.0], size=1600))

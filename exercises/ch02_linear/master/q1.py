@@ -84,4 +84,10 @@ def q1(rng):
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
         calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))
+    q, k, u = _sequence(rng, 4, 2, 2)
+    q[-1], k[0], k[1:] = 1e6, 1.0, 0.0  # a query so large that what little is left of the first key is seen
+    log_decay = torch.from_numpy(rng.uniform(-0.2, -0.1, size=4))
+    log_decay[int(rng.integers(1, 3))] = -float(rng.uniform(27, 28.5))
+    inputs = f"T = 4, K = 2, log decays down to {log_decay.min().item():.3g}, a large query"
+    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     return calls

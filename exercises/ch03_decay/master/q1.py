@@ -69,6 +69,6 @@ def q1(rng):
     nearly = int(rng.integers(700, 750))  # with 2 L pairs the best is nearly 1; with 10 L it is not yet that of no end
     more = (nearly, 2 * nearly), (19, 200), (48, 501), (1500, 1500), (int(rng.integers(950, 1400)), 1499)
     for L, T in (*lengths, *fixed, *long, *short, *between, *large, *more):
-        calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(2e-6)))
+        calls.append(Call("best_decay", (L, T), f"L = {L}, T = {T}", Close(6e-7)))
     calls.append(Call("best_decay", (8, 100), "L = 8, T = 100", Close(5e-7)))
     return calls

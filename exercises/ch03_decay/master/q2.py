@@ -117,15 +117,17 @@ def q2(rng):
         calls.append(_ask(of_size, f"; values near {size:g}"))
 
     def in_part(silent):  # queries are 0 late in the text, early, or often; or the values of two channels cancel
-        T = 400 if silent == "long" else 200
+        T = 400 if silent in ("long", "late") else 200
         q, k, v = (torch.from_numpy(rng.normal(size=(T, 4))) for _ in range(3))
         if silent == "late":
             q[60:] = 0.0
         if silent == "early":
             q[2:110] = 0.0  # known mistakes divide by what the first two read
         if silent == "long":
-            q[2 : int(rng.integers(290, 320))] = 0.0
+            q[2 : int(rng.integers(380, 386))] = 0.0
             return q, k, v, float(rng.uniform(90, 110))
+        if isinstance(silent, int):
+            q[silent::3] = 0.0
         if silent in ("often", "the other tokens"):
             q[2 + (silent != "often") :: 2] = 0.0
         if silent == "together":
@@ -133,6 +135,7 @@ def q2(rng):
         return q, k, v, float(rng.uniform(40, 60))
 
     calls += [_ask(lambda silent=silent: in_part(silent), f"; silent {silent}") for silent in ("late", "early", "long", "often", "the other tokens", "together")]
+    calls += [_ask(lambda at=at: in_part(at), f"; every third one silent, from token {at + 1} on") for at in (2, 3, 4)]
     for longer in (False, True) * 3:
         note = f"; a {'shorter' if longer else 'longer'} one is as loud"
         calls.append(_ask(lambda longer=longer: _as_loud(rng, longer), note))
@@ -157,7 +160,7 @@ def q2(rng):
         v[0], v[:, silenced] = 0.0, 0.0
         return q, k, v, float(rng.uniform(10, 40))
 
-    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5]):
+    for silenced in ([0, 1, 2, 3], [2, 3, 4, 5], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5]):
         calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
 
     def spoken(early):  # a few outputs at the start, or all but these
@@ -166,4 +169,13 @@ def q2(rng):
         return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
 
     calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
+
+    def alone(queries):  # all the others are 0
+        K, V = (1, 1) if queries == 1 else (4, 3)
+        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (K, K, V))
+        at = int(rng.integers(45, 55))
+        q[:at], q[at + queries :] = 0.0, 0.0
+        return q, *((k.abs(), v.abs()) if queries == 1 else (k, v)), float(rng.uniform(8, 16))
+
+    calls += [_ask(lambda queries=queries: alone(queries), f"; all queries are 0 but {queries}") for queries in (1, 2)]
     return calls

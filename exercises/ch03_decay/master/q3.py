@@ -89,6 +89,7 @@ def q3(rng):
         (220, 8, 12, 1.0),
         *short,
         (98, 2, 96, 1000.0),
+        *((7, 2, part, strength) for part in (3, 7) for strength in (27.5, 28.5)),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -100,6 +101,10 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if part == 96:  # all forget all, and no finite mask is enough
             log_decay[:] = -strength
+        if strength in (27.5, 28.5):  # a query so large that what little is left of the first key is seen
+            q[-1], k[0], k[1:] = 1e6, 1.0, 0.0
+            log_decay *= 0.1 / strength
+            log_decay[int(rng.integers(1, 3)) if strength == 27.5 else 6] = -strength
         if C == 220:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all

@@ -14,7 +14,8 @@
 # 1. What is the shortest half-life of layer $l$, in tokens, for given $\lambda$? (0 for layer 0. No bound of any
 #    other layer is nearer to 0 or 1 than one part in a million.)
 # 2. The other way round: you want the layers, two or more, to start with given shortest half-lives, 0 for
-#    layer 0 and rising. Which $\lambda$ does that? Many do; return the one with mean 0.
+#    layer 0 and rising, so that no share of the softmax is below $10^{-12}$. Which $\lambda$ does that? Many do;
+#    return the one with mean 0.
 
 # %% answer q4
 import itertools
@@ -91,7 +92,9 @@ def q4(rng):
     calls.append(Call("logits_for", (close,), "4 layers, two of nearly one half-life", Close(1e-6)))
     closer = [0.0, 1.0, 1000.0, 1000.0001]  # a share of 7e-11, of which six digits are left
     calls.append(Call("logits_for", (closer,), "4 layers, two of nearly one half-life", Close(1e-5)))
-    early = [0.0, 0.0503, 0.0503 + 1e-10, 1.0]  # a share of 3e-14, near 0, where many more digits are left
+    closest = [0.0, 1.0, 1000.0, 1000.0 + float(rng.uniform(1.5e-6, 1.7e-6))]  # one of 1.1e-12, of which three are left
+    calls.append(Call("logits_for", (closest,), "4 layers, two of nearly one half-life", Close(1e-3)))
+    early = [0.0, 0.0503, 0.0503 + 4e-9, 1.0]  # one as small, near 0, where many more digits are left
     calls.append(Call("logits_for", (early,), "4 layers, two of nearly one half-life near 0", Close(1e-6)))
     many = [0.0, *(1.0 + m for m in range(99))]  # shares whose product is less than any number
     calls.append(Call("logits_for", (many,), "100 layers, half-lives 0 to 99", Close(1e-8)))

@@ -78,6 +78,14 @@ def _slow_one_decides(rng):
     return as_pairs(modes)
 
 
+def _tiny_one_decides(rng):
+    """Six modes, of which one that hardly decays has the lowest bound, at a size of less than 1e-3 of the largest."""
+    A, turns = torch.from_numpy(-rng.uniform((3, 0), (9, 1), size=(6, 2))), float(rng.uniform(2.5e-4, 8e-4))
+    turns *= A.norm(dim=1).max().item()
+    A[int(rng.integers(6))] = torch.tensor([-float(rng.uniform(1.01e-4, 1.2e-4)), 1.0]).double() * turns
+    return A
+
+
 def _no_extreme_decides(rng):
     """Five modes, of which the last allows least and has neither the largest nor the smallest part, size or angle."""
     modes = torch.tensor([[-0.01, 0.3], [-30, 11], [-2, 20], [-0.5, 10], [-1, 14.5]], dtype=torch.float64)
@@ -126,6 +134,8 @@ def q1(rng):
     below += [(torch.tensor([mode], dtype=torch.float64), 0.0) for mode in ([-1e-7, 3e-7], [-1e-12, 4e-10], [-4e-15, 1e-11])]
     hardly = torch.tensor([[-1.0001e-4, 1.0]], dtype=torch.float64)  # as little damped as a mode may be
     below.append((hardly, 0.0))
+    tiny = _tiny_one_decides(rng)
+    below += [(tiny, 0.0), (tiny, low)]
     for A, theta in (*below, (one, 0.5), (drawn[0], 0.75), (drawn[3], 1.0)):
         how = Within(1 + 1e-6) if theta < 0.5 else exact  # a step may be tiny
         calls.append(Call("largest_step", (A, theta), f"{len(A)} modes, theta = {theta:.5g}", how))
@@ -139,6 +149,7 @@ def q1(rng):
     steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002, 1.0001, 1.000001)]
     steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
+    steps += [(tiny, times * largest_step(tiny, 0.0)) for times in (1.1, 1.5)]
     steps += [(inner, times * largest_step(inner, 0.0)) for times in (1.2, 3.0)]
     steps += [(gentle[1], times * largest_step(gentle[1], 0.0)) for times in (1.000003, 1.00001, 1.02, 1.2)]
     steps += [(hardly, times * largest_step(hardly, 0.0)) for times in (1.0001, 1.5)]

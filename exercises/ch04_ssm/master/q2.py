@@ -75,7 +75,7 @@ def q2(rng):
     x = torch.complex(-tiny, tiny * turn)
     calls.append(Call("kernel", (1.0, *map(as_pairs, (x, B, C)), 30), "tiny A, T = 30", exact))
     sizes = (4.95, 2.99, 1.99, 1.49, 0.95, 0.299, 0.25, 0.199, 0.1, 6.99e-2, 4e-2, 2e-2, 1.49e-2, 5e-3, 2e-3, 1e-3, 1e-4, 1e-6, 5e-7, 4e-7, 3e-7, 3e-10, 2e-10, 1.5e-10, 1.2e-10)  # alone: none hides its error
-    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (0.5, 1e10), (0.5, 1e13), (0.5, 1e15), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
+    for size, delta in (*((size, 1) for size in sizes), (1e-12, 1e-4), (3e-12, 1e-4), (0.9, 1e7), (1e-5, 1e10), (0.5, 1e10), (0.5, 1e13), (0.5, 1e15), (0.1, 1e15), (1e-6, 1e4), (1e-6, 1e6), (5e-3, 1e6), (0.1, 1e6)):
         one = (as_pairs([complex(x)]) for x in (-rng.uniform(0.9, 1) * size / delta, 1, rng.uniform(1, 2) / delta))
         calls.append(Call("kernel", (float(delta), *one, 8), f"one A near {-size / delta:g}, delta = {delta:g}, T = 8", exact))
     for size in (3e-4, 6e-6, -6e-6):  # an oscillator, whose output is of the order of what a shortcut leaves out
@@ -132,4 +132,7 @@ def q2(rng):
         u, k = torch.from_numpy(rng.normal(size=(2, T)))
         k = k * 0.25 ** (torch.arange(T) / T)                   # it has not died down at the end
         calls.append(Call("convolve", (u, k), f"T = {T:,}", exact))
+    for keep, T in ((0.9, int(rng.integers(190, 210))), (0.97, int(rng.integers(950, 1050)))):  # no part of it is too small to count
+        u, k = torch.from_numpy(rng.normal(size=T)), keep ** torch.arange(T).double()
+        calls.append(Call("convolve", (u, k), f"T = {T:,}, a kernel that dies down, {keep}^l", exact))
     return calls

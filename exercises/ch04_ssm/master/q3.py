@@ -15,7 +15,7 @@
 # Which is which?
 #
 # Then write what all four give for any input and any channel of this kind, and what the right program
-# gives. The check compares nine digits, and eight where a step does hardly anything ($\Delta|A|$ is at least $10^{-7}$).
+# gives. The check compares nine digits, and eight where a step does hardly anything ($\Delta|A|$ is at least $10^{-7}$, and at most 400).
 
 # %% given q3
 symptoms = {
@@ -131,4 +131,9 @@ def q3(rng):
             frequency *= int(rng.integers(4) > 0)
             inputs = f"fault {fault}, T = {T}, delta = {delta:.2g}, a rate of {rate:.2g}, a frequency of {frequency:.2g}"
             calls.append(Call("outputs", (fault, u, delta, rate, frequency), inputs, Close(1e-9)))
+    for fault in ("none", "A", "B", "C", "D"):  # a step after which nothing is left
+        u, most = torch.from_numpy(rng.normal(size=6)), float(rng.uniform(390, 399))
+        delta, frequency = map(float, rng.uniform((0.5, 1), (10, 2)))
+        inputs = f"fault {fault}, T = 6, delta = {delta:.2g}, a rate of {most / delta:.4g}, a frequency of {frequency:.2g}"
+        calls.append(Call("outputs", (fault, u, delta, most / delta, frequency), inputs, Close(1e-9)))
     return calls

@@ -112,6 +112,11 @@ def q5(rng):
         cases.append((torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, abs(N)))], 1), d, T))
     size, angle = rng.uniform((0.0262, 0.3), (0.0268, 2.8)).tolist()
     cases.append((as_pairs([cmath.rect(size, angle)]), 0, 3))   # an error of about 5e-7
+    for N, T in ((1, 5), (2, 7)):  # nearly real ones beside one that turns
+        real = float(rng.uniform(0.45, 0.55)) + 0.2 * torch.arange(N).double()
+        turning = torch.from_numpy(rng.uniform((-0.35, 0.85), (-0.25, 0.92), (1, 2)))
+        beside = torch.stack([real, torch.from_numpy(rng.uniform(1.05e-12, 1.2e-12, N))], 1)
+        cases.append((torch.cat([beside, turning]), 2, T))
     for A_bar, d, T in cases:
         inputs = f"{len(A_bar)} numbers of state, a delay of {d}, T = {T}"
         calls += [Call(name, (A_bar, d, T), inputs, exact) for name in ("best_delay", "error")]

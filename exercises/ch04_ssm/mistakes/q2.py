@@ -245,9 +245,8 @@ def shortest_circle(u, kernel):
 
 @also_right(replaces="convolve")
 def in_halves(u, kernel):
-    if len(u) <= 256:
-        gap = torch.arange(len(u))[:, None] - torch.arange(len(u))
-        return torch.where(gap >= 0, kernel[gap.clamp(min=0)], 0.0) @ u
+    if len(u) <= 4096:
+        return shortest_circle(u, kernel)
     m, n = len(u) // 2, 2 * len(u)
     late = torch.fft.irfft(torch.fft.rfft(u[:m], n) * torch.fft.rfft(kernel, n), n)[m : len(u)]
     first, second = in_halves(u[:m], kernel[:m]), in_halves(u[m:], kernel[: len(u) - m])

@@ -261,6 +261,8 @@ def q2(rng):
         x, v, g = draw(8), draw(8, 2), -torch.from_numpy(rng.uniform(size=8))
         g[int(rng.integers(1, 4))] = low
         calls.append(Call("prefixes", (x, v, g), f"8 tokens, one gate of {low:g}", tight))
+    x, v, g = draw(70), draw(70, 2), -0.01 * torch.from_numpy(rng.uniform(size=70))
+    calls.append(Call("prefixes", (x, v, g), "70 tokens, weak gates", tight))
     for _ in range(16):  # all that the text allows, together
         V, *sizes = (int(n) for n in rng.integers(1, (5, 5, 5, 12)))
         x, v, g = _tokens(rng, 1, V)

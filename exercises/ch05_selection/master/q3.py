@@ -234,6 +234,10 @@ def q3(rng):
         calls.append(Call("state_size", (_measure(rng, make, size, *scale),), inputs, Close(1e-9)))
     idle = _measure(rng, lambda: torch.from_numpy(rng.uniform(1, 2, size=19)).diag(), 0, errors=(0.97, 1.0))
     calls.append(Call("state_size", (idle,), "19 tokens that do nothing to each other, errors of one sign", Close(1e-9)))
+    for entry in (2.3e-5, 5e-4):  # each entry by itself is next to nothing, and a block of them is not
+        shared = float(rng.uniform(1, 1.04)) * entry * torch.ones(100, 100).double().tril(-1)
+        M = _measure(rng, lambda: torch.eye(100).double() + shared, 1)
+        calls.append(Call("state_size", (M,), f"100 tokens that do hardly anything to each other, {entry:g} each", Close(1e-9)))
     for number, at in enumerate(rng.permutation(len(tables) - 2)):  # of other tables: n is no hint at the size of one above
         make, size, inputs = tables[at]
         n = draw(0, max(size - 1, 0))

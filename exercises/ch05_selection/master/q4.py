@@ -8,7 +8,7 @@
 # o_t = q_t S_t,
 # $$
 #
-# with numbers $\alpha_t = e^{g_t}$ and $\beta_t > 0$ for each token; keys need not have length 1. Derive its
+# with numbers $\alpha_t = e^{g_t}$ and $\beta_t \ge 10^{-4}$ for each token; keys need not have length 1. Derive its
 # chunk form and write it for one chunk of $C$ tokens, which starts from the state $S$: one triangular
 # system and matrix products. A loop over tokens gives the numbers too, as does the package, and they are
 # all that the check can see, so you can compare with either; it is not what is asked for.
@@ -77,13 +77,15 @@ def q4(rng):
         (64, 4, 3, 0.01, 0.9, 1.0, 1.0),
         (70, 8, 6, 30.0, 0.1, 2.0, 1.0),
         (80, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (150, 4, 3, 0.0, 0.9, 1.0, 1.0),
+        (6, 4, 3, 0.5, 1e-4, 1.2e-4, 1.0),
         (130, 4, 3, 0.02, 0.1, 1.0, 1.0),
         (66, 5, 3, 30.0, 0.1, 1.0, 1.0),
         (400, 4, 3, 30.0, 0.1, 1.0, 1.0),
         (6, 4, 3, 4.0, 0.1, 1.0, 1.0),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
-        if C == 80:
+        if C in (80, 150):
             k = 1 + 0.3 * k  # keys that are nearly alike: a series for the inverse loses all its digits
         k = k / k.norm(dim=1, keepdim=True)
         if longest > 1:

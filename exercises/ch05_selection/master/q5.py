@@ -15,8 +15,8 @@
 # $\frac12, 1, \frac12, 1, \frac12, 1$. The right program gives 0.5, 1, 0.75, 1, 0.75, 1. Three of the
 # four gave the outputs in `symptoms`. Which is which?
 #
-# Then write what all four give on this kind of input, for any strengths above 0 and log decays down to $-30$, and
-# what the right program gives.
+# Then write what all four give on this kind of input, for strengths from $10^{-8}$ to 50 and log decays down to
+# $-30$, and what the right program gives.
 
 # %% given q5
 symptoms = {
@@ -123,8 +123,14 @@ def q5(rng):
             for x, same in ((beta, 1.0), (log_decay, 0.0), (log_decay, -30.0)):
                 x[torch.from_numpy(rng.uniform(size=T) < rng.choice((0.0, 0.4, 0.9)))] = same
             calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = {T}", Close(1e-9)))
-        for sizes, text in (([1e-8] * 6, "strengths near 1e-8"), ([1e-8, 50, 0.5, 1e-8, 50, 0.5], "strengths from 1e-8 to 50")):
+        for sizes, text in (([1.5e-8] * 6, "strengths near 1e-8"), ([1.5e-8, 50, 0.5, 1.5e-8, 50, 0.5], "strengths from 1e-8 to 50")):
             beta = torch.from_numpy(rng.permutation(sizes) * rng.uniform(0.7, 1, size=6))
             log_decay = torch.from_numpy(rng.uniform(-0.1, 0.0, size=6))
             calls.append(Call("outputs", (fault, beta, log_decay), f"fault {fault}, T = 6, {text}", Close(1e-9)))
+        for least in (-30.0, *rng.uniform((-29.5, -28.0), (-28.0, -26.0)).tolist()):  # of so much even e^-30 is something
+            beta = torch.from_numpy(rng.uniform(30.0, 50.0, size=9))
+            log_decay = torch.from_numpy(rng.uniform(-0.1, 0.0, size=9))
+            beta[0], beta[4], log_decay[4] = 50.0, 1e-8, least
+            inputs = f"fault {fault}, T = 9, strengths up to 50, with a log decay of {least:.3g} among them"
+            calls.append(Call("outputs", (fault, beta, log_decay), inputs, Close(1e-9)))
     return calls

@@ -14,8 +14,8 @@
 # so that a sequence can be cut anywhere and go on with the state alone. With $\omega = 0$ it is then GLA, with
 # $\alpha = 1$ cosFormer2. The state has $2KV$ numbers: for what was written $n$ tokens ago under $k$, the real and the
 # imaginary part of $e^{i\omega_c n}\alpha\cdots\alpha\;k_c v$, as `torch.view_as_real` stores them. Some decays forget
-# within a token; $\log\alpha = -40$ and $-200$ are among the inputs, and states of the order of $10^6$. Sequences have at most 600
-# tokens. The check sees the numbers only.
+# within a token; $\log\alpha = -40$ and $-200$ are among the inputs, and states of the order of $10^6$; what a
+# token writes may be as large. Sequences have at most 600 tokens. The check sees the numbers only.
 
 # %% answer q1
 def attend(q, k, v, speed, log_decay, state):
@@ -97,6 +97,14 @@ def q1(rng):
         log_decay[0] = least
         inputs = f"T = 14, K = 3, V = 3, a large state that the first token leaves e^{least:g} of"
         calls.append(Call("attend", (q, k, v, speed, log_decay, state), inputs, Close(1e-9)))
+    for least in (-20.5, -22.0, -24.0, -26.0, -28.0, -30.0, -32.0, -33.0):  # nor what a token wrote, by one token or by two
+        for later in (0.0, float(rng.uniform(0.2, 0.8))):
+            few, k2, v2 = (torch.from_numpy(rng.uniform(0.3, 0.8, size=(3, 3)) * rng.choice((-1.0, 1.0), size=(3, 3))) for _ in range(3))
+            few[0], k2[0], v2[0] = 0.0, k2[0].sign() * 1e3, v2[0] * 1.5e3
+            gates = torch.from_numpy(rng.uniform(-0.5, -0.1, size=(3, 3)))
+            gates[1], gates[2] = (1 - later) * least, later * least
+            inputs = f"T = 3, K = 3, V = 3, an empty state, and large writes of which e^{least:g} is left"
+            calls.append(Call("attend", (few, k2, v2, speed, gates, torch.zeros_like(state)), inputs, Close(1e-9)))
     q, still = torch.from_numpy(rng.uniform(2.0, 3.0, size=(2, 3))), torch.zeros(3, dtype=torch.float64)
     k, log_decay = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), -40.0, dtype=torch.float64)
     inputs = "T = 2, K = 3, V = 3, a large state that is forgotten, and nothing is written"

@@ -2,8 +2,9 @@
 # ## Find the misprint
 #
 # In a newer LLaMA several heads of queries share a head of keys and values: $H$ heads of queries of width
-# $D/H$, and $H_{kv}$ heads of keys and of values of the same width. All else is as in the chapter: an output
-# matrix, a gated MLP of hidden width $F$, no biases. Norms and embeddings are not counted.
+# $D/H$, and $H_{kv}$ heads of keys and of values of the same width. $D$ is a multiple of $H$, and $H$ of
+# $H_{kv}$. All else is as in the chapter: an output matrix, a gated MLP of hidden width $F$, no biases. Norms and
+# embeddings are not counted.
 #
 # 1. How many parameters have $L$ layers?
 # 2. What does a token cost in training, forward and backward, in a context of $T$ tokens, if the whole table of

@@ -7,8 +7,8 @@
 #
 # 1. What does a token cost, in units of $72LD^2$?
 # 2. You have a budget of so many of these units. How many layers may have softmax attention? Give the smallest $m$
-#    that keeps within the budget, and 0 if not even TNL throughout does. (Rounding does not matter: no budget lies
-#    within $10^{-9}$ of one where the answer changes.)
+#    that keeps within the budget, and 0 if not even TNL throughout does. ($T$ is at most $2^{27}$, and no answer
+#    above 12 million. Rounding does not matter: no budget lies within $10^{-9}$ of one where the answer changes.)
 
 # %% answer q4
 def relative_cost(T, D, H, every):

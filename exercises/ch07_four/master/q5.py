@@ -3,7 +3,8 @@
 #
 # Losses of models that were best at their budgets of compute $C$ are to be described by $L = k\,C^{-a}$.
 #
-# 1. Fit it: the least squares line through $\log L$ against $\log C$. (Budgets span 0.02 % or more; no loss is below $10^{-6}$.)
+# 1. Fit it: the least squares line through $\log L$ against $\log C$. (Budgets span 10 % or more, and lie
+#    between $10^{-9}$ and $10^{22}$; no loss is below $10^{-6}$.)
 # 2. You find that each of the runs had cost `factor` times as much as was counted, the same factor for all. What
 #    is the law for compute that is counted right?
 # 3. Two laws: how many times the compute of the first does the second need to reach the loss that the first one
@@ -57,6 +58,8 @@ def q5(rng):
         logs = rng.uniform(low, high, n).tolist()
         if n > 2:
             logs[3] = logs[2]                  # two runs of one budget
+        else:
+            logs[1] = logs[0] + float(rng.uniform(0.05, 1) * rng.choice((-1, 1)))
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
         compute = [10.0**x for x in logs]
         loss = [k * c**-a * float(e) for c, e in zip(compute, rng.uniform(0.97, 1.03, n))]
@@ -70,9 +73,11 @@ def q5(rng):
         loss *= max(1.0, 1.01e-6 / loss.min())
         calls.append(Call("fit", (compute.tolist(), loss.tolist()), f"{n} points from C = 1e{start:g} on, a = {a:.2g} but for noise", exact))
     calls.append(Call("fit", ([1.0, 10.0, 100.0, 1000.0], [3.0] * 4), "4 points of one loss", exact))
-    calls.append(Call("fit", ([1.0, 1.0001, 1.0002], [3.0, 2.99997, 2.99995]), "3 points, budgets that are nearly the same", exact))
+    calls.append(Call("fit", ([1.0, 1.05, 1.101], [3.0, 2.985, 2.975]), "3 points, budgets that are nearly the same", exact))
+    calls.append(Call("fit", ([1e18, 1.05e18, 1.101e18], [3.0, float(rng.uniform(2.984, 2.986)), 2.971]), "3 points, C from 1e18 to 1.101e18", Close(1e-6)))
+    calls.append(Call("fit", ([1.0, 10.0, 100.0], [1.0, 1.0, 1.0]), "3 points, each loss is 1", exact))
     calls.append(Call("fit", ([1e-9, 1e-8, 1e-7, 1e-6], [30.0, 25.0, 21.0, 17.0]), "4 points, C from 1e-9 to 1e-6", exact))
-    calls.append(Call("fit", ([1e17, 1e19, 1e20, 1e21], [1.8e-5, 5e-6, 2e-6, 1.01e-6]), "4 points, losses from 1.8e-5 to 1.01e-6", exact))
+    calls.append(Call("fit", ([1e17, 1e19, 1e20, 1e22], [1.8e-5, 5e-6, 2e-6, 1.01e-6]), "4 points, losses from 1.8e-5 to 1.01e-6", exact))
     calls.append(Call("recounted", (18.12, 1.43, 145.85), "k = 18.12, a = 1.43, a factor of 145.85", exact))
     for factor in (2.0, 0.5, 1.0, float(rng.uniform(3, 9))):
         k, a = float(rng.uniform(2, 5)), float(rng.uniform(0.05, 0.3))
@@ -105,7 +110,7 @@ def q5(rng):
         calls.append(Call("compute_needed", (first, second, C), text, Within(1.0000001)))
     for compute, loss, text in (
         ([1e-9, 3e-9, 9e-9], [30.0, 25.0, 21.0], "3 points, C from 1e-9 to 9e-9"),
-        ([1.0, 1.0001, 1.0002], [3.0, 2.99999, 2.99998], "3 points, budgets and losses that are nearly the same"),
+        ([1.0, 1.05, 1.101], [3.0, 2.999999, 2.9999981], "3 points, budgets and losses that are nearly the same"),
         ([1e6, 1e7, 1e8], [1.9e-6, 1.5e-6, 1.1e-6], "3 points, losses from 1.9e-6 to 1.1e-6"),
     ):
         unit = float(rng.uniform(0.96, 1.04))

@@ -10,6 +10,7 @@
 # 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
 #
 # Sizes are not evenly spaced, in logarithms either. There are 3 to 7 of them and at most 21 budgets, and not every budget is skipped.
+# Losses are below 300 where a run reaches the budget.
 
 # %% answer q3
 def iso_flop(C, N, loss):
@@ -93,6 +94,9 @@ def q3(rng):
     N = np.exp(rng.uniform(0.6, 2.8, 5).cumsum() + 14.0).tolist()
     text = f"5 sizes, {len(COLUMNS)} budgets: valleys, gaps, and a budget that nobody reaches"
     calls.append(Call("iso_flop", (C, N, loss.tolist()), text, Within(1.00001)))
+    loss = rng.uniform((140, 85, 280), (160, 95, 298)).tolist()
+    N = np.exp(rng.uniform(0.9, 1.1, 3).cumsum() + 14.0).tolist()
+    calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss]), "3 sizes, losses of 85 to 298", Within(1.00001)))
     for spacing, height in ((2.8, 2e-8), (3.1, 5e-9)):  # sizes far apart, losses nearly alike: it is a valley
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])

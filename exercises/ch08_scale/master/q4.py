@@ -2,7 +2,8 @@
 # ## Two sizes up
 #
 # Models of one architecture have read the same text. Their losses at three rising sizes are known, and that at a larger one is asked. The larger a
-# model is, the lower is its loss.
+# model is, the lower is its loss: neighbours differ by more than a part in a million. The largest is at least twice
+# as large as the smallest.
 #
 # 1. Put $L = E + A\,N^{-\alpha}$ through the three points *exactly*, and return its value at `target`. (Eliminate $E$ and $A$;
 #    one equation for $\alpha$ is left. It has one solution between 0.001 and 5 for all inputs, which halving an interval finds. $E$ may come out below zero.)
@@ -83,11 +84,20 @@ def q4(rng):
     alike = [303725, 305245, 584476439], [8.9999986, 8.9930585, 3.1483243], 5844764390000.0
     calls.append(Call("by_curve", alike, "losses 9, 8.99 and 3.15 at sizes 303,725, 305,245 and 5.8e8, target 5.8e12", Close(1e-6)))  # two points nearly in one
     for _ in range(60):                           # sizes of any magnitude, near or far; losses below 1 and above 5, E below 0 or not
-        N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.15, 1.5, 2)]).cumsum())).tolist()
+        N = (10 ** (rng.uniform(2, 11) + np.array([0.0, *rng.uniform(0.152, 1.5, 2)]).cumsum())).tolist()
         alpha, last, part = (10 ** rng.uniform((-2, -1.3, -1), (0.2, 1.5, 1.5))).tolist()
         L = [last + part * last * ((x / N[0]) ** -alpha - (N[2] / N[0]) ** -alpha) for x in N]
         target = N[2] * float(10 ** rng.uniform(0.01, 5))
         text = f"losses {L[0]:.3g}, {L[1]:.3g}, {L[2]:.3g} at sizes {N[0]:.2g}, {N[1]:.3g}, {N[2]:.3g}, target {target:.3g}"
+        calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
+        calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
+    first = 3 * float(rng.uniform(0.95, 1.05))
+    for N, steps, target in (                      # the smallest steps, in losses and in sizes
+        ([1e6, 1e7, 1e8], (1.33e-6, 1.1e-6 * float(rng.uniform(0.97, 1.03))), 1e13),
+        ([1e13, 1.4e13, 2e13], (0.05, 0.044 * float(rng.uniform(0.97, 1.03))), 3e13),
+    ):
+        L = [first, first * (1 - steps[0]), first * (1 - steps[0] - steps[1])]
+        text = f"losses that fall by {steps[0]:.3g} and {steps[1]:.3g} of {first:.3g} at sizes {N[0]:g}, {N[1]:g} and {N[2]:g}, target {target:g}"
         calls.append(Call("by_curve", (N, L, target), text, Close(1e-6)))
         calls.append(Call("by_line", (N, L, target), text, Close(1e-9)))
     for more in rng.uniform((4e-4, 7e-6), (6e-4, 9e-6)).tolist():  # sizes that have nearly a common ratio

@@ -230,6 +230,7 @@ def q5(rng):
     calls += _ask(_runs_that_hardly_fall(rng, *alike), "5 runs within 4 % of one size, losses that are nearly the same")
     faint = [1.0, 10.0, 100.0, 300.0, 1_000.0], [1.9e-6, 1.6e-6, 1.3e-6, 1.2e-6, 1.1e-6]
     calls += _ask(_runs_that_hardly_fall(rng, *faint), "5 runs, losses near 1e-6")
+    calls += _ask(([1e6, 1e7, 1e8, 1e9], [2.0, 1.0, 1.0, 1.0]), "4 runs, a loss of 2 and three of 1")
     for earlier in (True, True, False, False):
         N, L = _runs_with_a_twin(rng, earlier)
         calls += _ask((N, L), f"{len(N)} runs, another has the loss of the one that is farthest above")

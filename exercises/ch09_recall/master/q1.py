@@ -130,6 +130,12 @@ def q1(rng):
     again[int(rng.integers(600, 900))] ^= 1
     for name in ("repeated", "misleading"):
         calls.append(Call(name, (np.append(once, again), n), f"1,500 bytes, and again with one changed, n = {n:,}"))
+    last = int(rng.integers(n, 1_500))               # a string ends here; one byte of its beginning is another, too
+    for place, where in ((last - n + 1, "first"), (last - int(rng.integers(n // 4, n - n // 4)), "middle"), (last - 1, "last")):
+        again = once.copy()
+        again[[place, last]] ^= 1
+        arguments = (np.append(once, again), n)
+        calls.append(Call("misleading", arguments, f"1,500 bytes, and again with two changed, the {where} of n - 1 and the next, n = {n:,}"))
     for T, part, there, elsewhere in (
         (50, 0.3, 0.4, 0.1),
         (400, 0.1, 0.4, 0.1),

@@ -148,7 +148,7 @@ def q3(rng):
         logits, own = rng.uniform(-3, 0.9, (4, 6, 256)), 48 + digits
         np.put_along_axis(logits, own[..., None], 1.0, -1)
         rival = own[:, 2] + sign * rng.integers(1, np.where(sign > 0, 10 - digits[:, 2], digits[:, 2] + 1))
-        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(3e-13, 6e-13, 4)
+        logits[np.arange(4), 2, rival] = 1.0 + sign * rng.uniform(0.6e-13, 1e-13, 4)
         for name in ("found", "found_if_told"):
             calls.append(Call(name, (logits, digits), "4 needles, logits of 1, a digit that is nearly as likely as the right one", share))
     for needles in (1, 3):
