@@ -245,9 +245,10 @@ def shortest_circle(u, kernel):
 
 @also_right(replaces="convolve")
 def in_halves(u, kernel):
-    if len(u) <= 4096:
-        return shortest_circle(u, kernel)
     m, n = len(u) // 2, 2 * len(u)
-    late = torch.fft.irfft(torch.fft.rfft(u[:m], n) * torch.fft.rfft(kernel, n), n)[m : len(u)]
+    spectrum = torch.fft.rfft(kernel, n)
+    if len(u) <= 4096:
+        return torch.fft.irfft(torch.fft.rfft(u, n) * spectrum, n)[: len(u)]
+    late = torch.fft.irfft(torch.fft.rfft(u[:m], n) * spectrum, n)[m : len(u)]
     first, second = in_halves(u[:m], kernel[:m]), in_halves(u[m:], kernel[: len(u) - m])
     return torch.cat([first, second + late])
