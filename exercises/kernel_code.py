@@ -23,7 +23,7 @@ NUMBERS = {
 VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
 RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?(?:, )?)+) = ")
 NAME = re.compile(r'"?([a-z]\w*\.[\w.]*\w)"?')
-FUNCTION = re.compile(r"@([\w.$-]+)")
+FUNCTION = re.compile(r"@(!\d+|[\w.$-]+)")  # the former if its name was hidden
 TEXT = re.compile(r'"(\d+)"')  # by its number, see kernel_front.hide_texts
 ATTRIBUTES = re.compile(r"(?:attributes )?<?\{[^{}]*\}>?")
 
@@ -168,7 +168,8 @@ class _Reader:
         while self._at < len(self._lines):
             line = self._next()
             if line.startswith("tt.func"):
-                name = find_function(line)
+                if (name := find_function(line)) in functions:
+                    raise Unknown("has two functions of one name")
                 functions[name] = self._read_function(line)
                 main = name if line.startswith("tt.func public ") else main
         return Code(self._lines, functions, main)

@@ -23,7 +23,7 @@ import torch
 TARGET = ("cuda", 80, 32)  # nothing is run on it; one that takes blocks of memory apart into addresses
 TYPES = {torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64"}
 TYPES |= {torch.int32: "*i32", torch.int64: "*i64"}
-MANGLED = re.compile(r"__kernel_\d+__\.\S+")  # the name of a function that is not made yet
+MANGLED = re.compile(r"answer\.\S+")  # the name of a function that is not made yet
 REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameError('x')
 # What the intermediate code of a kernel may be made of as it is read: that of which kernel_machine.py knows
 # what a GPU makes of it. What is not here is refused.
@@ -56,6 +56,7 @@ NOT_KNOWN = {
     ): "numbers without a sign (a sum of truth values is one; before it write `.to(tl.int32)`)",
     re.compile(r"""(?:(?<=\dx)|(?<![\w@%".$#!]))(?:bf16|f8E\w+|i8|i16)\b"""): "numbers in {}",
     re.compile(r"(arith\.divf|tt\.precise_divf) .*f16\b"): "`tl.fdiv` of float16",
+    re.compile(r"(tt|arith)\.bitcast .*!tt\.ptr"): "addresses that are taken for those of other numbers",
     re.compile(
         r"tt\.(load|store) .*(cacheModifier.*(evictionPolicy|isVolatile)|evictionPolicy.*isVolatile)"
     ): "two of `cache_modifier`, `eviction_policy` and `volatile` at once",
@@ -118,6 +119,7 @@ def read(kernel: Any, arguments: Mapping[str, Any]) -> Reading:
         RuntimeError: if this version of Triton is built in another way.
     """
     remember()
+    _refuse_debug(kernel)
     with _compilers_language(_list_globals(kernel.fn)), warnings.catch_warnings(action="ignore"):
         if not _works():
             version = sys.modules["triton"].__version__
@@ -164,20 +166,22 @@ def describe_options(kernel: Any) -> dict[str, Any]:
     """Return as plain data what the compiler is told of a function besides its text: types, and options."""
     from triton.runtime.jit import JITFunction
 
+    _refuse_debug(kernel)
     options = _list_options(kernel)
     kinds = {one.name: one.annotation for one in JITFunction(kernel.fn).params}
     return {"kinds": {name: kind for name, kind in kinds.items() if _is_declared(kind)}, **options}
 
 
 def _list_options(kernel: Any) -> dict[str, Any]:
-    """Return the options of ``triton.jit`` that a function has.
+    """Return the options of ``triton.jit`` that a function has."""
+    options = {name: kernel.kwargs.get(name) for name in OPTIONS}
+    return {name: sorted(x, key=str) if isinstance(x, set) else x for name, x in options.items()}
 
-    Raises:
-        TypeError: if it is to be compiled with what looks for errors, which would stop on a GPU.
-    """
+
+def _refuse_debug(kernel: Any) -> None:
+    """Refuse a function that is to be compiled with what looks for errors, which stop a GPU."""
     if kernel.kwargs.get("debug"):
         raise TypeError("is under `triton.jit(debug=True)`, which is for a GPU; leave `debug` out")
-    return {name: kernel.kwargs.get(name) for name in OPTIONS}
 
 
 def _is_declared(kind: str) -> bool:
@@ -250,7 +254,7 @@ def hide_texts(code: str) -> tuple[str, list[str]]:
         if text not in texts:
             texts.append(text)
         number = texts.index(text)
-        return f"@text_{number}{bracket}" if before else f'"{number}"{bracket}'
+        return f"@!{number}{bracket}" if before else f'"{number}"{bracket}'
 
     return QUOTED.sub(hide, code), texts
 

@@ -244,7 +244,7 @@ class Machine:
         wanted = np.broadcast_to(True if mask is None else mask, shape)
         if other is not None:
             loaded = np.array(np.broadcast_to(other, shape), dtype=kind.dtype)
-        elif kind.dtype.kind == "f" and self.launch.chance.happens(0.75):
+        elif self.launch.chance.happens(0.75):
             loaded = self.launch.chance.draw_anything(shape, kind.dtype, ANYTHING)
         else:
             loaded = np.zeros(shape, kind.dtype)
@@ -480,6 +480,20 @@ def _join_tiles(a: Any, b: Any) -> np.ndarray:
     return np.stack([kernel_orders.convert(x, kind) for x in (a, b)], -1)
 
 
+def _make_bitcast(machine: Machine, operation: kernel_code.Operation) -> Compute:
+    """Return what takes the bits of numbers for others; of NaN they are those of any NaN."""
+    kind = operation.result.dtype
+
+    def take(x: Any) -> Any:
+        x = np.asarray(x)
+        if x.dtype.kind == "f" != kind.kind and np.isnan(x).any():
+            nan = np.copysign(x.dtype.type(np.nan), 1 if machine.launch.chance.happens() else -1)
+            x = np.where(np.isnan(x), nan, x)
+        return x.view(kind)
+
+    return take
+
+
 def _make_address(machine: Machine, operation: kernel_code.Operation) -> Compute:
     entry = operation.kinds[0].entry
     return lambda address, offset: address + np.asarray(offset, np.int64) * entry
@@ -537,6 +551,8 @@ OF_TILES: dict[str, Callable[[Machine, kernel_code.Operation], Compute]] = {
     "tt.join": lambda machine, operation: _join_tiles,
     "tt.split": lambda machine, operation: lambda x: (x[..., 0], x[..., 1]),
     "tt.addptr": _make_address,
+    "tt.bitcast": _make_bitcast,
+    "arith.bitcast": _make_bitcast,
     "tt.load": _make_load,
     "tt.store": lambda machine, operation: machine.store,
     "tt.dot": _make_dot,
@@ -559,5 +575,8 @@ WITH_REGIONS: dict[str, Callable[[Machine, kernel_code.Operation, list[Region]],
 
 def _fuse(a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c``, rounded once."""
-    wide = kernel_orders.WIDER[np.result_type(a)]
-    return (np.asarray(a, wide) * np.asarray(b, wide) + np.asarray(c, wide)).astype(np.result_type(a))
+    kind = np.result_type(a)
+    rounded, left = (np.asarray(x, kernel_orders.WIDER[kind]) for x in kernel_orders.find_product(a, b))
+    return kernel_orders.add(
+        kind, np.where(np.isfinite(rounded), rounded, 0), np.asarray(c, rounded.dtype), left
+    )

@@ -171,17 +171,6 @@ def cut_digits(kind: np.dtype) -> Function:
     return cast_inside
 
 
-def take_bits(kind: np.dtype) -> Function:
-    """Return what takes the bits of numbers for others, but refuses those of NaN, of which there are many."""
-
-    def take(x: Any) -> Any:
-        if np.result_type(x).kind == "f" != kind.kind and np.isnan(x).any():
-            raise ValueError("takes the bits of NaN, and a GPU may have other ones")
-        return np.asarray(x).view(kind)
-
-    return take
-
-
 # --- all of them --------------------------------------------------------------------------------------------
 
 # by the name of the operation in the compiler's intermediate code
@@ -222,6 +211,4 @@ CASTS: dict[str, Callable[[np.dtype], Function]] = {
     "arith.fptosi": cut_digits,
     "arith.extf": cast,
     "arith.truncf": cast,
-    "tt.bitcast": take_bits,
-    "arith.bitcast": take_bits,
 }

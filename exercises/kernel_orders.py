@@ -28,6 +28,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "math.sqrt": np.sqrt,
     "math.rsqrt": lambda a: 1 / np.sqrt(a),
 }
+INEXACT = ("arith.divf", "math.sqrt", "math.rsqrt")  # also where a number would be exact
 PARTS = 8  # of a product of tiles
 LONGEST = 16  # entries that are taken in one by one
 WIDER = {
@@ -35,8 +36,8 @@ WIDER = {
     np.dtype(np.float32): np.float64,
     np.dtype(np.float64): np.longdouble,
 }
-# What a product is until it is rounded: a number of two parts, of which the first is the rounded product and
-# the second what it was before. So what moves the one moves the other.
+# What a product is until it is rounded: a number of two parts, the rounded product and what rounding took
+# away. So what moves the one moves the other.
 UNROUNDED: dict[np.dtype, np.dtype] = {
     np.dtype(np.float16): np.dtype(np.complex64),
     np.dtype(np.float32): np.dtype(np.complex128),
@@ -48,13 +49,50 @@ LOG2_E = np.float32(math.log2(math.e))
 
 def multiply(a: Any, b: Any) -> Any:
     """Return a product that may still be taken into a sum before it is rounded."""
-    kind, rounded = np.result_type(a), np.multiply(a, b)
-    wide = np.multiply(np.asarray(a, WIDER[kind]), np.asarray(b, WIDER[kind]))
-    if np.array_equal(wide, rounded, equal_nan=True):
+    rounded, left = find_product(a, b)
+    if not left.any():
         return rounded
-    product = np.empty(np.shape(rounded), UNROUNDED[kind])
-    product.real, product.imag = rounded, wide
+    product = np.empty(np.shape(rounded), UNROUNDED[np.result_type(a)])
+    product.real, product.imag = rounded, left
     return product
+
+
+def find_product(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a product and what rounding takes away, exactly; where it is too large, all of the product."""
+    kind = np.result_type(a)
+    rounded, wide = np.multiply(a, b), WIDER[kind]
+    (a, a_low), (b, b_low) = (_halve(np.asarray(x, wide), kind) for x in (a, b))
+    left = ((a * b - rounded) + (a * b_low + a_low * b)) + a_low * b_low
+    return rounded, np.where(np.isfinite(rounded), left, (a + a_low) * (b + b_low))
+
+
+def _halve(x: np.ndarray, kind: np.dtype) -> tuple[np.ndarray, Any]:
+    """Return numbers in two parts, whose products with such parts are exact in the wider kind."""
+    if kind != np.float64:
+        return x, x.dtype.type(0)
+    high = x.astype(np.float32).astype(x.dtype)
+    high = np.where(np.isfinite(high), high, x)
+    return high, x - high
+
+
+def add(kind: np.dtype, *numbers: Any) -> np.ndarray:
+    """Return the sum of three numbers of the wider kind, rounded once."""
+    total, left = _add_two(numbers[0], numbers[1])
+    total, more = _add_two(total, numbers[2])
+    total, left = _add_two(total, left + more)
+    even = np.fmod(total / np.spacing(np.abs(total)), 2) == 0
+    # where something is left, the neighbour with an odd last bit is rounded as the sum would be
+    other = np.nextafter(total, np.where(left > 0, np.inf, -np.inf).astype(total.dtype))
+    odd = np.where(even & (left != 0) & np.isfinite(total), other, total)
+    plain = (numbers[0] + numbers[1]) + numbers[2]
+    return np.where(np.isfinite(plain), odd, plain).astype(kind)
+
+
+def _add_two(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a sum, and what rounding has taken away."""
+    total = np.add(a, b)
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
 
 
 def is_unrounded(x: Any) -> bool:
@@ -68,14 +106,8 @@ def round_off(x: Any) -> Any:
 
 
 def convert(x: Any, kind: np.dtype) -> np.ndarray:
-    """Return numbers as others are: as products, which are what they are rounded to, or rounded."""
-    if np.result_type(x) == kind:
-        return np.asarray(x)
-    if kind not in ROUNDED_TO:
-        return np.asarray(round_off(x)).astype(kind)
-    product = np.empty(np.shape(x), kind)
-    product.real = product.imag = x
-    return product
+    """Return numbers as others are: with a part that rounding took away, or without."""
+    return np.asarray(round_off(x) if kind not in ROUNDED_TO else x).astype(kind)
 
 
 class Chance:
@@ -102,8 +134,9 @@ class Chance:
             exact, numbers = np.exp2, (np.multiply(numbers[0], LOG2_E),)
         true = exact(*(np.asarray(x, WIDER[kind]) for x in numbers))
         rounded = exact(*numbers) if name == "arith.divf" else true.astype(kind)
-        if name == "arith.divf":  # on a GPU x / x may be below 1, but not a quotient by a power of 2
-            true = np.where((rounded == true) & (np.abs(np.frexp(numbers[1])[0]) != 0.5), 0, true)
+        if name in INEXACT:  # on a GPU x / x may be below 1 or above, but not a quotient by a power of 2
+            beside = np.where(self.happens(), 0, 2 * rounded)
+            true = np.where((rounded == true) & (np.abs(np.frexp(numbers[-1])[0]) != 0.5), beside, true)
         return self._choose(np.asarray(rounded), true)
 
     def _choose(self, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
@@ -136,9 +169,10 @@ class Chance:
         kind = np.result_type(parts[0])
         for n, one in enumerate((left, right)):
             if is_unrounded(one) and self.happens():  # the other one is rounded
-                parts = [np.asarray(x, WIDER[kind]) for x in parts]
-                parts[n] = one.imag
-                break
+                rounded, beside = (np.asarray(x, WIDER[kind]) for x in (one.real, parts[1 - n]))
+                rounded = np.where(np.isfinite(rounded), rounded, 0)  # then all of the product is beside it
+                product, rest = (sign * x if n else x for x in (rounded, one.imag))
+                return add(kind, product, beside if n else sign * beside, rest)
         return np.asarray(parts[0] + sign * parts[1]).astype(kind)
 
     def multiply_tiles(self, a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:

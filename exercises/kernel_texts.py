@@ -64,6 +64,8 @@ def _describe_kernel(kernel: Any) -> list[dict[str, Any]]:
                 names[name] = _describe_value(name, value, one.fn)
         text = textwrap.dedent(inspect.getsource(one.fn))
         defaults = [_unwrap(default) for default in one.fn.__defaults__ or ()]
+        if not all(isinstance(default, CONSTANTS) for default in defaults):
+            raise TypeError(f"has a default that is no number in `{one.fn.__name__}`; hand it over by name")
         options = kernel_front.describe_options(one)
         place = {
             "module": one.fn.__module__,
@@ -111,6 +113,11 @@ def _is_constant(value: Any) -> bool:
     return isinstance(value, CONSTANTS) or (type(value) is tuple and all(map(_is_constant, value)))
 
 
+def _restore_tuples(value: Any) -> Any:
+    """Return a constant with tuples in place of lists, which they are on their way."""
+    return tuple(map(_restore_tuples, value)) if type(value) is list else value
+
+
 # --- the other side -----------------------------------------------------------------------------------------
 
 
@@ -137,11 +144,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     texts = [str(one["text"]) for one in described]
     if not 0 < len(texts) <= MAX_FUNCTIONS or sum(map(len, texts)) > MAX_CHARACTERS:
         raise TypeError(f"is too long: {len(texts)} functions, {sum(map(len, texts)):,} characters")
-    modules = [str(one["module"]) for one in described]
-    made = [
-        _build_function(text, one, f"__kernel_{modules.index(module)}__")
-        for text, one, module in zip(texts, described, modules, strict=True)
-    ]
+    made = [_build_function(text, one) for text, one in zip(texts, described, strict=True)]
     kernels = [
         triton.jit(function, **_read_options(one)) for function, one in zip(made, described, strict=True)
     ]
@@ -159,7 +162,7 @@ def _build_kernel(described: Sequence[Mapping[str, Any]]) -> Any:
     return kernels[0]
 
 
-def _build_function(text: str, described: Mapping[str, Any], module: str) -> types.FunctionType:
+def _build_function(text: str, described: Mapping[str, Any]) -> types.FunctionType:
     """Define a function of a text without running any of it: no decorator, default or annotation."""
     import triton.language as tl
 
@@ -183,7 +186,11 @@ def _build_function(text: str, described: Mapping[str, Any], module: str) -> typ
     lines = text.splitlines(keepends=True)
     linecache.cache[name] = (len(text), None, lines, name)
     lent = {name: getattr(builtins, name) for name in kernel_rules.BUILTINS}
-    names: dict[str, Any] = {"__name__": module, "__builtins__": lent, LENT: tl.constexpr}
+    names: dict[str, Any] = {
+        "__name__": f"answer.{described['module']}",
+        "__builtins__": lent,
+        LENT: tl.constexpr,
+    }
     if tree.name in names:
         raise TypeError(f"is called `{tree.name}`, a name that is taken")
     definition = ast.fix_missing_locations(ast.Module([tree], []))
@@ -220,9 +227,10 @@ def _find_value(what: Mapping[str, Any]) -> Any:
         vars(numbers).update({key: x for key, x in what["numbers"].items() if type(x) in (int, float)})
         return numbers
     if "constant" in what:
-        if not _is_constant(what["constant"]):
+        constant = _restore_tuples(what["constant"])
+        if not _is_constant(constant):
             raise TypeError("has a constant that is no number")
-        return tl.constexpr(what["constant"])
+        return tl.constexpr(constant)
     name = what["module"]
     if name != "triton" and not kernel_rules.is_of_language(name):
         raise TypeError(f"uses `{name}`, which is no part of Triton's language")

@@ -174,7 +174,6 @@ class Question:
         calls = self.prepare(str(seed)).calls
         return self.judge([run_call(answer, call, self.own_code) for call in calls], str(seed))
 
-    @np.errstate(all="ignore")  # an answer may return the largest of numbers
     def judge(self, outcomes: Sequence[Outcome], seed: str) -> Verdict:
         """Return the verdict on the outcomes of all calls.
 
@@ -191,7 +190,11 @@ class Question:
             outcomes: one for each call, in order, values decoded.
             seed: what the inputs were drawn from.
         """
-        prepared = self.prepare(seed)
+        return self.judge_on(self.prepare(seed), outcomes)
+
+    @np.errstate(all="ignore")  # an answer may return the largest of numbers
+    def judge_on(self, prepared: PreparedQuestion, outcomes: Sequence[Outcome]) -> Verdict:
+        """Return the verdict on the outcomes of all calls of a draw, see ``judge``."""
         if len(outcomes) != len(prepared.calls):
             raise ValueError(f"outcomes: got {len(outcomes)}, expected {len(prepared.calls)}")
         for number in prepared.looked_at:
@@ -211,9 +214,14 @@ class Question:
         """Return the names of the values that are letters."""
         return {name for name, value in self.reference.items() if is_letter(value)}
 
-    def chooses_wrongly(self, outcomes: Sequence[Outcome], seed: str) -> bool:
+    @np.errstate(all="ignore")
+    def is_right(self, prepared: PreparedQuestion, outcomes: Sequence[Outcome]) -> bool:
+        """Return whether the outcomes of all calls are right, without a look at known mistakes."""
+        cases = zip(prepared.calls, outcomes, prepared.wanted, strict=True)
+        return not any(find_fault(call, outcome, wanted) for call, outcome, wanted in cases)
+
+    def chooses_wrongly(self, prepared: PreparedQuestion, outcomes: Sequence[Outcome]) -> bool:
         """Return whether a letter is chosen, and it is not the right one."""
-        prepared = self.prepare(seed)
         return any(
             call.name in self.letters
             and is_letter(outcome.get("value"))
@@ -221,9 +229,9 @@ class Question:
             for call, outcome, wanted in zip(prepared.calls, outcomes, prepared.wanted, strict=True)
         )
 
-    def prepare(self, seed: str) -> PreparedQuestion:
-        """Return the question with inputs drawn from a seed; computed once for each seed."""
-        return _prepare(self, seed)
+    def prepare(self, seed: str, keep: bool = True) -> PreparedQuestion:
+        """Return the question with inputs drawn from a seed; computed once for each seed, if it is kept."""
+        return _prepare(self, seed) if keep else _prepare.__wrapped__(self, seed)
 
     @property
     def known_answers(self) -> list[KnownAnswer]:

@@ -45,6 +45,7 @@ LIBRARIES = ("linattn_ref", "linattn_kernels", "fla")
 MAX_OPERATIONS = 20_000  # of one call
 # What an answer may learn of values in one call, as in `if x.max() > 0`: a truth value is a bit, a number 64.
 MAX_BITS = 1_000
+MAX_AXES = 4  # of a mask
 TELLING = {"equal", "allclose", "nonzero", "_local_scalar_dense", "index", "masked_select"}
 TELLING |= {"repeat_interleave"}
 RESHAPING = (
@@ -304,6 +305,7 @@ class Keeper:
             serialization.refuse_changes(self._arguments, self.calls[self._call])
             self.outcomes.setdefault(self._call, {"value": value, **self._counts})
         except BaseException as error:
+            self._tell(BITS_OF_AN_ERROR)
             self.outcomes.setdefault(self._call, serialization.describe_exception(error))
             raise
         finally:
@@ -326,6 +328,8 @@ class Keeper:
         named = {one.name: x for one, x in zip(schema, arguments, strict=False)} | options
         given = {one.name: named[one.name] for one in schema if one.name in named}
         masks = [one for one in given.get("indices") or () if one is not None and one.dtype in MASKS]
+        if any(one.dim() > MAX_AXES for one in masks):  # what memory they take tells how many are true
+            raise TypeError(f"a mask in an index has up to {MAX_AXES} axes here")
         if len(masks) > 1:
             raise TypeError("two masks in one index tell how many places each has; use one, or places")
         self._take_over(operation, given)

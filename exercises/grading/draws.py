@@ -1,16 +1,15 @@
 """Give out draws of a question's inputs, so that answers learn no more than some bits of each.
 
-Where operations are watched, a run learns up to ``MAX_BITS`` bits of a call, and runs can hand on what they
-have learnt. So bits are added up over all runs on a draw, whoever's they are, and a draw of which one call
-has told that many is given out no more. An operation counts as a bit, too: its time may tell something, since
-some take longer for large numbers. Runs side by side would each learn as many, so a draw is with one
-submission at a time. Where nothing is told in bits, since an answer gets its inputs whole or the text of a
-kernel counts, there is one draw for all.
+Where operations are watched, a run learns up to ``MAX_BITS`` bits of a call, and what it cannot be kept from
+looking at, such as a clock or how much memory the process takes that has the values, tells some more. Runs
+can hand on what they have learnt. So each submission has a draw of its own, and another one when of a call of
+it so many bits were told; an operation counts as one. Where nothing is told in bits, since an answer gets its
+inputs whole or the text of a kernel counts, there is one draw for all.
 """
 
-import contextlib
+import itertools
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from linattn_exercises.calls import Outcome
@@ -32,11 +31,6 @@ class Draw:
         self._told = dict.fromkeys(_list_watched(prepared), 0)  # bits, by the number of a watched call
 
     @property
-    def is_for_all(self) -> bool:
-        """Whether nothing of it is told in bits."""
-        return not self._told
-
-    @property
     def is_spent(self) -> bool:
         """Whether too much of it was told for another run."""
         return max(self._told.values(), default=0) >= MAX_BITS
@@ -56,55 +50,35 @@ class Draws:
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._lock = threading.Lock()  # also held where a question is prepared
-        self._count: Counter[QuestionInfo] = Counter()
-        self._draws: defaultdict[QuestionInfo, list[Draw]] = defaultdict(list)  # those that are not spent
-        self._held: set[Draw] = set()
+        self._lock = threading.Lock()
+        self._numbers: defaultdict[QuestionInfo, Iterator[int]] = defaultdict(itertools.count)
 
-    @contextlib.contextmanager
-    def hold(self, question: Question) -> Iterator[Callable[[], Draw]]:
-        """Let a submission have draws of a question, one after the other.
+    def begin(self, question: Question) -> Callable[[], Draw]:
+        """Begin the attempts of a submission at a question.
 
-        The value of the context is called before each run and returns the draw for it: the one of the run
-        before, unless that is spent. If an exception leaves the context, nobody knows what the last run was
-        told, and its draw is not given out again.
+        Returns:
+            What is called before each run and returns the draw for it: the one of the run before, unless that
+            is spent.
         """
-        draw = self._take(question)
+        draw = self._make(question)
 
         def get() -> Draw:
             nonlocal draw
             if draw.is_spent:
-                self._give_back(draw)
-                draw = self._take(question)
+                draw = self._make(question)
             return draw
 
-        yield get
-        self._give_back(draw)
-
-    def _take(self, question: Question) -> Draw:
-        """Return a draw that nobody has; make one if there is none."""
-        with self._lock:
-            free = (one for one in self._draws[question.info] if one not in self._held)
-            draw = next(free, None) or self._make(question)
-            if not draw.is_for_all:
-                self._held.add(draw)
-            return draw
+        return get
 
     def _make(self, question: Question) -> Draw:
-        """Draw inputs and have the reference give what is expected."""
-        number = self._count[question.info]
-        seed = f"{self._seed}/{number}" if number else self._seed
-        draw = Draw(question.prepare(seed), seed)
-        self._count[question.info] += 1
-        self._draws[question.info].append(draw)
-        return draw
-
-    def _give_back(self, draw: Draw) -> None:
-        """Let others have a draw, unless it is spent."""
+        """Draw inputs and have the reference give what is expected; where nothing is told, once for all."""
+        first = question.prepare(self._seed)
+        if not _list_watched(first):
+            return Draw(first, self._seed)
         with self._lock:
-            self._held.discard(draw)
-            if draw.is_spent:
-                self._draws[draw.prepared.question.info].remove(draw)
+            number = next(self._numbers[question.info])
+        seed = f"{self._seed}/{number}" if number else self._seed
+        return Draw(question.prepare(seed, keep=False) if number else first, seed)
 
 
 def _list_watched(prepared: PreparedQuestion) -> list[int]:

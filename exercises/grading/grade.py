@@ -1,6 +1,7 @@
 """Grade submissions: several at a time, each once; marks that were given are kept when the run is stopped."""
 
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
@@ -10,6 +11,7 @@ import secrets
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -263,8 +265,7 @@ class Grader:
         if not any(own for _, own in submission.select_cells(question.info.id)):
             names = ", ".join(f"`{name}`" for name in question.reference)
             return False, f"No answer found: no cell defines {names}."
-        with self._draws.hold(question) as get_draw:
-            return self._try_attempts(submission, question, get_draw)
+        return self._try_attempts(submission, question, self._draws.begin(question))
 
     def _try_attempts(
         self, submission: Submission, question: Question, get_draw: Callable[[], Draw]
@@ -281,7 +282,7 @@ class Grader:
         stubs_stay = not submission.is_asked_elsewhere(question.info.id)
         message, lacks_a_name, begin = "", True, time.monotonic()
         slow: set[Others] = set()  # which cells of other questions were run in attempts that took too long
-        answers: set[str] = set()
+        answers: defaultdict[str, set[str]] = defaultdict(set)  # by the seed of their inputs
         ended: list[Cells] = []  # the cells of attempts that came to their end
         attempts = _list_attempts(submission, question)
         for number, (cells, others) in enumerate(attempts):
@@ -291,15 +292,15 @@ class Grader:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
                 hurried = "none" in slow or (others != "none" and bool(slow))
-                outcomes, seed = self._run(question, cells, get_draw, hurried)
-                verdict = question.judge(outcomes, seed)
-                if verdict.right:
-                    return True, verdict.message
+                outcomes, draw = self._run(question, cells, get_draw, hurried)
+                judge = functools.partial(question.judge_on, draw.prepared, outcomes)  # it may take seconds
+                if question.is_right(draw.prepared, outcomes):
+                    return True, judge().message
                 errors = {one.get("error") for one in outcomes}
-                if question.chooses_wrongly(outcomes, seed):
-                    return False, f"{message} {CUT} {verdict.message}" if hurried else verdict.message
+                if question.chooses_wrongly(draw.prepared, outcomes):
+                    return False, f"{message} {CUT} {judge().message}" if hurried else judge().message
                 if not message or (lacks_a_name and "Stopped" not in errors):
-                    message = verdict.message  # the later one tells more than that a name is missing
+                    message = judge().message  # the later one tells more than that a name is missing
                 if "Stopped" not in errors:
                     lacks_a_name = bool(errors & NO_NAME)
                     ended.append(cells)
@@ -309,15 +310,15 @@ class Grader:
                 slow.add(others)
                 if hurried or any(cells == later for later, _ in attempts[number + 1 :]):
                     break
-            answers |= _summarise(outcomes)
-            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers) == MAX_ANSWERS:
+            answers[draw.seed] |= _summarise(outcomes)
+            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers[draw.seed]) == MAX_ANSWERS:
                 break
         return False, message
 
     def _run(
         self, question: Question, cells: Cells, get_draw: Callable[[], Draw], hurried: bool
-    ) -> tuple[list[Outcome], str]:
-        """Return the outcomes of an attempt and the seed of its inputs; if it ends early, of another."""
+    ) -> tuple[list[Outcome], Draw]:
+        """Return the outcomes of an attempt and the draw that it was given; if it ends early, of another."""
         sandbox = self._get_sandbox(question.own_code)
         for _ in range(2):
             draw = get_draw()
@@ -326,7 +327,7 @@ class Grader:
             draw.note(outcomes)
             if not any("early" in one for one in outcomes):
                 break
-        return outcomes, draw.seed
+        return outcomes, draw
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""

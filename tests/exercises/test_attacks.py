@@ -993,6 +993,24 @@ def test_operations_whose_time_tells_something_use_up_a_draw(tmp_path, monkeypat
     assert len(set(map(id, given))) == len(given)
 
 
+WRONG = """
+def chunked(q, k, v, g, state, chunk):
+    for _ in range(1000):
+        q + 1
+    return v, state
+"""
+
+
+def test_a_better_answer_after_the_check_counts_though_each_attempt_has_other_inputs(tmp_path):
+    right = answer_cell(notebook("ch02_linear"), "q2")["source"]
+    content = hand_in("ch02_linear", {"q2": WRONG})
+    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in ("q3", "q4", "q5")]
+    content["cells"].append({"cell_type": "code", "metadata": {}, "source": right})
+    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] > 0
+
+
 def test_what_the_keeper_has_told_is_known_also_of_an_answer_that_ends_its_process(boxes):
     question = load_questions("ch02_linear")["q1"]
     calls = question.prepare("s").calls

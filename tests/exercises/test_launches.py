@@ -2122,6 +2122,28 @@ def unrolled_by_two(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, total)
 
 
+NUMBERS = tl.constexpr((1.0, 2.0))
+
+
+@triton.jit
+def text_0(x, out, n_columns, TILE: tl.constexpr):
+    if tl.program_id(0) < 0:
+        store_five(out, "a b")
+    tl.store(out, tl.load(x) + 1)
+
+
+@triton.jit
+def with_numbers_from_a_tuple(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x) * NUMBERS[1])
+
+
+@triton.jit
+def turned_around(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    turned = tl.flip(tl.load(x + i, mask=i > 0), 0)
+    tl.store(out, tl.sum(tl.where(i < TILE - 1, turned, 0.0), 0) - TILE + 3)
+
+
 @pytest.mark.parametrize(
     ("kernel", "value"),
     [
@@ -2130,6 +2152,9 @@ def unrolled_by_two(x, out, n_columns, TILE: tl.constexpr):
         (named_like_code, 2.0),
         (with_one_name_for_two, 2.0),
         (unrolled_by_two, 64.0),
+        (text_0, 2.0),
+        (with_numbers_from_a_tuple, 2.0),
+        (turned_around, 2.0),
     ],
 )
 def test_texts_of_a_kernel_are_not_read_as_code(kernel, value):
@@ -2196,7 +2221,55 @@ def test_products_are_moved_and_multiplied_as_numbers(monkeypatch):
 @triton.jit
 def nothing_in_its_bits(x, out, n_columns, TILE: tl.constexpr):
     infinite = tl.load(x) / 0.0
-    tl.store(out, (infinite - infinite).to(tl.int32, bitcast=True).to(tl.float32))
+    bits = (infinite - infinite).to(tl.int32, bitcast=True)
+    tl.store(out, tl.where(bits < 0, 1.0, 2.0))
+
+
+@triton.jit
+def whole_of_itself(x, out, n_columns, TILE: tl.constexpr):
+    i = 3.0 + tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.ceil(i / i), 0))
+
+
+@triton.jit
+def root_of_a_square(x, out, n_columns, TILE: tl.constexpr):
+    i = 3.0 + tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.ceil(tl.sqrt(i * i) - i), 0))
+
+
+@triton.jit
+def fused(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x)
+    a = one + 1.1920928955078125e-07
+    b = (one - 1.1920928955078125e-07) * 5.9604644775390625e-08  # a * b is a hair below half a digit of a
+    tl.store(out, tl.fma(a, b, a) - a)
+
+
+@triton.jit
+def fused_in_a_sum(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x)
+    a = one + 1.1920928955078125e-07
+    b = (one - 1.1920928955078125e-07) * 5.9604644775390625e-08
+    tl.store(out, a * b + a - a)
+
+
+@triton.jit
+def error_of_a_product(x, out, n_columns, TILE: tl.constexpr):
+    a = tl.load(x).to(tl.float64) + 1e-9
+    product = a * a
+    left = tl.fma(a, a, -product)
+    tl.store(out, tl.fma(a, a, -product - left) + (left != 0).to(tl.float64))
+
+
+@triton.jit
+def bits_of_an_address(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x.to(tl.pi32_t)).to(tl.float32))
+
+
+def test_a_product_that_is_added_is_rounded_once(monkeypatch):
+    assert set(run_with_chances(monkeypatch, fused)) == {0.0}
+    assert set(run_with_chances(monkeypatch, fused_in_a_sum)) == {0.0, 2**-23}
+    assert set(run_with_chances(monkeypatch, error_of_a_product)) == {1.0}
 
 
 @triton.jit
@@ -2223,6 +2296,9 @@ def with_debug(x, out, n_columns, TILE: tl.constexpr):
         in_rows_of_any_order,
         of_a_sine,
         of_a_masked_load,
+        nothing_in_its_bits,
+        whole_of_itself,
+        root_of_a_square,
         joined_through_a_move,
         joined_after_a_split,
         joined_in_a_sum,
@@ -2277,7 +2353,7 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (cast, "has numbers in i8"),
         (cast_beyond, "casts 3e+09 to int32, which has no such number"),
         (cast_to_the_end, "casts 9.22337e+18 to int64, which has no such number"),
-        (nothing_in_its_bits, "takes the bits of NaN"),
+        (bits_of_an_address, "has addresses that are taken for those of other numbers"),
         (with_debug, "is under `triton.jit(debug=True)`"),
         (cast_nothing, "casts nan to int64, which has no such number"),
         (shifted, "shifts numbers of 32 bits by 40"),
