@@ -51,6 +51,21 @@ def test_what_a_keeper_tells_is_counted_for_each_call():
     assert keeper.bits == [65, 0, 65]
 
 
+def test_an_argument_that_was_changed_tells_as_much_as_another_error():
+    keeper = Keeper([[serialization.encode(torch.ones(3))]])
+    (given,) = keeper.reply({"begin": 0})["arguments"]
+    ask(keeper, "add_", "Tensor", {"handle": given["tensor"][0]}, 1)
+    assert "error" in keeper.reply({"end": None})
+    assert keeper.bits == [64]
+
+
+def test_a_mask_of_many_axes_is_refused():
+    """Its true entries take so much memory that their number can be seen from outside."""
+    with_mask = "def answer(x):\n    x = x.reshape(3, *[1] * {axes})\n    return x[x > 0]"
+    assert "value" in run_as_cell(with_mask.format(axes=3))
+    assert "a mask in an index has up to 4 axes" in run_as_cell(with_mask.format(axes=4))["text"]
+
+
 def run_as_cell(source):
     """Return the outcome of a watched call of ``answer``, which a cell of a notebook has defined."""
     namespace = {"torch": torch, "checked": jaxtyping.jaxtyped(typechecker=None)}
