@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,16 @@ def hand_in(name: str, answers: Mapping[str, str], kind: str = "solutions") -> d
     for question, source in answers.items():
         answer_cell(content, question)["source"] = source
     return content
+
+
+def keep_questions(content: dict, *questions: str) -> dict:
+    """Return a notebook without the cells of all other questions."""
+    cells = [
+        one
+        for one in content["cells"]
+        if not re.match(r"q\d", one.get("id", "")) or one["id"][:2] in questions
+    ]
+    return content | {"cells": cells}
 
 
 def source_of(question: Question, known: KnownAnswer) -> str:

@@ -41,7 +41,15 @@ from linattn_exercises.sets import load_questions
 from linattn_exercises.watch import MAX_BITS
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
-from tests.exercises.notebooks import QUESTIONS, answer_cell, hand_in, name_of, notebook, source_of
+from tests.exercises.notebooks import (
+    QUESTIONS,
+    answer_cell,
+    hand_in,
+    keep_questions,
+    name_of,
+    notebook,
+    source_of,
+)
 from tests.exercises.test_grading import answer_differently
 from tests.exercises.undeserved import CHUNKED, ONLINE, UNDESERVED
 
@@ -944,7 +952,7 @@ def chunked(q, k, v, g, state, chunk):
 
 def test_attempts_together_are_told_no_more_of_a_draw_than_two_runs_may_be(tmp_path, monkeypatch):
     content = hand_in("ch02_linear", {"q2": TELLS})
-    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in ("q3", "q4", "q5")]
+    content = keep_questions(content, "q1", "q2")
     content = answer_differently(content, "q2", [f"first = {first}" for first in (0, 15, 30, 45)])
     told: dict[int, set[str]] = {}
     real = Sandbox.run
@@ -964,51 +972,33 @@ def test_attempts_together_are_told_no_more_of_a_draw_than_two_runs_may_be(tmp_p
 
 
 # Operations take longer for large numbers, and an answer may look at the clock.
-TIMES = """
-def table(q, k, log_decay, w):
-    for _ in range(1000):
-        torch.fmod(q, 0.75)
-    return w
-"""
-
-
-def test_operations_whose_time_tells_something_use_up_a_draw(tmp_path, monkeypatch):
-    content = hand_in("ch02_linear", {"q1": TIMES})
-    content["cells"] = [
-        one for one in content["cells"] if one.get("id", "")[:2] not in ("q2", "q3", "q4", "q5")
-    ]
-    given: list[list] = []
-    real = Sandbox.run
-
-    def run(self, cells, calls, *more):
-        given.append(calls)
-        return real(self, cells, calls, *more)
-
-    monkeypatch.setattr(Sandbox, "run", run)
-    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
-    for name in ("a", "b"):
-        one = grade(grader, write(tmp_path / f"{name}.ipynb", content))[f"{name}.ipynb"]
-        assert points(one)["q1"] == 0
-    assert len(given) > 1
-    assert len(set(map(id, given))) == len(given)
-
-
 WRONG = """
 def chunked(q, k, v, g, state, chunk):
     for _ in range(1000):
-        q + 1
+        torch.fmod(q, 0.75)
     return v, state
 """
 
 
-def test_a_better_answer_after_the_check_counts_though_each_attempt_has_other_inputs(tmp_path):
+def test_operations_use_up_a_draw_and_a_better_answer_after_the_check_counts_on_another(
+    tmp_path, monkeypatch
+):
     right = answer_cell(notebook("ch02_linear"), "q2")["source"]
-    content = hand_in("ch02_linear", {"q2": WRONG})
-    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in ("q3", "q4", "q5")]
+    content = keep_questions(hand_in("ch02_linear", {"q2": WRONG}), "q1", "q2")
     content["cells"].append({"cell_type": "code", "metadata": {}, "source": right})
+    given: list[list] = []
+    real = Sandbox.run
+
+    def run(self, cells, calls, *more):
+        given.extend([calls] if calls[0].name == "chunked" else [])
+        return real(self, cells, calls, *more)
+
+    monkeypatch.setattr(Sandbox, "run", run)
     grader = make_grader(tmp_path / "out", isolation="bubblewrap")
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] > 0
+    assert len(given) == 3
+    assert len(set(map(id, given))) == 3
 
 
 def test_what_the_keeper_has_told_is_known_also_of_an_answer_that_ends_its_process(boxes):

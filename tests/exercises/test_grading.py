@@ -12,7 +12,7 @@ from linattn_exercises.grading import Limits
 from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.sets import load_questions
 from tests.exercises.gradebook import TOTAL, grade, make_grader, messages, points, read, write
-from tests.exercises.notebooks import answer_cell, hand_in, notebook, source_of
+from tests.exercises.notebooks import answer_cell, hand_in, keep_questions, notebook, source_of
 
 WATCHED = load_questions("ch01_softmax")["q4"].info  # takes most of the time that a notebook takes
 
@@ -199,15 +199,14 @@ def test_what_stands_beside_a_stub_and_what_is_imported_with_a_missing_module_st
 
 
 def test_an_answer_under_own_names_beside_a_stub_that_holds_a_function(grader, tmp_path):
-    content = notebook("ch05_selection", "exercises")
+    content = keep_questions(notebook("ch05_selection", "exercises"), "q2")
     question = load_questions("ch05_selection")["q2"]
     assert "    def scan(" in answer_cell(content, "q2")["source"]
     own = answer_cell(notebook("ch05_selection"), "q2")["source"]
     for name in question.reference:
         own = re.sub(rf"\b{name}\b", f"my_{name}", own)
     own += f"\n\ncheck.q2({', '.join(f'my_{name}' for name in question.reference)})"
-    kept = [cell for cell in content["cells"] if cell.get("id", "")[:2] not in ("q1", "q3", "q4", "q5")]
-    content["cells"] = [cell for cell in kept if cell.get("id") != "q2-check"]
+    content["cells"] = [cell for cell in content["cells"] if cell.get("id") != "q2-check"]
     content["cells"].append({"cell_type": "code", "metadata": {}, "source": own})
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] == question.info.points, messages(one)["q2"]
@@ -343,10 +342,7 @@ GIVEN = {  # what stands in the cells of 1.2 and of its check
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_no_cell_defines_is_what_its_check_was_given(grader, tmp_path, given):
     answer, asked = GIVEN[given]
-    content = hand_in("ch01_softmax", {"q2": answer})
-    content["cells"] = [
-        one for one in content["cells"] if one.get("id", "")[:2] not in ("q1", "q3", "q4", "q5")
-    ]
+    content = keep_questions(hand_in("ch01_softmax", {"q2": answer}), "q2")
     next(one for one in content["cells"] if one.get("id") == "q2-check")["source"] = asked
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] == 3, messages(one)["q2"]
@@ -379,13 +375,6 @@ def test_what_a_loop_gives_a_check_last_is_what_counts(grader, tmp_path):
     asked["source"] = "for letter in 'BC':\n    print(check.q2(letter, repaired))"
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] == 3, messages(one)["q2"]
-
-
-def keep_questions(content: dict, *questions: str) -> dict:
-    """Return a notebook of chapter 1 without the cells of other questions."""
-    others = {"q1", "q2", "q3", "q4", "q5"} - {*questions}
-    content["cells"] = [one for one in content["cells"] if one.get("id", "")[:2] not in others]
-    return content
 
 
 CHOOSING = {  # a letter by what a cell of question 1 has defined, and another where that is not there
