@@ -72,7 +72,7 @@ def _halve(x: np.ndarray, kind: np.dtype) -> tuple[np.ndarray, Any]:
         return x, x.dtype.type(0)
     high = x.astype(np.float32).astype(x.dtype)
     high = np.where(np.isfinite(high), high, x)
-    return high, x - high
+    return high, np.where(np.isfinite(x), x - high, 0)
 
 
 def add(kind: np.dtype, *numbers: Any) -> np.ndarray:
@@ -107,7 +107,10 @@ def round_off(x: Any) -> Any:
 
 def convert(x: Any, kind: np.dtype) -> np.ndarray:
     """Return numbers as others are: with a part that rounding took away, or without."""
-    return np.asarray(round_off(x) if kind not in ROUNDED_TO else x).astype(kind)
+    made = np.array(round_off(x) if kind not in ROUNDED_TO else x, kind)
+    if kind in ROUNDED_TO and not is_unrounded(x):  # as ``find_product`` has what is not finite
+        made.imag = np.where(np.isfinite(made.real), 0, made.real)
+    return made
 
 
 class Chance:

@@ -2262,6 +2262,31 @@ def error_of_a_product(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def infinite_in_a_sum(x, out, n_columns, TILE: tl.constexpr):
+    i = 1.0 + tl.arange(0, 8)
+    infinite = tl.where(i == 3.0, float("inf"), tl.load(x) / 3)
+    tl.store(out, tl.sum(infinite * i, 0))
+
+
+@triton.jit
+def infinite_before_others(x, out, n_columns, TILE: tl.constexpr):
+    i = 1.0 + tl.arange(0, 8)
+    infinite = tl.where(i == 1.0, 3e38, tl.load(x) / 3)
+    tl.store(out, tl.max(tl.cumsum(infinite * (i + 0.3), 0), 0))
+
+
+@triton.jit
+def infinite_and_fused(x, out, n_columns, TILE: tl.constexpr):
+    infinite = tl.load(x).to(tl.float64) / 0.0
+    tl.store(out, tl.fma(infinite, infinite, infinite))
+
+
+def test_what_is_infinite_stays_so_in_a_sum(monkeypatch):
+    for kernel in (infinite_in_a_sum, infinite_before_others, infinite_and_fused):
+        assert set(run_with_chances(monkeypatch, kernel)) == {float("inf")}
+
+
+@triton.jit
 def bits_of_an_address(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.load(x.to(tl.pi32_t)).to(tl.float32))
 
