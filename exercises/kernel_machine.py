@@ -274,11 +274,12 @@ class Machine:
                 '`tl.dot(a, b, input_precision="ieee")`'
             )
         self.launch.products += int(a.size * b.shape[-1])
-        if precision == "tf32x3":  # each factor is a number of ten bits, and what is left in another one
-            (a, a_left), (b, b_left) = map(kernel_numbers.cut_in_two, (a, b))
-            left = a_left @ b + a @ b_left + total
-            total = np.where(np.isnan(left), 0, left).astype(total.dtype)
-        return self.launch.chance.multiply_tiles(a, b, total)
+        if precision != "tf32x3":
+            return self.launch.chance.multiply_tiles(a, b, total)
+        (a, a_left), (b, b_left) = map(kernel_numbers.cut_in_two, (a, b))  # of ten bits, and what is left
+        left = a_left @ b + a @ b_left
+        left = np.where(np.isnan(left), 0, left).astype(total.dtype)
+        return self.launch.chance.multiply_tiles(a, b, left) + total
 
     def reorder(self, tile: Any, shape: tuple[int, ...]) -> np.ndarray:
         """Return a tile of another shape, whose entries may come in another order."""
@@ -487,8 +488,7 @@ def _make_bitcast(machine: Machine, operation: kernel_code.Operation) -> Compute
     def take(x: Any) -> Any:
         x = np.asarray(x)
         if x.dtype.kind == "f" != kind.kind and np.isnan(x).any():
-            nan = np.copysign(x.dtype.type(np.nan), 1 if machine.launch.chance.happens() else -1)
-            x = np.where(np.isnan(x), nan, x)
+            x = np.where(np.isnan(x), machine.launch.chance.draw_nan(x.shape, x.dtype), x)
         return x.view(kind)
 
     return take

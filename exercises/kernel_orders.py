@@ -8,8 +8,9 @@ Like serialization.py this file imports nothing of ours.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "math.rsqrt": lambda a: 1 / np.sqrt(a),
 }
 INEXACT = ("arith.divf", "math.sqrt", "math.rsqrt")  # also where a number would be exact
+EXACT_IN_FLOAT64 = ("arith.divf", "math.sqrt")  # as no other operation of these
 PARTS = 8  # of a product of tiles
 LONGEST = 16  # entries that are taken in one by one
 WIDER = {
@@ -45,6 +47,9 @@ UNROUNDED: dict[np.dtype, np.dtype] = {
 }
 ROUNDED_TO = {pair: kind for kind, pair in UNROUNDED.items()}
 LOG2_E = np.float32(math.log2(math.e))
+# cuts numbers of the widest kind in two halves of their digits
+CUT = np.longdouble(2 ** math.ceil((np.finfo(np.longdouble).nmant + 1) / 2) + 1)
+Drawn = TypeVar("Drawn")
 
 
 def multiply(a: Any, b: Any) -> Any:
@@ -70,9 +75,8 @@ def _halve(x: np.ndarray, kind: np.dtype) -> tuple[np.ndarray, Any]:
     """Return numbers in two parts, whose products with such parts are exact in the wider kind."""
     if kind != np.float64:
         return x, x.dtype.type(0)
-    high = x.astype(np.float32).astype(x.dtype)
-    high = np.where(np.isfinite(high), high, x)
-    return high, np.where(np.isfinite(x), x - high, 0)
+    high = x * CUT - (x * CUT - x)
+    return np.where(np.isfinite(x), high, x), np.where(np.isfinite(x), x - high, 0)
 
 
 def add(kind: np.dtype, *numbers: Any) -> np.ndarray:
@@ -84,8 +88,9 @@ def add(kind: np.dtype, *numbers: Any) -> np.ndarray:
     # where something is left, the neighbour with an odd last bit is rounded as the sum would be
     other = np.nextafter(total, np.where(left > 0, np.inf, -np.inf).astype(total.dtype))
     odd = np.where(even & (left != 0) & np.isfinite(total), other, total)
-    plain = (numbers[0] + numbers[1]) + numbers[2]
-    return np.where(np.isfinite(plain), odd, plain).astype(kind)
+    pair = numbers[0] + numbers[1]
+    plain = np.where(numbers[2] == 0, pair, pair + numbers[2])
+    return np.where(np.isfinite(plain) & (plain != 0), odd, plain).astype(kind)
 
 
 def _add_two(a: Any, b: Any) -> tuple[Any, Any]:
@@ -116,37 +121,54 @@ def convert(x: Any, kind: np.dtype) -> np.ndarray:
 class Chance:
     """Decide what is left open.
 
+    A GPU does the same with equal numbers each time that it comes to an instruction, and mostly at other
+    places as well. So in every second launch what is alike is decided once.
+
     Args:
         seed: no kernel is to know it.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
+        self._is_steady = self.happens()
+        self._decided: dict[Hashable, Any] = {}  # what is alike in a steady launch
         self._moved: dict[tuple[tuple[int, ...], ...], np.ndarray] = {}  # by shape before and after: orders
 
     def happens(self, share: float = 0.5) -> bool:
         """Return True so often."""
         return self.rng.random() < share
 
+    def _decide(self, what: Hashable, draw: Callable[[], Drawn]) -> Drawn:
+        """Return what is drawn, in a steady launch what was drawn first for the same."""
+        if not self._is_steady:
+            return draw()
+        if what not in self._decided:
+            self._decided[what] = draw()
+        found: Drawn = self._decided[what]
+        return found
+
     # --- roundings ---------------------------------------------------------------------------------------
 
     def compute(self, name: str, *numbers: Any) -> Any:
         """Return what an operation of ``ROUNDED`` gives, or the number on the other side of it."""
         exact, kind = ROUNDED[name], np.result_type(numbers[0])
-        if name == "math.exp" and kind == np.float32 and self.happens():  # a power of 2, of a rounded product
-            exact, numbers = np.exp2, (np.multiply(numbers[0], LOG2_E),)
+        if kind == np.float64 and name in EXACT_IN_FLOAT64:
+            return exact(*numbers)
+        if name == "math.exp" and kind == np.float32 and self._decide("power", self.happens):
+            exact, numbers = np.exp2, (np.multiply(numbers[0], LOG2_E),)  # a power of 2, of a rounded product
         true = exact(*(np.asarray(x, WIDER[kind]) for x in numbers))
         rounded = exact(*numbers) if name == "arith.divf" else true.astype(kind)
         if name in INEXACT:  # on a GPU x / x may be below 1 or above, but not a quotient by a power of 2
-            beside = np.where(self.happens(), 0, 2 * rounded)
+            beside = np.where(self._decide((name, "beside"), self.happens), 0, 2 * rounded)
             true = np.where((rounded == true) & (np.abs(np.frexp(numbers[-1])[0]) != 0.5), beside, true)
-        return self._choose(np.asarray(rounded), true)
+        return self._choose(name, np.asarray(rounded), true)
 
-    def _choose(self, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
+    def _choose(self, name: str, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Return a number, or the next on the other side of what it was before it was rounded, equal ones
         alike.
 
         Args:
+            name: of the operation.
             rounded: the numbers.
             true: what they were.
         """
@@ -154,7 +176,7 @@ class Chance:
         if not away.any():
             return rounded
         bits = rounded.view(f"u{rounded.dtype.itemsize}")
-        odd = bits.dtype.type(2 * self.rng.integers(1 << 14) + 1)
+        odd = bits.dtype.type(2 * self._decide(name, lambda: self.rng.integers(1 << 14)) + 1)
         # a bit that depends on all bits of the number
         away &= (bits * odd >> (8 * bits.itemsize - 1)).astype(bool)
         towards = np.where(true > rounded, np.inf, -np.inf).astype(rounded.dtype)
@@ -171,7 +193,7 @@ class Chance:
         parts = [round_off(left), round_off(right)]
         kind = np.result_type(parts[0])
         for n, one in enumerate((left, right)):
-            if is_unrounded(one) and self.happens():  # the other one is rounded
+            if is_unrounded(one) and self._decide(("joins", n), self.happens):  # the other one is rounded
                 rounded, beside = (np.asarray(x, WIDER[kind]) for x in (one.real, parts[1 - n]))
                 rounded = np.where(np.isfinite(rounded), rounded, 0)  # then all of the product is beside it
                 product, rest = (sign * x if n else x for x in (rounded, one.imag))
@@ -179,36 +201,48 @@ class Chance:
         return np.asarray(parts[0] + sign * parts[1]).astype(kind)
 
     def multiply_tiles(self, a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Return ``total + a @ b``; at times it begins at the total and takes in the factors part by part."""
+        """Return ``total + a @ b``; at times it begins at the total and takes in the factors one by one, each
+        rounded with the sum, or part by part."""
         a, b, kind = a.astype(total.dtype), b.astype(total.dtype), total.dtype
-        if self.happens():
+        wide = WIDER[kind]
+        way = self._decide("products", lambda: int(self.rng.integers(3)))
+        if way == 0:
+            for column, row in zip(np.moveaxis(a, -1, 0), np.moveaxis(b, -2, 0), strict=True):
+                product = column[..., :, None].astype(wide) * row[..., None, :]
+                total = (product + total).astype(kind)
+            return total
+        if way == 1:
             size = max(1, a.shape[-1] // PARTS)
             for n in range(0, a.shape[-1], size):
                 total = total + a[..., n : n + size] @ b[..., n : n + size, :]
             return total
-        wide = WIDER[kind]
         true = a.astype(wide) @ b.astype(wide) + total
-        return self._choose(a @ b + total, true)
+        return self._choose("products", a @ b + total, true)
 
     # --- orders -------------------------------------------------------------------------------------------
 
     def reduce(self, tiles: list[np.ndarray], combine: Combine) -> list[np.ndarray]:
         """Return what is made of the entries along the first axis, whose number is a power of 2."""
-        tiles = self._take_in(tiles, combine, self._draw_stretch(len(tiles[0])))
+        tiles = self._take_in(tiles, combine, self._find_stretch(len(tiles[0])))
         while (half := len(tiles[0]) // 2) > 0:
-            numbers = np.arange(2 * half)
-            pairs = numbers.reshape(2, half) if self.happens() else numbers.reshape(half, 2).T
-            order = self.rng.permuted(pairs, axis=0)  # a GPU does not say which of two comes first
-            tiles = combine([x[order[0]] for x in tiles], [x[order[1]] for x in tiles])
+            first, second = self._decide(("pairs", half), partial(self._draw_pairs, half))
+            tiles = combine([x[first] for x in tiles], [x[second] for x in tiles])
         return [x[0] for x in tiles]
 
-    def _draw_stretch(self, count: int) -> int:
+    def _draw_pairs(self, half: int) -> np.ndarray:
+        """Return numbers in pairs; a GPU does not say which of two comes first."""
+        numbers = np.arange(2 * half)
+        pairs = numbers.reshape(2, half) if self.happens() else numbers.reshape(half, 2).T
+        return self.rng.permuted(pairs, axis=0)
+
+    def _find_stretch(self, count: int) -> int:
         """Return how many entries a thread of a GPU has taken in one by one, a power of 2."""
-        return 1 << int(self.rng.integers(min(count.bit_length(), LONGEST.bit_length())))
+        most = min(count.bit_length(), LONGEST.bit_length())
+        return 1 << self._decide(("stretch", count), lambda: int(self.rng.integers(most)))
 
     def _take_in(self, tiles: list[np.ndarray], combine: Combine, length: int) -> list[np.ndarray]:
         """Return what is made of stretches of so many entries, one after the other."""
-        near = self.happens()
+        near = self._decide("near", self.happens)
         parts = [_cut(x, length, near) for x in tiles]
         made = [x[0] for x in parts]
         for n in range(1, length):
@@ -218,7 +252,7 @@ class Chance:
     def scan(self, tiles: list[np.ndarray], combine: Combine) -> list[np.ndarray]:
         """Return what is made of the entries up to each, along the first axis: stretches one by one, and
         what ends each of them by doubling distances."""
-        length = self._draw_stretch(len(tiles[0]))
+        length = self._find_stretch(len(tiles[0]))
         parts = [_cut(x, length, True) for x in tiles]
         steps = [[x[0] for x in parts]]
         for n in range(1, length):
@@ -239,6 +273,14 @@ class Chance:
         return np.reshape(tile, -1)[self._moved[shapes]].reshape(shape)
 
     # --- what nobody has written --------------------------------------------------------------------------
+
+    def draw_nan(self, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+        """Return NaN, whose other digits and sign may be any."""
+        bits, digits = np.dtype(f"u{kind.itemsize}"), np.finfo(kind).nmant - 1
+        ones = bits.type(2**digits - 1)
+        drawn = self.rng.integers(0, ones, shape, bits, endpoint=True)
+        nan = np.array(np.nan, kind).view(bits) | (ones if self.happens() else drawn)
+        return np.copysign(nan.view(kind), 1 if self.happens() else -1)
 
     def draw_anything(self, shape: tuple[int, ...], kind: np.dtype, most: float) -> np.ndarray:
         """Return what may stand where nothing was written: numbers, or NaN."""

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import math
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -36,6 +37,7 @@ else:  # in the sandbox, whose worker has loaded them by their paths
 kernel_front.remember()  # where Triton was imported before
 
 GUARD = 1 << 20  # bytes on either side of a tensor that belong to no other
+ALIGNED = 64  # bytes that an address is a multiple of
 
 # --- a launch in this process -------------------------------------------------------------------------------
 
@@ -153,8 +155,8 @@ def trace(kernel: Any, grid: Sequence[int], *arguments: Any) -> Trace:
 
 
 def make_place(dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """Return a tensor that has an address, and nothing that belongs to another one near it."""
-    around = GUARD // dtype.itemsize
+    """Return a tensor that has an address which nobody can guess, and nothing of another one near it."""
+    around = (GUARD + ALIGNED * secrets.randbelow(GUARD // ALIGNED)) // dtype.itemsize
     return torch.empty(math.prod(shape) + 2 * around, dtype=dtype)[around : around + math.prod(shape)].view(
         shape
     )

@@ -232,13 +232,8 @@ class Keeper:
         self._of_places = False  # whether whole numbers that are made come of no others
         self._counts = dict.fromkeys(COUNTS, 0)
         self.bits = [0] * len(calls)
-        self._timed = [0] * len(calls)
         self._asked = 0
         self._launch: kernel_memory.KeptMemory | None = None  # of the call, if it launches a kernel
-
-    def count_told(self) -> list[int]:
-        """Return how many bits each call may have told: its ``bits``, and by its time each operation one."""
-        return [bits + operations for bits, operations in zip(self.bits, self._timed, strict=True)]
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked, and return the reply; ``{"error", "text"}`` if it fails."""
@@ -318,7 +313,6 @@ class Keeper:
         for handle in request.get("dropped", ()):
             self._drop(handle)
         self._asked += 1
-        self._timed[self._last] += 1
         if self._asked > MAX_OPERATIONS:
             raise RuntimeError(f"took more than {MAX_OPERATIONS:,} torch operations")
         schema = operation._schema.arguments

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "40bd3dbc87ee"
+VERSION = "e9f8c7a566ce"
 INFO = {
     "q1": QuestionInfo(
         "ch02_linear", "q1", 'From a step to a table',
@@ -93,12 +93,13 @@ def q1(rng):
         q, k, u = _sequence(rng, 200, 3, 3)
         bounds = {"operations": 40, "work": 200 * 200 * (3 + 32)}
         calls.append(Call("table", (q, k, log_decay, u[0]), f"T = 200, {inputs}", Close(1e-8), bounds=bounds))
-    q, k, u = _sequence(rng, 4, 2, 2)
-    q[-1], k[0], k[1:] = 1e6, 1.0, 0.0  # a query so large that what little is left of the first key is seen
-    log_decay = torch.from_numpy(rng.uniform(-0.2, -0.1, size=4))
-    log_decay[int(rng.integers(1, 3))] = -float(rng.uniform(27, 28.5))
-    inputs = f"T = 4, K = 2, log decays down to {log_decay.min().item():.3g}, a large query"
-    calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
+    for lowest in (-float(rng.uniform(27, 28.5)), -float(rng.uniform(30.5, 31)), -100.0):
+        q, k, u = _sequence(rng, 4, 2, 2)
+        q[-1], k[0], k[1:] = 1e6, 1.0, 0.0  # a query so large that what little is left of the first key is seen
+        log_decay = torch.from_numpy(rng.uniform(-0.2, -0.1, size=4))
+        log_decay[int(rng.integers(1, 3))] = lowest
+        inputs = f"T = 4, K = 2, log decays down to {lowest:.3g}, a large query"
+        calls.append(Call("table", (q, k, log_decay, u[0]), inputs, Close(1e-8), bounds={"operations": 40}))
     return calls
 
 
@@ -172,7 +173,8 @@ def q2(rng):
     states = 1e6 * float(rng.uniform(0.7, 1.5)) * torch.ones(1, 1).double()
     usual = torch.from_numpy(rng.uniform(0.08, 0.12, size=(3, 2, 1)))
     large = torch.tensor([[[0.0], [1.0]], [[1e3], [0.1]], [[1e3], [0.1]]]).double() * float(rng.uniform(0.7, 1.5))
-    for (q, k, v), g, state, loud in ((usual, -10.0, states, "state"), (large, -20.0, 0.0 * states, "key and value")):
+    asked = ((usual, -10.0, states, "state"), (10 * usual, -15.5, states, "state"), (large, -20.0, 0.0 * states, "key and value"))
+    for (q, k, v), g, state, loud in asked:
         inputs = f"T = 2, chunks of 2, gamma = {math.exp(g):.2g}, a large {loud}"
         calls.append(Call("chunked", (q, k, v, g, state, 2), inputs, Close(1e-8)))
     return calls
@@ -321,10 +323,12 @@ def q4(rng):
     x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
     v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
     calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
-    for n, heads in ((1, 3), (1, 3), (2, 2), (2, 2), (3, 2), (4, 1), (4, 1)):  # keys along axes: answers are often 0
+    for n, heads, alike in ((1, 3, 1), (1, 3, 1), (2, 2, 1), (2, 1, 0), (3, 2, 1), (4, 1, 0), (4, 1, 1)):  # keys along axes: answers are often 0
         H, K, V = 2 ** int(rng.integers(heads)), int(rng.integers(1, 4)), int(rng.integers(1, 9))  # in any rounding
+        K, V = (K, V) if alike else (1, 9)
         axis = torch.eye(K, dtype=torch.float64)[torch.from_numpy(rng.integers(K, size=(H, n)))]
-        length = float(rng.choice([0.5, 2.0, 4.0]))  # of all, as 2 / (2 + 1e-12) is not quite 4 / (4 + 1e-12)
+        # of all, as 2 / (2 + 1e-12) is not quite 4 / (4 + 1e-12), which makes no difference for large numbers
+        length = float(rng.choice([0.5, 2.0, 4.0])) if alike else torch.from_numpy(2.0 ** (15 + rng.permutation(n))).reshape(1, n, 1)
         x = length * torch.from_numpy(rng.choice([-1.0, 1.0], size=(H, n, 1))) * axis
         v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(n, V)))
         inputs = f"K = {K}, H = {H}, n = {n}, V = {V}, keys along axes"

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "2e1013cf5e17"
+VERSION = "18b4a2288e4b"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -228,12 +228,14 @@ def q2(rng):
     for silenced in ([0, 1, 2, 3], [2, 3, 4, 5], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5]):
         calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
 
-    def spoken(early):  # a few outputs at the start, or all but these
-        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (4, 4, 6))
-        q[slice(5, None) if early else slice(5)] = 0.0
-        return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
+    def spoken(T, silent, *lives):  # a few outputs at the start, or all but these
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, 6))
+        q[silent] = 0.0
+        return q, k, v, float(rng.uniform(*lives))
 
-    calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
+    calls.append(_ask(lambda: spoken(60, slice(5), 10, 30), "; the first 5 queries are 0"))
+    for T, heard, *lives in ((60, 5, 2, 4), (60, 3, 2, 3), (400, 20, 5, 15)):
+        calls.append(_ask(lambda: spoken(T, slice(heard, None), *lives), f"; all but the first {heard} queries are 0"))
 
     def alone(queries):  # all the others are 0
         K, V = (1, 1) if queries == 1 else (4, 3)
@@ -272,6 +274,9 @@ def table(q, k, log_decay, part):
     return A
 
 
+LOUD = 27.5, 28.5, 30.5, 100.0  # as strong decays are met by a loud query
+
+
 @define_question(INFO["q3"], own_code=True, table=table)
 def q3(rng):
     calls = []
@@ -297,7 +302,7 @@ def q3(rng):
         (220, 8, 12, 1.0),
         *short,
         (98, 2, 96, 1000.0),
-        *((7, 2, part, strength) for part in (3, 7) for strength in (27.5, 28.5)),
+        *((7, 2, part, strength) for part in (3, 7) for strength in LOUD),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -309,10 +314,10 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if part == 96:  # all forget all, and no finite mask is enough
             log_decay[:] = -strength
-        if strength in (27.5, 28.5):  # a query so large that what little is left of the first key is seen
+        if strength in LOUD:  # a query so large that what little is left of the first key is seen
             q[-1], k[0], k[1:] = 1e6, 1.0, 0.0
             log_decay *= 0.1 / strength
-            log_decay[int(rng.integers(1, 3)) if strength == 27.5 else 6] = -strength
+            log_decay[int(rng.integers(1, 3)) if strength != 28.5 else 6] = -strength
         if C == 220:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "b1c68864183c"
+VERSION = "ad0717d37efb"
 INFO = {
     "q1": QuestionInfo(
         "ch05_selection", "q1", 'How loud can a token be?',
@@ -57,7 +57,8 @@ def q1(rng):
     calls = []
     shares = [(0.5, 1.0), (0.01, 4.0), (0.9, 0.5), (1e-6, 1e-3), (0.01, 2.0), (1e-30, 3.0), (0.9997, 3.0), (1e-6, 1.4e-5)]
     shares += [(1 - float(rng.uniform(2e-5, 6e-5)), 1e-3), (1 - 1e-6, 1e-6), (1 - 1e-10, 1e-6), (1 - 2**-44, 1e-6), (1e-300, 3.0)]
-    shares.append((1 - 1e-12, float(rng.uniform(8, 12))))
+    shares += [(1 - 1e-12, float(rng.uniform(8, 12))), (0.99999, 1.01e-11), (0.5, 999.0), (1 - 2e-7, float(rng.uniform(900, 999)))]
+    shares += [(1 - off, float(rng.uniform(1, 9))) for off in (5e-7, 9e-8, 9e-5)]  # a series ends too early
     shares += [(float(10 ** -(10 ** rng.uniform(-3, 1.4))), float(10 ** rng.uniform(-3, 2))) for _ in range(30)]
     for keep, a in (*shares, (float(rng.uniform(0.999, 0.9999)), int(rng.integers(2, 9)))):
         calls.append(Call("step_for", (keep, a), f"keep = {keep:.3g}, a = {a:.3g}", Within(1 + max(1e-9, 2e-16 / (1 - keep)))))  # a step may be tiny
@@ -68,7 +69,7 @@ def q1(rng):
         a = float(10 ** rng.uniform(-3, 2))
         high = float(10 ** rng.uniform(-5, 2.84)) / a
         limits.append((a, high * float(rng.choice((1.0, rng.uniform(0.001, 1.0)))), high))
-    limits.append((1.01e-11, 0.1, 1e3))
+    limits += [(1.01e-11, 0.1, 1e3), (1.01e-11, 0.1, 300.0), (990.0, 1e-6, 0.7)]
     for a, low, high in limits:
         for hold in ("exact", "euler"):
             inputs = f'a = {a:.3g}, steps from {low:.3g} to {high:.3g}, "{hold}"'

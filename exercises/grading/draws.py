@@ -1,88 +1,46 @@
-"""Give out draws of a question's inputs, so that answers learn no more than some bits of each.
+"""Give the runs of a notebook at a question their inputs.
 
-Where operations are watched, a run learns up to ``MAX_BITS`` bits of a call, and what it cannot be kept from
-looking at, such as a clock or how much memory the process takes that has the values, tells some more. Runs
-can hand on what they have learnt. So each submission has a draw of its own, and another one when of a call of
-it so many bits were told; an operation counts as one. Where nothing is told in bits, since an answer gets its
-inputs whole or the text of a kernel counts, there is one draw for all.
+Where operations are watched, a run learns some bits of the values. What it cannot be kept from looking at,
+such as a clock or how much memory the process takes that has the values, tells it far more, and runs can
+hand on what they have learnt. So there no run can earn a point on inputs that another one has seen. Where an
+answer gets its inputs whole, or the text of a kernel counts, there is one draw for all.
 """
 
 import itertools
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
 
-from linattn_exercises.calls import Outcome
 from linattn_exercises.kernel_memory import read_plan
-from linattn_exercises.questions import PreparedQuestion, Question, QuestionInfo
-from linattn_exercises.watch import MAX_BITS
-
-
-class Draw:
-    """Hold one draw of inputs, and count what has been told of it.
-
-    Args:
-        prepared: the question with these inputs.
-        seed: what they were drawn from.
-    """
-
-    def __init__(self, prepared: PreparedQuestion, seed: str) -> None:
-        self.prepared, self.seed = prepared, seed
-        self._told = dict.fromkeys(_list_watched(prepared), 0)  # bits, by the number of a watched call
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether too much of it was told for another run."""
-        return max(self._told.values(), default=0) >= MAX_BITS
-
-    def note(self, outcomes: Sequence[Outcome]) -> None:
-        """Count what a run was told, by its outcomes: as much as may be where they do not say."""
-        for number in self._told:
-            self._told[number] += outcomes[number].get("bits", MAX_BITS)
+from linattn_exercises.questions import PreparedQuestion, Question
 
 
 class Draws:
-    """Give out the draws of all questions; several threads may ask at once.
+    """Draw inputs for the runs of one notebook, and have the reference give what is expected.
 
     Args:
-        seed: what a question's first draw is drawn from; the second from ``seed/1`` and so on.
+        question: what is asked.
+        seed: the secret from which all inputs are drawn.
+        notebook: what tells a notebook from others; equal ones have equal inputs, whatever was graded before.
+
+    Attributes:
+        are_watched: whether each run gets inputs of its own.
+        common: the inputs on which answers of several attempts are compared, once there is one.
     """
 
-    def __init__(self, seed: str) -> None:
-        self._seed = seed
-        self._lock = threading.Lock()
-        self._numbers: defaultdict[QuestionInfo, Iterator[int]] = defaultdict(itertools.count)
+    def __init__(self, question: Question, seed: str, notebook: str) -> None:
+        self._question, self._seed, self._notebook = question, seed, notebook
+        self._of_all = question.prepare(seed)
+        self._numbers = itertools.count()
+        self.are_watched = _has_watched(self._of_all)
+        self.common: PreparedQuestion | None = None
 
-    def begin(self, question: Question) -> Callable[[], Draw]:
-        """Begin the attempts of a submission at a question.
-
-        Returns:
-            What is called before each run and returns the draw for it: the one of the run before, unless that
-            is spent.
-        """
-        draw = self._make(question)
-
-        def get() -> Draw:
-            nonlocal draw
-            if draw.is_spent:
-                draw = self._make(question)
-            return draw
-
-        return get
-
-    def _make(self, question: Question) -> Draw:
-        """Draw inputs and have the reference give what is expected; where nothing is told, once for all."""
-        first = question.prepare(self._seed)
-        if not _list_watched(first):
-            return Draw(first, self._seed)
-        with self._lock:
-            number = next(self._numbers[question.info])
-        seed = f"{self._seed}/{number}" if number else self._seed
-        return Draw(question.prepare(seed, keep=False) if number else first, seed)
+    def draw(self) -> PreparedQuestion:
+        """Return inputs that no run has seen; where nothing is watched, those of all."""
+        if not self.are_watched:
+            return self._of_all
+        return self._question.prepare(f"{self._seed}/{self._notebook}/{next(self._numbers)}", keep=False)
 
 
-def _list_watched(prepared: PreparedQuestion) -> list[int]:
-    """Return the numbers of the calls whose inputs are watched tensors, and not those of a kernel."""
+def _has_watched(prepared: PreparedQuestion) -> bool:
+    """Return whether there are calls whose inputs are watched tensors, and not those of a kernel."""
     if not prepared.question.own_code:
-        return []
-    return [n for n, call in enumerate(prepared.calls) if call.arguments and not read_plan(call.arguments[0])]
+        return False
+    return any(call.arguments and not read_plan(call.arguments[0]) for call in prepared.calls)

@@ -11,7 +11,6 @@ import secrets
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 import linattn_exercises
 from linattn_exercises.calls import Outcome
-from linattn_exercises.grading.draws import Draw, Draws
+from linattn_exercises.grading.draws import Draws
 from linattn_exercises.grading.processes import count_jobs, list_cores
 from linattn_exercises.grading.reading import UnreadableNotebook
 from linattn_exercises.grading.sandbox import (
@@ -30,7 +29,7 @@ from linattn_exercises.grading.sandbox import (
     choose_isolation,
 )
 from linattn_exercises.grading.submissions import Others, Submission, SubmissionFile, Until, load_submission
-from linattn_exercises.questions import Question
+from linattn_exercises.questions import PreparedQuestion, Question
 from linattn_exercises.serialization import encode, make_printable
 from linattn_exercises.sets import SETS, load_check
 from linattn_ref.training.files import write_atomically
@@ -151,7 +150,6 @@ class Grader:
         self._cores = iter(list_cores() if self.jobs <= len(list_cores()) else [])  # one for each thread
         self._sandboxes: list[Sandbox] = []  # those of all threads, to be closed
         self._stopped = False
-        self._draws = Draws(self.seed)
         self._code = _hash_code()
 
     def grade(
@@ -235,7 +233,8 @@ class Grader:
         except UnreadableNotebook as error:
             return GradedSubmission(file.name, self._mark_unreadable(file, str(error)))
         module = self.checks[submission.set_name]
-        marks = [self._mark(file, submission, question) for question in module.QUESTIONS]
+        notebook = self._hash_inputs(file, found)
+        marks = [self._mark(file, submission, question, notebook) for question in module.QUESTIONS]
         other = submission.version and submission.version != module.VERSION
         version = submission.version if re.fullmatch("[0-9a-f]{1,12}", submission.version) else "unknown"
         notes = [f"Written for version {version}, graded with {module.VERSION}."] if other else []
@@ -250,26 +249,29 @@ class Grader:
         infos = [question.info for question in self.checks[self.default_set].QUESTIONS]
         return [Mark(file.name, self.default_set, info.id, 0, info.points, message) for info in infos]
 
-    def _mark(self, file: SubmissionFile, submission: Submission, question: Question) -> Mark:
+    def _mark(self, file: SubmissionFile, submission: Submission, question: Question, notebook: str) -> Mark:
         """Return the mark for one question."""
         info = question.info
         try:
-            right, message = self._judge_submission(submission, question)
+            right, message = self._judge_submission(submission, question, notebook)
         except (MemoryError, RecursionError):
             right, message = False, "The answer returned more than can be compared."
         points = info.points if right else 0
         return Mark(file.name, info.set_name, info.id, points, info.points, make_printable(message))
 
-    def _judge_submission(self, submission: Submission, question: Question) -> tuple[bool, str]:
-        """Return whether an answer is right, and what is said of it; see ``_try_attempts``."""
+    def _judge_submission(
+        self, submission: Submission, question: Question, notebook: str
+    ) -> tuple[bool, str]:
+        """Return whether an answer is right, and what is said of it; see ``_try_attempts``.
+
+        ``notebook`` tells it from others, see ``Draws``.
+        """
         if not any(own for _, own in submission.select_cells(question.info.id)):
             names = ", ".join(f"`{name}`" for name in question.reference)
             return False, f"No answer found: no cell defines {names}."
-        return self._try_attempts(submission, question, self._draws.begin(question))
+        return self._try_attempts(submission, question, Draws(question, self.seed, notebook))
 
-    def _try_attempts(
-        self, submission: Submission, question: Question, get_draw: Callable[[], Draw]
-    ) -> tuple[bool, str]:
+    def _try_attempts(self, submission: Submission, question: Question, draws: Draws) -> tuple[bool, str]:
         """Return whether one of several attempts is right, and the message of the first that tells most.
 
         The attempts differ in the cells that are run, see ``_list_attempts``. If one takes too long it is
@@ -282,7 +284,7 @@ class Grader:
         stubs_stay = not submission.is_asked_elsewhere(question.info.id)
         message, lacks_a_name, begin = "", True, time.monotonic()
         slow: set[Others] = set()  # which cells of other questions were run in attempts that took too long
-        answers: defaultdict[str, set[str]] = defaultdict(set)  # by the seed of their inputs
+        answers: set[str] = set()  # see ``_summarise``
         ended: list[Cells] = []  # the cells of attempts that came to their end
         attempts = _list_attempts(submission, question)
         for number, (cells, others) in enumerate(attempts):
@@ -292,12 +294,12 @@ class Grader:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
                 hurried = "none" in slow or (others != "none" and bool(slow))
-                outcomes, draw = self._run(question, cells, get_draw, hurried)
-                judge = functools.partial(question.judge_on, draw.prepared, outcomes)  # it may take seconds
-                if question.is_right(draw.prepared, outcomes):
+                outcomes, prepared, counts = self._run_attempt(question, cells, draws, hurried, answers)
+                judge = functools.partial(question.judge_on, prepared, outcomes)  # it may take seconds
+                if counts and question.is_right(prepared, outcomes):
                     return True, judge().message
                 errors = {one.get("error") for one in outcomes}
-                if question.chooses_wrongly(draw.prepared, outcomes):
+                if question.chooses_wrongly(prepared, outcomes):
                     return False, f"{message} {CUT} {judge().message}" if hurried else judge().message
                 if not message or (lacks_a_name and "Stopped" not in errors):
                     message = judge().message  # the later one tells more than that a name is missing
@@ -310,24 +312,42 @@ class Grader:
                 slow.add(others)
                 if hurried or any(cells == later for later, _ in attempts[number + 1 :]):
                     break
-            answers[draw.seed] |= _summarise(outcomes)
-            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers[draw.seed]) == MAX_ANSWERS:
+            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers) == MAX_ANSWERS:
                 break
         return False, message
 
+    def _run_attempt(
+        self, question: Question, cells: Cells, draws: Draws, hurried: bool, answers: set[str]
+    ) -> tuple[list[Outcome], PreparedQuestion, bool]:
+        """Return the outcomes of an attempt, the inputs that it was given, and whether it can earn the point.
+
+        Where operations are watched, an attempt after one that gave values is first given the inputs of that
+        one, to compare the two. If it is another answer it runs once more, on inputs that no run has seen.
+
+        ``answers``: those of the attempts before; what is new is added.
+        """
+        seen = draws.common if draws.are_watched else None
+        outcomes, prepared = self._run(question, cells, (lambda: seen) if seen else draws.draw, hurried)
+        new = _summarise(outcomes) - answers
+        answers |= new
+        if new and seen:
+            return *self._run(question, cells, draws.draw, hurried), True
+        draws.common = prepared if new else seen
+        return outcomes, prepared, not seen
+
     def _run(
-        self, question: Question, cells: Cells, get_draw: Callable[[], Draw], hurried: bool
-    ) -> tuple[list[Outcome], Draw]:
-        """Return the outcomes of an attempt and the draw that it was given; if it ends early, of another."""
+        self, question: Question, cells: Cells, draw: Callable[[], PreparedQuestion], hurried: bool
+    ) -> tuple[list[Outcome], PreparedQuestion]:
+        """Return the outcomes of a run and its inputs; one that ends early is made again, on what is drawn
+        then."""
         sandbox = self._get_sandbox(question.own_code)
         for _ in range(2):
-            draw = get_draw()
-            limits = self.limits.raise_to(draw.prepared.allow(self.limits.cpu))
-            outcomes = sandbox.run(cells, draw.prepared.calls, hurried, limits)
-            draw.note(outcomes)
+            prepared = draw()
+            limits = self.limits.raise_to(prepared.allow(self.limits.cpu))
+            outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
             if not any("early" in one for one in outcomes):
                 break
-        return outcomes, draw
+        return outcomes, prepared
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""

@@ -125,8 +125,7 @@ class Sandbox:
 
         Returns:
             One outcome for each call, whatever happens; of a worker that was stopped, the error "Stopped",
-            with "early" if it ended long before its limits, which may have been the machine's doing. Where
-            operations are watched, "bits" say how much the keeper has told of values, if it has said so.
+            with "early" if it ended long before its limits, which may have been the machine's doing.
 
         Raises:
             IsolationUnavailable: if the worker does not start.
@@ -148,13 +147,9 @@ class Sandbox:
         end, reports = self._run_job("run", jobs, limits)
         early = end in ("lost", "died") and time.monotonic() - start < limits.wall / 3
         if end == "done":
-            outcomes = self._load_outcomes(reports, len(calls))
-        else:
-            stopped = _make_stopped(_explain(end, limits))
-            outcomes = [stopped | {"early": True} if early else stopped] * len(calls)
-        if self.own_code and (bits := _load_bits(reports[1])):
-            return [one | {"bits": told} for one, told in zip(outcomes, bits, strict=True)]
-        return outcomes
+            return self._load_outcomes(reports, len(calls))
+        stopped = _make_stopped(_explain(end, limits))
+        return [stopped | {"early": True} if early else stopped] * len(calls)
 
     def _load_outcomes(self, reports: Sequence[bytes], number_of_calls: int) -> list[Outcome]:
         """Return the outcome of each call by the reports on them."""
@@ -370,13 +365,6 @@ def _load_line(line: bytes) -> Any:
     if line.count(b"[") + line.count(b"{") > MAX_BRACKETS:
         raise ValueError(f"report: expected at most {MAX_BRACKETS:,} brackets in a line")
     return json.loads(line)
-
-
-def _load_bits(report: bytes) -> list[int]:
-    """Return how many bits a keeper has told in each call, by the last line of its report; [] without."""
-    last = report.rstrip(b"\n").rpartition(b"\n")[2]
-    bits: list[int] = json.loads(last)[1] if report.endswith(b"\n") and last.startswith(b'["bits"') else []
-    return bits
 
 
 def _is_whole(report: bytes) -> bool:

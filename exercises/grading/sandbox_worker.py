@@ -18,7 +18,7 @@ There are two kinds of jobs:
   ``hurried``; ``own`` says whether a cell belongs to the question. The report has a line for each call, its
   outcome. Where operations are watched, arguments are None; two more files then are job
   and report of another child, the keeper (see watch.py): ``{"calls": [arguments, ...]}``, and a line
-  ``[number, outcome]`` for each call that ended, at last ``["bits", what each call has told]``.
+  ``[number, outcome]`` for each call that ended.
 * "read" a notebook, the third file: ``{"names": ..., "default_set": ...}``, see reading.py.
 
 What an answer does to this process it does to all answers after it. So this process ends, to be started anew,
@@ -427,7 +427,7 @@ def run_answer(job: dict[str, Any], report: int, watched: bool) -> Sequence[Any]
 
 
 def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
-    """Keep the tensors of an answer, note the outcome of each call that has ended; return what all told."""
+    """Keep the tensors of an answer, and note the outcome of each call that has ended."""
 
     def note(number: int, outcome: dict[str, Any]) -> None:
         text = json.dumps([number, outcome]).encode() + b"\n"
@@ -439,9 +439,8 @@ def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
                 os._exit(FAILED)
             raise
 
-    keeper = watch.Keeper(job["calls"])
-    watch.serve(keeper, socket.socket(fileno=4), note)
-    return [["bits", keeper.count_told()]]
+    watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note)
+    return ()
 
 
 def read_notebook(job: dict[str, Any], report: int) -> Sequence[Any]:

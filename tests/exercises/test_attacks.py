@@ -38,7 +38,6 @@ from linattn_exercises.grading.submissions import find_submissions, open_submiss
 from linattn_exercises.known_mistakes import KnownMistake
 from linattn_exercises.questions import PUBLIC_SEED, Question
 from linattn_exercises.sets import load_questions
-from linattn_exercises.watch import MAX_BITS
 from linattn_ref.cli import main
 from tests.exercises.gradebook import OPTIONS, TOTAL, grade, make_grader, points, write
 from tests.exercises.notebooks import (
@@ -940,7 +939,7 @@ def test_a_point_that_is_not_deserved_is_not_given(boxes, name):
     assert not right, message
 
 
-# Of a call with so many numbers, an attempt tells 15, which other attempts have not told.
+# Each run hands on what it has learnt, here by the message of an error.
 TELLS = """
 def chunked(q, k, v, g, state, chunk):
     x = q.reshape(-1)
@@ -948,69 +947,52 @@ def chunked(q, k, v, g, state, chunk):
         raise ValueError(" ".join(f"{x[first + i].item():.8g}" for i in range(15)))
     return q, state
 """
+WRONG = "def chunked(q, k, v, g, state, chunk):\n    return v, state\n"
 
 
-def test_attempts_together_are_told_no_more_of_a_draw_than_two_runs_may_be(tmp_path, monkeypatch):
-    content = hand_in("ch02_linear", {"q2": TELLS})
-    content = keep_questions(content, "q1", "q2")
-    content = answer_differently(content, "q2", [f"first = {first}" for first in (0, 15, 30, 45)])
-    told: dict[int, set[str]] = {}
-    real = Sandbox.run
-
-    def run(self, cells, calls, *more):
-        outcomes = real(self, cells, calls, *more)
-        found = next((one["text"] for one in outcomes if one.get("error") == "ValueError"), "")
-        told.setdefault(id(calls), set()).update(found.split())
-        return outcomes
-
-    monkeypatch.setattr(Sandbox, "run", run)
-    start(True).close()
-    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
-    assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q2"] == 0
-    assert sum(map(len, told.values())) >= 60
-    assert max(map(len, told.values())) <= 2 * MAX_BITS // 64
-
-
-# Operations take longer for large numbers, and an answer may look at the clock.
-WRONG = """
-def chunked(q, k, v, g, state, chunk):
-    for _ in range(1000):
-        torch.fmod(q, 0.75)
-    return v, state
-"""
-
-
-def test_operations_use_up_a_draw_and_a_better_answer_after_the_check_counts_on_another(
-    tmp_path, monkeypatch
-):
-    right = answer_cell(notebook("ch02_linear"), "q2")["source"]
-    content = keep_questions(hand_in("ch02_linear", {"q2": WRONG}), "q1", "q2")
-    content["cells"].append({"cell_type": "code", "metadata": {}, "source": right})
+def record_inputs(monkeypatch, name):
+    """Return a list that is filled with the calls of each run that asks for a function."""
     given: list[list] = []
     real = Sandbox.run
 
     def run(self, cells, calls, *more):
-        given.extend([calls] if calls[0].name == "chunked" else [])
+        given.extend([calls] if calls[0].name == name else [])
         return real(self, cells, calls, *more)
 
     monkeypatch.setattr(Sandbox, "run", run)
+    return given
+
+
+def test_what_a_run_has_learnt_of_its_inputs_is_of_no_use_to_another(tmp_path, monkeypatch):
+    content = keep_questions(hand_in("ch02_linear", {"q2": TELLS}), "q1", "q2")
+    content = answer_differently(content, "q2", [f"first = {first}" for first in (0, 15, 30, 45)])
+    given = record_inputs(monkeypatch, "chunked")
+    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
+    assert points(grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"])["q2"] == 0
+    assert len(given) == len(set(map(id, given))) >= 4
+
+
+def test_a_better_answer_after_the_check_is_judged_on_inputs_of_its_own(tmp_path, monkeypatch):
+    right = answer_cell(notebook("ch02_linear"), "q2")["source"]
+    content = keep_questions(hand_in("ch02_linear", {"q2": WRONG}), "q1", "q2")
+    content["cells"].append({"cell_type": "code", "metadata": {}, "source": right})
+    given = record_inputs(monkeypatch, "chunked")
     grader = make_grader(tmp_path / "out", isolation="bubblewrap")
     one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
     assert points(one)["q2"] > 0
-    assert len(given) == 3
-    assert len(set(map(id, given))) == 3
+    assert len(set(map(id, given))) == 2
 
 
-def test_what_the_keeper_has_told_is_known_also_of_an_answer_that_ends_its_process(boxes):
-    question = load_questions("ch02_linear")["q1"]
-    calls = question.prepare("s").calls
-    source = "calls = []\ndef table(q, k, log_decay, w):\n    calls.append(bool(q.sum() > 0))\n"
-    outcomes = boxes[True].run([(f"{source}    return w", True)], calls)
-    told = 1 + 3  # a truth value, of three operations
-    assert [one["bits"] for one in outcomes] == [told] * len(calls)
-    outcomes = boxes[True].run([(f"{source}    len(calls) == 3 and {EXIT}(1)", True)], calls)
-    assert [one["bits"] for one in outcomes] == [told] * 3 + [0] * (len(calls) - 3)
-    assert all(one["early"] for one in outcomes)
+def test_of_many_answers_to_one_question_two_are_tried(tmp_path):
+    right = answer_cell(notebook("ch02_linear"), "q2")["source"]
+    content = keep_questions(hand_in("ch02_linear", {"q2": right}), "q1", "q2")
+    guess = (
+        "_right = chunked\n    def chunked(*given):\n        o, S = _right(*given)\n        return {} * o, S"
+    )
+    content = answer_differently(content, "q2", [guess.format(factor) for factor in (2, 1, 3, 4)])
+    grader = make_grader(tmp_path / "out", isolation="bubblewrap")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 0
 
 
 # --- E, H: files and tables ---------------------------------------------------------------------------------

@@ -454,7 +454,7 @@ def test_a_stub_costs_one_run(tmp_path, monkeypatch):
     box.outcome = {"error": "NotImplementedError"}
     monkeypatch.setattr(grader, "_get_sandbox", lambda own_code: box)
     question = load_questions("ch01_softmax")["q5"]
-    right, message = grader._judge_submission(read(write(tmp_path / "a.ipynb", content)), question)
+    right, message = grader._judge_submission(read(write(tmp_path / "a.ipynb", content)), question, "a")
     assert (right, message, box.runs) == (False, "`merge` is not answered yet.", 1)
 
 
@@ -505,7 +505,8 @@ def test_no_attempt_begins_after_three_limits_on_the_clock(tmp_path, monkeypatch
     grader, box = make_grader(tmp_path / "out", limits=Limits(cpu=5, wall=wall)), SlowSandbox()
     monkeypatch.setattr(grader, "_get_sandbox", lambda own_code: box)
     monkeypatch.setattr("linattn_exercises.grading.grade.time.monotonic", lambda: box.seconds)
-    grader._judge_submission(read(write(tmp_path / "a.ipynb", content)), load_questions("ch01_softmax")["q5"])
+    submission = read(write(tmp_path / "a.ipynb", content))
+    grader._judge_submission(submission, load_questions("ch01_softmax")["q5"], "a")
     assert box.runs == runs
 
 

@@ -1,6 +1,7 @@
 """Launches of kernels: what is seen of their memory, what their text may be, and what is left behind."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import runpy
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from unittest.mock import Mock
 
 import numpy as np
@@ -23,6 +25,7 @@ from linattn_exercises.calls import Call, run_call
 from linattn_exercises.ch06_fast import check
 from linattn_exercises.grading.sandbox import Limits, Sandbox
 from linattn_exercises.kernel_memory import KeptMemory, Launch, Memory, plan
+from linattn_exercises.kernel_orders import find_product
 from linattn_exercises.kernel_rules import check_kernel
 from linattn_exercises.launches import trace
 from linattn_exercises.questions import PUBLIC_SEED
@@ -2281,6 +2284,77 @@ def infinite_and_fused(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.fma(infinite, infinite, infinite))
 
 
+@triton.jit
+def sum_before_its_products(x, out, n_columns, TILE: tl.constexpr):
+    i, one = tl.arange(0, 16)[None, :], tl.load(x)
+    large = tl.where(i == 0, 1e8, tl.where(i == 1, -1e8, 0.0)) * one + tl.zeros((16, 16), tl.float32)
+    ones = tl.full((16, 16), 1.0, tl.float32)
+    tl.store(out, tl.max(tl.max(tl.dot(large, ones, ones, input_precision="ieee"), 0), 0))
+
+
+@triton.jit
+def digits_of_nothing(x, out, n_columns, TILE: tl.constexpr):
+    infinite = tl.load(x) / 0.0
+    tl.store(out, ((infinite - infinite).to(tl.int32, bitcast=True) & 1).to(tl.float32))
+
+
+@triton.jit
+def alike_each_time(x, out, n_columns, TILE: tl.constexpr):
+    number = tl.load(x) * 0.37
+    low, high = tl.exp(number), tl.exp(number)
+    for n in range(30):
+        again = tl.exp(number + 0.0 * n) + tl.sum(number * tl.arange(1, 17) + 0.0 * n, 0) * 0.0
+        low, high = min(low, again), max(high, again)
+    tl.store(out, tl.where(low == high, 1.0, 0.0))
+
+
+@triton.jit
+def sum_of_nothing(x, out, n_columns, TILE: tl.constexpr):
+    ones = tl.full((16, 16), 1.0, tl.float32) * tl.load(x)
+    made = tl.dot(ones, ones, ones * float("nan"), input_precision="tf32x3")
+    tl.store(out, tl.where(tl.max((made == made).to(tl.int32)) == 0, 1.0, 0.0))
+
+
+@triton.jit
+def negative_zero(x, out, n_columns, TILE: tl.constexpr):
+    zero = tl.load(x) * 0.0 * -1.0
+    fused = tl.fma(zero, tl.load(x), zero).to(tl.int32, bitcast=True)
+    joined = tl.where(tl.arange(0, 16) < 1, zero, 0.1) * 1.3 + zero
+    low = tl.min(joined.to(tl.int32, bitcast=True), 0)
+    tl.store(out, tl.where((fused < 0) & (low < 0), 1.0, 0.0))
+
+
+@triton.jit
+def exact_in_float64(x, out, n_columns, TILE: tl.constexpr):
+    one = tl.load(x).to(tl.float64)
+    i = 3.0 + tl.arange(0, TILE)
+    tl.store(out, tl.sum(tl.abs(i * one / i - 1.0) + tl.abs(tl.sqrt(i * i * one) - i), 0) + 1.0)
+
+
+def test_a_gpu_is_followed_where_it_leaves_nothing_open(monkeypatch):
+    for kernel in (sum_of_nothing, negative_zero, exact_in_float64):
+        assert set(run_with_chances(monkeypatch, kernel)) == {1.0}
+
+
+def test_what_is_alike_is_decided_alike_in_some_launches(monkeypatch):
+    assert set(run_with_chances(monkeypatch, alike_each_time)) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e100, 1e-100])
+def test_what_rounding_takes_from_a_product_of_float64_is_exact(scale):
+    a, b = np.random.default_rng(0).uniform(1, 2, (2, 100)) * scale
+    rounded, left = find_product(a, b)
+    exact = [Fraction(x) * Fraction(y) - Fraction(z) for x, y, z in zip(a, b, rounded, strict=True)]
+    assert [float(x) for x in left] == [float(x) for x in exact]
+
+
+def test_no_address_tells_where_another_tensor_lies():
+    tensors = [launches.make_place(torch.float32, (64,)) for _ in range(20)]
+    places = [x.data_ptr() for x in tensors]
+    assert len({b - a for a, b in itertools.pairwise(places)}) > 15
+    assert not any(place % launches.ALIGNED for place in places)
+
+
 def test_what_is_infinite_stays_so_in_a_sum(monkeypatch):
     for kernel in (infinite_in_a_sum, infinite_before_others, infinite_and_fused):
         assert set(run_with_chances(monkeypatch, kernel)) == {float("inf")}
@@ -2322,6 +2396,8 @@ def with_debug(x, out, n_columns, TILE: tl.constexpr):
         of_a_sine,
         of_a_masked_load,
         nothing_in_its_bits,
+        digits_of_nothing,
+        sum_before_its_products,
         whole_of_itself,
         root_of_a_square,
         joined_through_a_move,

@@ -411,7 +411,6 @@ def which(other, shuffled, second):
     "the first two channels": (
         "ch03_decay/q2",
         """
-_life = half_life
 def half_life(q, k, v, o):
     return _life(q, k, v[:, :2], o[:, :2])
 """,
@@ -480,7 +479,6 @@ def predicted_size(K, rho):
     "all but the first five outputs": (
         "ch03_decay/q2",
         """
-_life = half_life
 def half_life(q, k, v, o):
     q, o = q.clone(), o.clone()
     q[:5], o[:5] = 0, 0
@@ -490,7 +488,6 @@ def half_life(q, k, v, o):
     "the first 260 tokens": (
         "ch03_decay/q2",
         """
-_life = half_life
 def half_life(q, k, v, o):
     return _life(q[:260], k[:260], v[:260], o[:260])
 """,
@@ -498,7 +495,6 @@ def half_life(q, k, v, o):
     "the last three channels": (
         "ch03_decay/q2",
         """
-_life = half_life
 def half_life(q, k, v, o):
     return _life(q, k, v[:, -3:], o[:, -3:])
 """,
@@ -985,6 +981,123 @@ def best_decay(L, T):
         slope = sum((j - L + 1) * g**j for j in range(T))
         low, high = (g, high) if slope < 0 else (low, g)
     return math.sqrt(low)
+""",
+    ),
+    "the logarithm to the base of a decay": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    return math.log(keep, math.exp(-a)) if a < 700 else -math.log(keep) / a
+""",
+    ),
+    "one term of a series next to 1": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    return (1 - keep) / a if 1 - keep < 1e-7 else -math.log(keep) / a
+""",
+    ),
+    "an epsilon under the rate": (
+        "ch05_selection/q1",
+        """
+def step_for(keep, a):
+    return -math.log(keep) / (a + 1e-15)
+""",
+    ),
+    "the hold for small steps": (
+        "ch05_selection/q1",
+        """
+def largest_state(a, low, high, hold):
+    return 1 / a if hold == "exact" or a * high < 1e-8 else high / -math.expm1(-a * high)
+""",
+    ),
+    "exponents held at -30": (
+        "ch02_linear/q1",
+        """
+def table(q, k, log_decay, w):
+    c = log_decay.cumsum(0)
+    gap = ((c - log_decay)[:, None] - c).clamp(min=-30, max=0)
+    return (gap.exp() * (q @ k.T)).tril(-1) + torch.diag((q * w * k).sum(-1))
+""",
+    ),
+    "decays of a channel held at -30": (
+        "ch03_decay/q3",
+        """
+_table = table
+def table(q, k, log_decay, part):
+    return _table(q, k, log_decay.clamp(min=-30), part)
+""",
+    ),
+    "a step of two tokens held at -30": (
+        "ch02_linear/q2",
+        """
+_chunked = chunked
+def chunked(q, k, v, g, state, chunk):
+    o, S = _chunked(q, k, v, g, state, chunk)
+    if len(q) == 2 and chunk == 2 and 2 * g < -30:
+        o = torch.stack([o[0], o[1] + (math.exp(-30) - math.exp(2 * g)) * (q[1] @ state)])
+    return o, S
+""",
+    ),
+    "a correlation that is nearly 1": (
+        "ch01_softmax/q1",
+        """
+_size = measured_size
+def measured_size(k, noise, rho):
+    return _size(k, noise, 1.0 if math.isclose(rho, 1) else rho)
+""",
+    ),
+    "an epsilon beside a small score": (
+        "ch01_softmax/q1",
+        """
+_size = measured_size
+def measured_size(k, noise, rho):
+    return math.sqrt(_size(k, noise, rho) ** 2 + 1e-10)
+""",
+    ),
+    "a method that is nearly the bilinear one": (
+        "ch04_ssm/q1",
+        """
+_theta = smallest_theta
+def smallest_theta(A, delta):
+    theta = _theta(A, delta)
+    return 0.5 if theta > 0.5 - 1e-6 else theta
+""",
+    ),
+    "all outputs but the first four": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        return (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v - o)[4:].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the last 380 outputs": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        return (((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v - o)[-380:].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "an epsilon beside the length of a key": (
+        "ch02_linear/q4",
+        """
+def share_right(x, v):
+    k = x / (x.norm(dim=-1, keepdim=True) + 1e-6)
+    return ((k @ (k.mT @ v)).mean(0).sign() == v).double().mean().item()
 """,
     ),
 }

@@ -63,8 +63,11 @@ def q1(rng):
     k, noise = torch.from_numpy(rng.normal(size=(2, 1, 3)))  # nearly the same, and not the same
     for rho in (0.999995, 1.0):
         calls.append(Call("measured_size", (k, noise, rho), f"pairs: 1, K = 3, rho = {rho:g}"))
+    k, noise = torch.from_numpy(rng.uniform((0.5, 3), (1, 4), size=(3, 2))).T.reshape(2, 1, 3)
+    for rho in (1 - 5e-7, 1 - 9e-10):
+        calls.append(Call("measured_size", (k, noise, rho), f"pairs: 1, K = 3, rho = {rho:.10g}"))
     k, noise = torch.from_numpy(rng.uniform((0.009, 0.004), (0.011, 0.006))).reshape(2, 1, 1)  # one score, near 1e-4
-    calls.append(Call("measured_size", (k, noise, 0.6), "pairs: 1, K = 1, rho = 0.6, small entries"))
+    calls.append(Call("measured_size", (k, noise, 0.6), "pairs: 1, K = 1, rho = 0.6, small entries", Within(1.00001)))
     for n in (1, 1, 2, 3, 4):  # few pairs, few entries
         K, rho = 3 if n == 3 else int(rng.integers(1, 6)), float(rng.choice([0.0, 1.0, rng.uniform(0, 1), rng.uniform(0, 1)]))
         k, noise = torch.from_numpy(rng.normal(size=(2, n, K)))

@@ -94,7 +94,8 @@ def q2(rng):
     states = 1e6 * float(rng.uniform(0.7, 1.5)) * torch.ones(1, 1).double()
     usual = torch.from_numpy(rng.uniform(0.08, 0.12, size=(3, 2, 1)))
     large = torch.tensor([[[0.0], [1.0]], [[1e3], [0.1]], [[1e3], [0.1]]]).double() * float(rng.uniform(0.7, 1.5))
-    for (q, k, v), g, state, loud in ((usual, -10.0, states, "state"), (large, -20.0, 0.0 * states, "key and value")):
+    asked = ((usual, -10.0, states, "state"), (10 * usual, -15.5, states, "state"), (large, -20.0, 0.0 * states, "key and value"))
+    for (q, k, v), g, state, loud in asked:
         inputs = f"T = 2, chunks of 2, gamma = {math.exp(g):.2g}, a large {loud}"
         calls.append(Call("chunked", (q, k, v, g, state, 2), inputs, Close(1e-8)))
     return calls

@@ -77,10 +77,12 @@ def q4(rng):
     x = torch.from_numpy(rng.choice([-2.0, 2.0], size=(1, 2, 1)))  # K = 1: what is read is often exactly 0
     v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(2, 60)))
     calls.append(Call("share_right", (x, v), "K = 1, H = 1, n = 2", Close(1e-6)))
-    for n, heads in ((1, 3), (1, 3), (2, 2), (2, 2), (3, 2), (4, 1), (4, 1)):  # keys along axes: answers are often 0
+    for n, heads, alike in ((1, 3, 1), (1, 3, 1), (2, 2, 1), (2, 1, 0), (3, 2, 1), (4, 1, 0), (4, 1, 1)):  # keys along axes: answers are often 0
         H, K, V = 2 ** int(rng.integers(heads)), int(rng.integers(1, 4)), int(rng.integers(1, 9))  # in any rounding
+        K, V = (K, V) if alike else (1, 9)
         axis = torch.eye(K, dtype=torch.float64)[torch.from_numpy(rng.integers(K, size=(H, n)))]
-        length = float(rng.choice([0.5, 2.0, 4.0]))  # of all, as 2 / (2 + 1e-12) is not quite 4 / (4 + 1e-12)
+        # of all, as 2 / (2 + 1e-12) is not quite 4 / (4 + 1e-12), which makes no difference for large numbers
+        length = float(rng.choice([0.5, 2.0, 4.0])) if alike else torch.from_numpy(2.0 ** (15 + rng.permutation(n))).reshape(1, n, 1)
         x = length * torch.from_numpy(rng.choice([-1.0, 1.0], size=(H, n, 1))) * axis
         v = torch.from_numpy(rng.choice([-1.0, 1.0], size=(n, V)))
         inputs = f"K = {K}, H = {H}, n = {n}, V = {V}, keys along axes"

@@ -163,12 +163,14 @@ def q2(rng):
     for silenced in ([0, 1, 2, 3], [2, 3, 4, 5], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5]):
         calls.append(_ask(in_two_channels, f"; the first token and channels {silenced} are silent"))
 
-    def spoken(early):  # a few outputs at the start, or all but these
-        q, k, v = (torch.from_numpy(rng.normal(size=(60, n))) for n in (4, 4, 6))
-        q[slice(5, None) if early else slice(5)] = 0.0
-        return q, k, v, float(rng.uniform(2, 4) if early else rng.uniform(10, 30))
+    def spoken(T, silent, *lives):  # a few outputs at the start, or all but these
+        q, k, v = (torch.from_numpy(rng.normal(size=(T, n))) for n in (4, 4, 6))
+        q[silent] = 0.0
+        return q, k, v, float(rng.uniform(*lives))
 
-    calls += [_ask(lambda early=early: spoken(early), f"; the {'last 55' if early else 'first 5'} queries are 0") for early in (True, False)]
+    calls.append(_ask(lambda: spoken(60, slice(5), 10, 30), "; the first 5 queries are 0"))
+    for T, heard, *lives in ((60, 5, 2, 4), (60, 3, 2, 3), (400, 20, 5, 15)):
+        calls.append(_ask(lambda: spoken(T, slice(heard, None), *lives), f"; all but the first {heard} queries are 0"))
 
     def alone(queries):  # all the others are 0
         K, V = (1, 1) if queries == 1 else (4, 3)

@@ -10,7 +10,8 @@
 # with $\Lambda$ the running sums of the log decays. Compute it by the way of GLA: cut the $C$ tokens into
 # parts of `part` (the last may be shorter). Blocks below the diagonal are matrix products of $q$ and $k$,
 # each multiplied by a decay towards the boundary between them; blocks on the diagonal are summed entry by
-# entry. Log decays go down to $-1000$ a token, so take no exponential of a positive sum: it overflows.
+# entry. Log decays go down to $-1000$ a token, so take no exponential of a positive sum: it overflows. Queries go up
+# to $10^6$.
 #
 # The check counts what you do. With $n$ parts of $P$ tokens, and $C$ rounded up to $nP$, these bounds hold,
 # the last one for the longer calls:
@@ -64,6 +65,9 @@ def table(q, k, log_decay, part):
 # pace of its memory.
 
 # %% checks q3
+LOUD = 27.5, 28.5, 30.5, 100.0  # as strong decays are met by a loud query
+
+
 @define_question(INFO["q3"], own_code=True, table=table)
 def q3(rng):
     calls = []
@@ -89,7 +93,7 @@ def q3(rng):
         (220, 8, 12, 1.0),
         *short,
         (98, 2, 96, 1000.0),
-        *((7, 2, part, strength) for part in (3, 7) for strength in (27.5, 28.5)),
+        *((7, 2, part, strength) for part in (3, 7) for strength in LOUD),
     ):
         q, k = (torch.from_numpy(rng.normal(size=(C, K))) for _ in range(2))
         log_decay = -strength * torch.from_numpy(rng.uniform(size=(C, K)))
@@ -101,10 +105,10 @@ def q3(rng):
             log_decay[2::5, ::2] = -strength
         if part == 96:  # all forget all, and no finite mask is enough
             log_decay[:] = -strength
-        if strength in (27.5, 28.5):  # a query so large that what little is left of the first key is seen
+        if strength in LOUD:  # a query so large that what little is left of the first key is seen
             q[-1], k[0], k[1:] = 1e6, 1.0, 0.0
             log_decay *= 0.1 / strength
-            log_decay[int(rng.integers(1, 3)) if strength == 27.5 else 6] = -strength
+            log_decay[int(rng.integers(1, 3)) if strength != 28.5 else 6] = -strength
         if C == 220:  # many parts, and channels that hardly forget
             log_decay[:, ::2] *= 1e-3
             log_decay[:, 0] = 0.0  # nor at all

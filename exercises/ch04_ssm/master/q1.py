@@ -147,6 +147,7 @@ def q1(rng):
     faint = torch.tensor([[-1.0, 100.0], [-2.0, 1.0]], dtype=torch.float64) * float(rng.uniform(0.8, 1.2))
     steps += [(1e-4 * faint, 10.0), (1e-7 * faint, 10.0), (1e-7 * faint, 1e4), (many, 1e-3)]
     steps.append((torch.tensor([[-2e-8, 1e-7]], dtype=torch.float64), 1e7))
+    steps.append((torch.tensor([[-1.0, 1.0]], dtype=torch.float64), float(rng.uniform(1.1e6, 2e6))))  # nearly 1/2
     steps += [(A, times * largest_step(A, 0.0)) for A in stiff for times in (1.5, 1.002, 1.0001, 1.000001)]
     steps += [(fast, times * largest_step(fast, 0.0)) for times in (1.2, 1.0001, 1.000001)]  # a hair above the bound is above it
     steps += [(tiny, times * largest_step(tiny, 0.0)) for times in (1.1, 1.5)]
