@@ -12,6 +12,7 @@ import linecache
 import re
 import sys
 import textwrap
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -70,10 +71,19 @@ LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)  # what a plac
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 # what no GPU has code for in there: branches, loops, and tiles
 UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"')
+# nor for these in functions that it calls there, which may have branches and loops
+UNCALLED = re.compile(r'tensor<|"tt\.(?:reduce|scan)"')
+FUNCTION = re.compile(r"tt\.func \w+ @([^\s(]+)(.*?)^  }", re.DOTALL | re.MULTILINE)
+CALL = re.compile(r"tt\.call @([^\s(]+)\(")
+WHAT_INSTEAD = {
+    True: ("tiles", "it takes numbers"),
+    False: ("branches or loops", "there are `tl.where` and `tl.maximum`"),
+}
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as
 OPTIONS = ("noinline", "do_not_specialize")  # of ``triton.jit``
 # what to say instead of words of the compiler
 ADVICE = {
+    "constexpr[Ellipsis]": "has `...` in an index; write `:` for each axis, as in `x[:, :, None]`",
     # as in `triton.cdiv(n, 16)`, if n is known at run time alone, or `exp(x)`
     "_semantic": "a function has a name that is not exchanged; write it as one of `tl`, such as `tl.cdiv`",
     "Boolean value of Tensor": "takes a tile as one truth value, in `if`, `and`, `or`, `not`, `min` or "
@@ -84,6 +94,10 @@ ADVICE = {
     "error encountered during parsing": "has a tile of a type that does not fit; a mask, for one, has truth "
     "values such as `i < n`",
 }
+# where the compiler computes with what only a program knows, as in `tl.program_id(n)`
+NO_CONSTANT = "takes what a program computes where it needs a constant, such as an axis"
+# what Python says of values that some function was not made for
+INTERNAL = re.compile("object has no attribute|object '.*' has no attribute|not supported between instances")
 KNOWN_VERSIONS = "versions 3.6 and 3.7 are"
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 
@@ -316,13 +330,15 @@ def find_place(code: str, operation: str) -> tuple[str, int] | None:
     """
     known = dict(LOCATION.findall(code))
     pending, seen = [operation[operation.rfind(" loc(") :]], set[str]()
-    while pending:  # from a name to what is named, and from there to the file
+    while pending:  # from a name to what is named, and from there to the file; a caller comes last
+        named = []
         for file, number, name in re.findall(r'"([^"]+)":(\d+)|(#loc\d*)', pending.pop(0)):
             if file and not IN_TRITON.search(file):
                 return file, int(number)
             if name and name not in seen:
                 seen.add(name)
-                pending.append(known.get(name, ""))
+                named.append(known.get(name, ""))
+        pending[:0] = named
     return None
 
 
@@ -330,15 +346,23 @@ def _refuse_branches(code: str) -> None:
     """Refuse a function of a reduction or a scan in which branches, loops or tiles are left.
 
     Args:
-        code: the intermediate code, in which calls and what is known are resolved.
+        code: the intermediate code, in which calls and what is known are resolved; calls of functions that
+            return early, or stand apart by ``noinline``, are left.
 
     Raises:
-        Refused: if there is one; no GPU has code for it.
+        Refused: if there is one; no GPU has code for it, or none that keeps entries apart.
     """
-    for part in COMBINED.findall(code):
-        if UNCOMBINED.search(part):
+    functions = {found[1]: found for found in FUNCTION.finditer(code)}
+    for part in COMBINED.finditer(code):
+        wrong, called = UNCOMBINED.search(code, *part.span(1)), list(dict.fromkeys(CALL.findall(part[1])))
+        for name in called:  # it grows meanwhile
+            wrong = wrong or UNCALLED.search(code, *functions[name].span(2))
+            called += [one for one in dict.fromkeys(CALL.findall(functions[name][2])) if one not in called]
+        if wrong:
+            what, instead = WHAT_INSTEAD[UNCALLED.fullmatch(wrong[0]) is not None]
+            place = next(line for line in code[wrong.start() :].splitlines() if " loc(" in line)
             raise Refused(
-                "has branches or loops in what `tl.reduce` or a scan combines by; there is `tl.where`"
+                f"has {what} in what `tl.reduce` or a scan combines by; {instead}{_find_line(code, place)}"
             )
 
 
@@ -353,6 +377,8 @@ def _find_kind(one: Any, value: Any) -> str:
     Raises:
         TypeError: if it is declared as what is not given.
     """
+    if one.is_constexpr and isinstance(value, torch.Tensor):
+        raise TypeError(f"`{one.name}` is declared as constexpr, and it is a tensor")
     if one.is_constexpr or value is None:
         return "constexpr"
     whole = isinstance(value, int) and not isinstance(value, torch.Tensor)
@@ -456,21 +482,48 @@ def _compile_function(kernel: Any) -> Any:
 
 
 def _describe(error: Exception) -> str:
-    """Return what is wrong, and the line of the kernel."""
+    """Return what is wrong, and the line of the kernel; what is Triton's own is not shown."""
+    own = error
     while error.__cause__ is not None and getattr(error.__cause__, "src", None):  # in a function it calls
         error = error.__cause__  # type: ignore[assignment]
-    said = [
-        getattr(error, "error_message", None),
-        error.__cause__,
-        *reversed(str(error).strip().splitlines()),
-    ]
-    reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
-    reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else type(error).__name__)
-    reason = next((advice for words, advice in ADVICE.items() if words in reason), reason)
-    if MANGLED.fullmatch(reason):
-        reason = "a function calls itself"
-    source, node = getattr(error, "src", None), getattr(error, "node", None)
+        own = own if _is_of_triton(getattr(error, "src", None)) else error
+    source, node = getattr(own, "src", None), getattr(own, "node", None)
     lines = source.splitlines() if isinstance(source, str) else []
     number = getattr(node, "lineno", 0)
-    where = f", in `{lines[number - 1].strip()}`" if 0 < number <= len(lines) else ""
-    return f"{reason[:200]}{where}"
+    line = f"`{lines[number - 1].strip()}`" if 0 < number <= len(lines) else ""
+    reason = _find_reason(error, known=bool(line))
+    if line and (not reason or INTERNAL.search(reason)):
+        return f"its compiler cannot take {line}" + (f" ({reason[:200]})" if reason else "")
+    return f"{reason[:200]}, in {line}" if line else reason[:200]
+
+
+def _find_reason(error: Exception, known: bool) -> str:
+    """Return what is wrong; "" if nobody says it.
+
+    Args:
+        error: of the compiler.
+        known: whether a line is known; if not, something is said in any case.
+    """
+    cause = error.__cause__
+    text = [] if known else [*reversed(str(error).strip().splitlines()), type(error).__name__]
+    said = [getattr(error, "error_message", None), cause, *text]
+    reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
+    reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else "")
+    if "_semantic" in reason and cause is not None and _is_raised_in_triton(cause):
+        return NO_CONSTANT
+    reason = next((advice for words, advice in ADVICE.items() if words in reason), reason)
+    return "a function calls itself" if MANGLED.fullmatch(reason) else reason
+
+
+def _is_raised_in_triton(error: BaseException) -> bool:
+    """Return whether a function of Triton's language has called what raised an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return len(frames) > 1 and IN_TRITON.search(frames[-2].filename) is not None
+
+
+def _is_of_triton(source: Any) -> bool:
+    """Return whether this is the text of a function of Triton's language."""
+    from triton.runtime.jit import JITFunction
+
+    functions = (one for space, _ in _PRISTINE for one in vars(space).values())
+    return any(isinstance(one, JITFunction) and one.src == source for one in functions)

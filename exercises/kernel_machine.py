@@ -270,7 +270,7 @@ class Machine:
         """Return a product of tiles and a sum, and count it; refuse one whose factors a GPU would round."""
         if a.dtype == np.float32 and precision not in ("ieee", "tf32x3"):
             raise TypeError(
-                "multiplies tiles of float32 whose digits a GPU would cut to ten bits; write "
+                f"multiplies tiles of float32 by `{precision}`, for which a GPU cuts their digits; write "
                 '`tl.dot(a, b, input_precision="ieee")`'
             )
         self.launch.products += int(a.size * b.shape[-1])
@@ -347,12 +347,24 @@ class Machine:
         """Return a reduction of tiles along an axis, or a scan, by a region."""
         (body,), axis = regions, operation.find_number("axis")
         reverse, scans = "reverse = true" in operation.rest, operation.name == "tt.scan"
+        (inside,) = operation.regions[0].values()
+        may_branch = any(one.name == "tt.call" for one in inside.operations)
 
         def combine(left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
+            if may_branch:
+                return combine_apart(left, right) if left[0].size else left
             made = self._run(body, values_of[-1], (*left, *right))
             return [
                 np.broadcast_to(kernel_orders.convert(x, a.dtype), a.shape)
                 for x, a in zip(made, left, strict=True)
+            ]
+
+        def combine_apart(left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
+            entries = zip(*map(np.ravel, (*left, *right)), strict=True)
+            made = zip(*(self._run(body, values_of[-1], one) for one in entries), strict=True)
+            return [
+                np.reshape([kernel_orders.convert(x, a.dtype) for x in numbers], a.shape)
+                for numbers, a in zip(made, left, strict=True)
             ]
 
         values_of: list[Values] = []  # where the region finds what was made before it

@@ -73,12 +73,15 @@ def check_kernel(kernel: Any) -> None:
         )
     if not isinstance(kernel, InterpretedFunction):
         raise TypeError(f"is a {type(kernel).__name__}, expected a kernel: a function under `@triton.jit`")
-    _check_returns(kernel.fn)
     functions = [kernel.fn]
-    with ALONE:
-        for function in functions:  # it grows meanwhile
-            called = _check_text(function, InterpretedFunction)
-            functions += [one for one in called if one not in functions]
+    try:
+        _check_returns(kernel.fn)
+        with ALONE:
+            for function in functions:  # it grows meanwhile
+                called = _check_text(function, InterpretedFunction)
+                functions += [one for one in called if one not in functions]
+    except RecursionError:
+        raise TypeError("has hundreds of signs or brackets in one expression; take it apart") from None
 
 
 def _check_text(function: Callable[..., Any], kind: type) -> list[Callable[..., Any]]:

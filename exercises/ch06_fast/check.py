@@ -32,7 +32,7 @@ def _order(rng):
     return int(rng.integers(1, 2**31))
 
 
-VERSION = "ba939d029d2d"
+VERSION = "33c8d6e6fd49"
 INFO = {
     "q1": QuestionInfo(
         "ch06_fast", "q1", 'Which batch is free?',
@@ -94,7 +94,9 @@ def q1(rng):
     calls.append(Call("ridge_batch", (tie, tie / 64, 2.0**42, 2.0**49), "as many bytes as FLOPs allow", Within(1.000001)))
     nearly = 2.0**33, 2.0**27 * (1 - 2.0**-40), 2.0**42, 2.0**49  # and one that grows less fast by a hair
     calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow", Within(1.000001)))
-    few = 2.0 ** int(rng.integers(20, 23))  # of a small model that is less than 1e-7 bytes
+    nearly = tie, 2 * tie * (1 - 2.0**-47), 2.0**42, 2.0**42
+    calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow, as many FLOPs as bytes a second", Within(1.000001)))
+    few = 2.0**20                           # of a small model that is less than 1e-7 bytes
     nearly = few, few / 64 * (1 - 2.0**-40), 2.0**42, 2.0**49
     calls.append(Call("ridge_batch", nearly, "nearly as many bytes as FLOPs allow, a small model", Within(1.000001)))
     below, above = (0.15, 0.4), (0.6, 0.85)  # of half a sequence
@@ -149,8 +151,9 @@ def q1(rng):
         calls.append(Call("ridge_batch", (P, cache, rate, peak), text, Within(1.000001)))
         per_token = float(10 ** rng.uniform(3, 6))
         batch, per_token = (4000, 1e6) if n == 7 else (batch, per_token)
-        if n == 8:  # a context of more than ten thousand million tokens
-            P, batch, per_token = float(10 ** rng.uniform(10.9, 11)), 1, float(10 ** rng.uniform(0.5, 1))
+        if n == 8:  # a context of nearly a hundred thousand million tokens
+            P, batch = float(10 ** rng.uniform(10.9, 11)), 1
+            per_token = 2 * P / float(rng.uniform(9.1e10, 9.9e10))
         calls.append(
             Call(
                 "double_context",
@@ -159,6 +162,17 @@ def q1(rng):
                 Within(1.000001),
             )
         )
+    for turn, slow in rng.uniform((372, 1.01e-3), (380, 1.1e-3), (2, 2)).tolist():
+        P, rate = (float(10 ** rng.uniform(*span)) for span in ((7, 11), (11.6, 12.9)))
+        gpu = f"{rate:.3g} bytes/s, {slow * rate:.3g} FLOP/s"  # a batch far below 1
+        calls.append(Call("ridge_batch", (P, 0.0, rate, slow * rate), f"P = {P:.3g}, cache 0 bytes, {gpu}", Within(1.000001)))
+        gpu = f"1e+12 bytes/s, {turn * 1e12:.5g} FLOP/s"  # and a context of hardly a thousandth of a token
+        calls.append(Call("double_context", (1e7, 4000, 1e8, 1e12, turn * 1e12), f"P = 1e+07, batch 4000, 1e+08 bytes a token, {gpu}", Within(1.000001)))
+    for _ in range(4):                      # a small model, with which seconds are few
+        P, batch, per_token, rate = float(rng.uniform(1.0e6, 1.1e6)), int(rng.integers(1, 60)), float(10 ** rng.uniform(3, 6)), float(10 ** rng.uniform(12.85, 12.9))
+        text = f"P = {P:.4g}, batch {batch}, {per_token:.4g} bytes a token, {rate:.3g} bytes/s, 8e+14 FLOP/s"
+        calls.append(Call("double_context", (P, batch, per_token, rate, 8e14), text, Within(1.000001)))
+        calls.append(Call("step_seconds", (P, batch, 0.0, rate, 8e14), f"P = {P:.4g}, batch {batch}, cache 0 bytes, {rate:.3g} bytes/s, 8e+14 FLOP/s", Within(1.000001)))
     return calls
 
 
@@ -753,6 +767,9 @@ def q5(rng):
     for H, T, D, places, tau in ((640, 138, 64, 132, 7.82e-6), (640, 34, 128, 264, 3.63e-6), (640, 58, 32, 132, 2.0659e-4)):
         faster = float(rng.uniform(0.5, 2))  # by few steps, a chunk is far from where the lines cross
         cases.append((H, T, D, 1e14 * faster, 4e12 * faster, places, tau / faster))
+    H, T, slower = int(rng.integers(1, 60)), int(rng.integers(1_000, 4_000)), 1 + float(rng.uniform(1.05e-4, 1.15e-4))
+    level = H * T * (8 * 32 * 64 + 4 * 64**2) / 1e14  # the operations of 64 are as much faster than the chain of 32 as they have to be
+    cases.append((H, T, 64, 1e14, 2e12, 159, slower * level / math.ceil(T / 32)))
     for case in cases:
         H, T, D, F, W, places, tau = case
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "3a6b50ed3c0d"
+VERSION = "bd6c229a73ac"
 INFO = {
     "q1": QuestionInfo(
         "ch07_four", "q1", 'A state that turns',
@@ -117,6 +117,17 @@ def q1(rng):
         log_decay, k = torch.full((2, 16), least, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64)
         inputs = f"T = 2, K = 16, V = 3, a large state of which e^{least:g} is left, and nothing is written"
         calls.append(Call("attend", (q, k, v[:2], still, log_decay, state), inputs, Close(1e-9)))
+    for least in (-34.0, -35.0, -36.0, -37.0, -37.9):  # and what these channels were written
+        q, k = torch.from_numpy(rng.uniform((0.0, 2.0), (0.0, 3.0), size=(16, 2))).T.contiguous(), torch.zeros(2, 16, dtype=torch.float64)
+        k[0], v = 1e3, torch.tensor([[1.2e3], [0.0]], dtype=torch.float64).repeat(1, 3)
+        log_decay = least + torch.from_numpy(rng.uniform(-0.05, 0.05, size=(2, 16)))
+        inputs = f"T = 2, K = 16, V = 3, an empty state, and a large write of which about e^{least:g} is left"
+        calls.append(Call("attend", (q, k, v, still, log_decay, torch.zeros_like(state)), inputs, Close(1e-9)))
+    q, k, v = (torch.from_numpy(rng.normal(size=size)) for size in ((600, 2), (600, 2), (600, 1)))
+    speed, log_decay = torch.from_numpy(rng.uniform(0.2, 1.0, size=2)), torch.from_numpy(rng.uniform(-1e-3, 0.0, size=(600, 2)))
+    log_decay[:, 0] = -40.0
+    inputs = "T = 600, K = 2, V = 1, one channel forgets all at each token, and one hardly anything"
+    calls.append(Call("attend", (q, k, v, speed, log_decay, torch.from_numpy(rng.normal(size=(2, 1, 2)))), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (
@@ -292,6 +303,8 @@ def q4(rng):
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
     throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
     budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
+    throughout = relative_cost(2**27, 64, 4, 1)      # and what costs a part in 10^14 more
+    budgets += [(2**27, 64, 4, throughout + 2e-9), (2**27, 64, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
     edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90), (385, 4096, 32, 138, 142), (385, 49152, 384, 35, 36), (2**27, 64, 4, 1.19e7, 1.2e7)
     far = (relative_cost(2**27, 512, 4, 3_000_000) + relative_cost(2**27, 512, 4, 3_000_001)) / 2
@@ -392,6 +405,7 @@ def q5(rng):
         ([1e-9, 3e-9, 9e-9], [30.0, 25.0, 21.0], "3 points, C from 1e-9 to 9e-9"),
         ([1.0, 1.05, 1.101], [3.0, 2.999999, 2.9999981], "3 points, budgets and losses that are nearly the same"),
         ([1e6, 1e7, 1e8], [1.9e-6, 1.5e-6, 1.1e-6], "3 points, losses from 1.9e-6 to 1.1e-6"),
+        ([1.0, 1.05, 1.101], [1.06e-6, 1.0599993e-6, 1.0599988e-6], "3 points, budgets and losses that are nearly the same, losses near 1e-6"),
     ):
         unit = float(rng.uniform(0.96, 1.04))
         calls.append(Call("fit", (compute, [unit * one for one in loss]), text, exact))

@@ -12,7 +12,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "cf2c198ba5b4"
+VERSION = "3fdf8dc1c791"
 INFO = {
     "q1": QuestionInfo(
         "ch08_scale", "q1", 'An exponent that fades',
@@ -242,8 +242,8 @@ def q2(rng):
     calls.append(Call("design_exponent", (near, first, 1e10), "2 sizes, tokens from nearly 1e10 to 1e10", exact))
     factor = [1.0, 1.0 + float(rng.uniform(6e-6, 8e-6))]
     calls.append(Call("with_cost", (near, first, 1e10, factor), "2 sizes, tokens from nearly 1e10 to 1e10, factors that are nearly 1", exact))
-    least = 1 - float(rng.uniform(7e-7, 9e-7))
-    calls.append(Call("first_for", ([1e6, 1e9], 1e10, least), f"2 sizes, 1e6 and 1e9, a = {least:.9f}", Within(1.0000001)))
+    for near in rng.uniform((7e-7, 8e-8), (9e-7, 9.5e-8)).tolist():
+        calls.append(Call("first_for", ([1e6, 1e9], 1e10, 1 - near), f"2 sizes, 1e6 and 1e9, a = {1 - near:.10f}", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls
 
@@ -331,6 +331,10 @@ def q3(rng):
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
         calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.001)))  # few digits are left
+    for start, spacing in ((14, 3.1), (1, 24.0)):     # as nearly as they may be; a loss of 1 leaves the most digits
+        N = np.exp(start + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
+        loss = 1 + rng.uniform(4.02e-10, 5e-10, 3) * [1, 0, 1]
+        calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes e^{spacing:g} apart, losses of 1 that differ by a part in two billion", Within(1.001)))
     for uneven, spacing, last in ((9e-4, 2.8, 2.2), (9e-6, 8.0, 2.02)):  # sizes that are nearly at equal distances
         N = np.exp(14 + spacing * np.array([0, 1, 2 + uneven * rng.uniform(0.9, 1.05)])).tolist()
         loss = [[3.0], [2.0], [last + float(rng.uniform(0, 0.005))]]
@@ -422,6 +426,10 @@ def q4(rng):
         N, L = [1e6, 1e7, 1e8 * (1 + more)], [4.0, 3.0, float(rng.uniform(2.3, 2.5))]
         text = f"losses 4, 3 and {L[2]:.3g} at sizes 1e6, 1e7 and {N[2]:.8g}, target 1e11"
         calls.append(Call("by_curve", (N, L, 1e11), text, Close(1e-6)))
+    unit, target = (rng.uniform((0.98, 3.6e12), (1.02, 3.8e12))).tolist()  # two points nearly in one again, and a loss that hardly falls there
+    L = [unit * one for one in (1.02, 1.0199985037087276, 0.40955102512429203)]
+    text = f"losses {L[0]:.9g}, {L[1]:.9g} and {L[2]:.3g} at sizes 5,979,233, 5,979,259 and 4.4e7, target {target:.3g}"
+    calls.append(Call("by_curve", ([5979233.0, 5979259.0, 44382881.0], L, target), text, Close(1e-6)))
     return calls
 
 

@@ -21,10 +21,13 @@ MAX_CELLS = 5_000
 MAX_MARKS = 30  # combining characters in a row; Python takes quadratic time to put them into order
 # A question's heading, the first line of its answer cell and the import of the checks, as they are written.
 HEADING = re.compile(r"(?m)^#{1,3} +Exercise +\d+\.(\d+)\b")
-MARKER = re.compile(r"(?m)^# Exercise \d+\.(\d+): your answer")
+MARKER = re.compile(r"(?m)^[ \t]*# Exercise \d+\.(\d+): your answer")
 IMPORT = re.compile(r"linattn_exercises\.(\w+)")
 ASKED = re.compile(r"(?m)^[ \t]*(?:\w+\.)*check\.(q\d+)[ \t]*\(")  # in a cell that is no Python
-TIMED_CHECK = re.compile(r"(?m)^([ \t]*)%[ \t]*time[ \t]+(?=\S)")
+# Magics that run the statement on their line, and their options, such as `-l 5` and `-s cumulative`.
+OPTIONS = r"(?:-(?:[DTs][ \t]*\S+|(?![DTs])[\w-]+(?:[ \t]+[\d.]+)?)[ \t]+)*"
+TIMING = rf"%[ \t]*(?:time[ \t]+|(?:prun|memit)[ \t]+{OPTIONS})(?=\S)"
+TIMED_CHECK = re.compile(rf"(?m)^([ \t]*){TIMING}")
 CHECK = re.compile(r"q\d+")
 CALLED = re.compile(r"(?<!def )(?<![\w.])(\w+)[ \t]*\(")
 
@@ -32,7 +35,10 @@ Names = Mapping[
     str, Mapping[str, str]
 ]  # for every set, from each name that an answer defines to its question
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+BRANCHES = (ast.If, ast.Try, ast.TryStar, ast.ExceptHandler, ast.Match, ast.match_case)
+BLOCKS = (*BRANCHES, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *COMPREHENSIONS)  # of names
 
 
@@ -126,7 +132,7 @@ def _read_source(cell: dict[str, Any]) -> str:
 
 def _guess_set(code: list[str], names: Names) -> str:
     """Return the set most of whose answers the code defines; "" if there is none."""
-    defined = {name for source in code for name in _list_defined(source)}
+    defined = {name for source in code for name in (*_list_defined(source), *_list_defined_inside(source))}
     count = {key: len(defined & set(own)) for key, own in names.items()}
     best = max(count, key=lambda key: count[key])
     return best if count[best] else ""
@@ -138,8 +144,20 @@ def _assign_questions(
     """Yield code cells with their questions: by the names they define, their marker, or where they stand.
 
     A stub that was left as it was is passed over if another cell defines its names; what stands beside it
-    stays. What nothing defines is what its check was given.
+    stays. What nothing defines is what its check was given. A name that is defined in a block alone is
+    defined there. To a question that no cell belongs to by all this those belong that ask its check alone.
     """
+    found = list(_assign_by_names(cells, names))
+    taken = {question for _, answers, section, _ in found for question in (*answers, section)}
+    for source, answers, section, asked in found:
+        alone = not answers and len(asked) == 1 and asked[0] not in taken
+        yield source, asked if alone else answers, section, asked
+
+
+def _assign_by_names(
+    cells: Iterable[dict[str, Any]], names: Mapping[str, str]
+) -> Iterator[tuple[str, list[str], str, list[str]]]:
+    """Yield code cells with their questions, but for those that only ask a check."""
     cells = list(cells)
     questions = set(names.values())
     code = [_read_source(cell) for cell in cells if _is_code(cell)]
@@ -153,7 +171,7 @@ def _assign_questions(
         zip(sources, [asked for _, asked in cell], strict=True)
         for sources, cell in zip(parts, split, strict=True)
     )
-    section = ""
+    section, above = "", set[str]()  # names that blocks have defined so far
     for cell in cells:
         if not _is_code(cell):
             if (found := HEADING.search(_read_source(cell), 0, MAX_HEAD)) and f"q{found[1]}" in questions:
@@ -161,10 +179,14 @@ def _assign_questions(
             continue
         for source, asked in next(parts_of_cells):
             defined = _list_defined(source)
+            inside = {name for name in _list_defined_inside(source) if name in names} - filled
             stubs = [name for name in _list_defined(source, stubs=True) if name in names]
-            if stubs and filled.issuperset(stubs):
-                source = _remove_definitions(source, stubs)
-            answers = {names[name] for name in (*defined, *stubs) if name in names}
+            inner = [name for name in _list_defined_inside(source, stubs=True) if name in names]
+            elsewhere = filled | (above - inside)
+            left = {*inner} & elsewhere | ({*stubs} if elsewhere.issuperset(stubs) else set())
+            source = _remove_definitions(source, left) if left else source
+            above |= inside
+            answers = {names[name] for name in (*defined, *inside, *stubs, *inner) if name in names}
             if (marked := MARKER.search(source)) and f"q{marked[1]}" in questions:
                 answers.add(f"q{marked[1]}")
             section = min(answers) if len(answers) == 1 else section
@@ -172,7 +194,7 @@ def _assign_questions(
 
 
 def _read_timed(source: str) -> tuple[str, ast.Module | None]:
-    """Return a cell as Python with what %time runs in it, and its tree; None if it is no Python."""
+    """Return a cell as Python with what %time and its like run, and its tree; None if it is no Python."""
     return _read_python(TIMED_CHECK.sub(r"\1", source))
 
 
@@ -347,13 +369,20 @@ def _is_module(node: ast.expr, checks: Mapping[str, str]) -> bool:
 
 
 def _remove_definitions(source: str, names: Iterable[str]) -> str:
-    """Return a cell without the statements at its left margin that define these names alone."""
+    """Return a cell without the stubs of these names; one in a block leaves "pass" in its place."""
     source, tree = _read_python(source)
-    lines = source.split("\n")
-    for node in reversed(tree.body if tree else []):
-        if set(_list_names([node], stubs=True)) & set(names):
-            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
-            lines[first - 1 : node.end_lineno] = []
+    lines, names = source.split("\n"), set(names)
+    inner = [one for one in _list_inside(tree) if isinstance(one, DEFINITIONS)] if tree else []
+    spans: dict[int, tuple[int, list[str]]] = {}  # from the first line to the last, and what replaces them
+    for body, left in ((tree.body if tree else [], ""), (inner, "pass")):
+        for node in body:
+            if names.intersection(_list_names([node], stubs=True)):
+                first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+                indent = re.match(r"\s*", lines[first - 1])
+                spans[first] = node.end_lineno or first, [indent[0] + left] if left and indent else []
+    for first in sorted(spans, reverse=True):
+        last, instead = spans[first]
+        lines[first - 1 : last] = instead
     return "\n".join(lines)
 
 
@@ -366,6 +395,28 @@ def _list_defined(source: str, stubs: bool = False) -> list[str]:
     if tree is None:
         return [] if stubs else [a or b for a, b in re.findall(r"(?m)^(?:def (\w+)|(\w+) *=)", source)]
     return _list_names(tree.body, stubs)
+
+
+def _list_defined_inside(source: str, stubs: bool = False) -> list[str]:
+    """Return the names that blocks of a cell define, or with ``stubs`` the functions they leave unanswered.
+
+    Who gives a name the value None in a block leaves open what it will be, and defines nothing.
+    """
+    tree = _read_python(source)[1]
+    inside = _list_inside(tree) if tree else []
+    return _list_names([one for one in inside if not stubs or isinstance(one, DEFINITIONS)], stubs)
+
+
+def _list_inside(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements in blocks of a cell, such as `if`, `try` and `with`; not in functions."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = [one for one in reversed(tree.body) if isinstance(one, BLOCKS)]
+    while pending:
+        node = pending.pop()
+        inner = [part for part in ast.iter_child_nodes(node) if isinstance(part, (ast.stmt, *BLOCKS))]
+        found += [part for part in inner if isinstance(part, ast.stmt)]
+        pending += [part for part in reversed(inner) if isinstance(part, BLOCKS)]
+    return found
 
 
 def _list_names(body: Iterable[ast.stmt], stubs: bool) -> list[str]:
@@ -431,7 +482,7 @@ PROMPTS = (
 MAGIC = re.compile(r"[ \t]*(?=[%!?,;/])")
 GROUP = r"""[\[(](?:"[^"]*"|'[^']*'|[^\])"'#])*[\])]"""
 ASSIGNED = re.compile(rf"[\w.,:*)\] \t]*(?:{GROUP}[\w.,:*)\] \t]*)*=[ \t]*(?=%[ \t]*\w|!)")
-TIME = re.compile(r"%[ \t]*time[ \t]+(?=\S)")  # runs what follows
+RUN, TIME = re.compile(TIMING), re.compile(r"%[ \t]*time[ \t]+(?=\S)")  # run what follows
 # What decides where a statement ends: comments, strings (those that do not end here go on), and brackets.
 SPAN = re.compile(r"""#.*|'{3}|"{3}|'(?:\\.|[^'\\])*(?:'|\\?$)|"(?:\\.|[^"\\])*(?:"|\\?$)|[()\[\]{}]""")
 ENDS = {quote: re.compile(rf"(?:\\.|[^\\])*?{quote}") for quote in ("'''", '"""')}
@@ -493,7 +544,7 @@ def _strip_prompts(source: str) -> str:
 def _replace_magics(source: str) -> str:
     """Return the source with "pass" in the place of statements that only a notebook understands.
 
-    What %time runs stays if it leaves anything behind.
+    What %time, %prun and %memit run stays if it leaves anything behind; only the first returns its value.
     """
     lines: list[str] = []
     depth, quote, continued, skipped = 0, "", False, False
@@ -502,8 +553,9 @@ def _replace_magics(source: str) -> str:
         begins = not (depth or quote or continued or skipped)
         after, quote_after, commented = _follow(line, depth, quote)
         asks = line.rstrip().endswith("?") and not (quote_after or commented)  # for help: f?, x = t[0]?
-        magic = (MAGIC.match(line) or ASSIGNED.match(line)) if begins else None
-        if magic and (timed := TIME.match(line, magic.end())) and not goes_on:
+        alone = MAGIC.match(line) if begins else None
+        magic = alone or (ASSIGNED.match(line) if begins else None)
+        if magic and (timed := (RUN if alone else TIME).match(line, magic.end())) and not goes_on:
             run = line[: magic.end()] + line[timed.end() :]
             lines.append(run if _leaves_something(run) else _pass(line))
         elif skipped or magic or (begins and asks):

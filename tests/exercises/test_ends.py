@@ -95,6 +95,18 @@ def times_ratio(H: int, T: int, D: int, F: float, W: float, places: int, tau: fl
     return min((b / a for a, b in itertools.pairwise(sorted(times))), default=math.inf)
 
 
+def size_of(question: str, name: str) -> Callable[..., float]:
+    """Return what answers a call that asks for a number."""
+    set_name, question = question.split("/")
+    return lambda *arguments: load_questions(set_name)[question].reference[name](*arguments)
+
+
+def nearness(C: list[float], N: list[float], loss: list[list[float]]) -> float:
+    """Return by which share the lowest loss of a budget is below the next one, at least."""
+    pairs = (sorted(column)[:2] for column in zip(*loss, strict=True))
+    return min(second / first - 1 for first, second in pairs if first < math.inf)
+
+
 MOST = [
     End("ch01_softmax/q1", "predicted_size", lambda K, rho: K, 1e15),
     End("ch01_softmax/q3", "most_tokens", lambda config, free, batch: free, 1e18),
@@ -115,8 +127,9 @@ MOST = [
     End("ch02_linear/q1", "table", lambda q, k, log_decay, w: q.max().item(), 1e6),
     End("ch03_decay/q3", "table", lambda q, k, log_decay, part: q.max().item(), 1e6),
     End("ch05_selection/q5", "outputs", lambda fault, beta, log_decay: beta.max().item(), 50),
+    End("ch06_fast/q1", "double_context", size_of("ch06_fast/q1", "double_context"), 1e11, 9e10),
     End("ch07_four/q1", "attend", lambda q, *_: len(q), 600),
-    End("ch07_four/q1", "attend", lambda q, k, v, *_: (k.abs().max() * v.abs().max()).item(), 1.2e6, 6e5),
+    End("ch07_four/q1", "attend", lambda q, k, v, *_: (k.abs().max() * v.abs().max()).item(), 1.2e6),
     End("ch07_four/q4", "smallest_every", lambda T, D, H, budget: T, 2**27),
     End("ch07_four/q5", "fit", lambda compute, loss: max(compute), 1e22),
     End("ch08_scale/q2", "design_exponent", lambda N, first, last: last, 1e14, 5e13),
@@ -162,7 +175,13 @@ LEAST = [
     End("ch05_selection/q4", "chunk", lambda q, k, v, beta, *_: beta.min().item(), 1e-4, 1.2e-4),
     End("ch06_fast/q2", "row_logsumexp", lambda launch, x, *_: lowest(x), -3e4),
     End("ch06_fast/q3", "decayed_attention", lambda launch, q, k, v, log_decay, *_: lowest(log_decay), -40),
-    End("ch06_fast/q5", "best_chunk", times_ratio, 1.0001, 1.001),
+    *(
+        End("ch06_fast/q1", name, lambda P, *_: P, 1e6, 1.1e6)
+        for name in ("step_seconds", "ridge_batch", "double_context")
+    ),
+    End("ch06_fast/q1", "double_context", size_of("ch06_fast/q1", "double_context"), 1e-3, 1.1e-3),
+    End("ch06_fast/q1", "ridge_batch", size_of("ch06_fast/q1", "ridge_batch"), 1e-3, 1.11e-3),
+    End("ch06_fast/q5", "best_chunk", times_ratio, 1.0001, 1.00012),
     End("ch07_four/q1", "attend", lambda q, k, v, speed, log_decay, state: lowest(log_decay), -200),
     End("ch07_four/q5", "fit", lambda compute, loss: max(compute) / min(compute), 1.1, 1.101),
     End("ch07_four/q5", "fit", lambda compute, loss: min(compute), 1e-9),
@@ -179,6 +198,7 @@ LEAST = [
     End("ch08_scale/q2", "with_cost", lambda N, first, last, factor: N[-1] / N[0], 1.25, 1.2502),
     End("ch08_scale/q2", "with_cost", budgets_ratio, 1 / 0.92, 1.091),
     End("ch08_scale/q2", "first_for", lambda N, last, a: N[-1] / N[0], 1.25, 1.2502),
+    End("ch08_scale/q3", "iso_flop", nearness, 4e-10, 5e-10),
     *(
         End("ch08_scale/q4", name, size, end, reached)
         for name in ("by_curve", "by_line")

@@ -53,6 +53,65 @@ def test_a_renamed_notebook_without_metadata_and_text_still_grades(grader, tmp_p
     assert sum(points(one).values()) == TOTAL
 
 
+def _indent(source: str) -> str:
+    return textwrap.indent(source, "    ")
+
+
+IN_BLOCKS: dict[str, Callable[[str], str]] = {  # what a right answer may stand in
+    "try": lambda answer: f"try:\n{_indent(answer)}\nexcept Exception:\n    raise",
+    "if": lambda answer: f"if True:\n{_indent(answer)}",
+    "with": lambda answer: f"with torch.no_grad():\n    with torch.no_grad():\n{_indent(_indent(answer))}",
+    "for": lambda answer: f"for _ in range(1):\n{_indent(answer)}",
+    "while": lambda answer: f"while True:\n{_indent(answer)}\n    break",
+    "match": lambda answer: f"match 1:\n    case 1:\n{_indent(_indent(answer))}",
+    "a text": lambda answer: f"exec({answer!r})",
+    "a function": lambda answer: f"def f():\n    global fault, repaired, merge\n{_indent(answer)}\nf()",
+}
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "not marked"])
+@pytest.mark.parametrize("block", IN_BLOCKS)
+def test_an_answer_may_stand_in_a_block_where_no_text_is_left(grader, tmp_path, block, marked):
+    content = keep_questions(notebook("ch01_softmax"), "q2", "q5")
+    content["cells"] = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    for cell in content["cells"]:
+        if cell["id"].endswith("-answer"):
+            answer = cell["source"] if marked else cell["source"].replace(": your answer", "")
+            cell["source"] = IN_BLOCKS[block](answer)
+    later = {"cell_type": "code", "metadata": {}, "source": "try:\n    merge = None\nfinally:\n    pass"}
+    content["cells"].append(later)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == points(one)["q5"] == 3, messages(one)
+
+
+@pytest.mark.parametrize("block", ["try", "with"])
+@pytest.mark.parametrize("left", [lambda stub: stub, IN_BLOCKS["if"]], ids=["at the margin", "in a block"])
+@pytest.mark.parametrize("above", [True, False], ids=["above", "below"])
+def test_a_stub_may_be_left_beside_an_answer_in_a_block(grader, tmp_path, block, left, above):
+    content = keep_questions(notebook("ch01_softmax", "exercises"), "q5")
+    cell = answer_cell(content, "q5")
+    cell["source"] = left(cell["source"])
+    answer = {"cell_type": "code", "metadata": {}, "source": IN_BLOCKS[block](RIGHT)}
+    content["cells"].insert(content["cells"].index(cell) + above, answer)
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q5"] == 3, messages(one)["q5"]
+
+
+def test_a_stub_in_a_block_is_no_answer(grader, tmp_path):
+    content = keep_questions(notebook("ch01_softmax", "exercises"), "q5")
+    content["cells"] = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    answer_cell(content, "q5")["source"] = IN_BLOCKS["try"]("def merge(a, b):\n    raise NotImplementedError")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert "is not answered yet" in messages(one)["q5"]
+
+
+def test_a_letter_that_a_loop_looks_for_may_begin_as_none(grader, tmp_path):
+    loop = "for letter in 'ABC':\n    if fault is None and letter == 'C':\n        fault = letter\n"
+    content = keep_questions(hand_in("ch01_softmax", {"q2": f"fault = None\n{loop}{REPAIRED}"}), "q2")
+    one = grade(grader, write(tmp_path / "a.ipynb", content))["a.ipynb"]
+    assert points(one)["q2"] == 3, messages(one)["q2"]
+
+
 def test_helpers_may_stand_anywhere(grader, tmp_path):
     """A helper in a shared cell, one in a cell of its own question, one in the cell of another question."""
     content = leave_out(notebook("ch01_softmax"))
@@ -146,6 +205,8 @@ WHAT_ONLY_A_NOTEBOOK_TAKES: dict[str, Callable[[str], str]] = {
     "a timed cell": lambda cell: "%%time\n" + cell,
     "an indented cell": lambda cell: textwrap.indent(cell, "    "),
     "a timed check": lambda cell: cell.replace("check.q5", "%time check.q5"),
+    "a profiled check": lambda cell: cell.replace("check.q5", "%prun -l 5 -s cumulative check.q5"),
+    "a measured check": lambda cell: cell.replace("check.q5", "%memit -r 1 -c check.q5"),
     "a timing below": lambda cell: cell + "%timeit merge(1, 2)\n",
     "a request for help below": lambda cell: cell + "merge?\n",
 }
@@ -332,6 +393,8 @@ GIVEN = {  # what stands in the cells of 1.2 and of its check
     "letters in turn": (FIXED, 'check.q2("B", repaired)\ncheck.q2(\n    "C",  # at last\n    repaired)'),
     "letters on a line": (FIXED, 'check.q2("B", repaired); check.q2("C", repaired)'),
     "another name": (FIXED + '\nchoice = "C"', "%time check.q2(choice, repaired)"),
+    "another name, profiled": (FIXED + '\nchoice = "C"', "%prun check.q2(choice, repaired)"),
+    "another name, measured": (FIXED + '\nchoice = "C"', "%memit -r 1 -i check.q2(choice, repaired)"),
     "a function by another name": (FIXED.replace("repaired", "mine"), 'check.q2("C", mine)'),
     "the name of the stub above": (FIXED.replace("fault = None", 'fault = "C"'), 'check.q2("B", repaired)'),
     "a star": (FIXED.replace("repaired", "mine") + '\nboth = "C", mine', "check.q2(*both)"),

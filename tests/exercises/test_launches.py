@@ -914,6 +914,26 @@ def by_a_tile_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_tile))
 
 
+@triton.jit(noinline=True)
+def add_by_a_tile_apart(a, b):
+    return tl.max(tl.zeros((16,), tl.float32) + a, 0) + b
+
+
+@triton.jit
+def by_a_tile_apart(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, add_by_a_tile_apart))
+
+
+@triton.jit(noinline=True)
+def add_further_apart(a, b):
+    return add_by_a_tile_apart(a, b)
+
+
+@triton.jit
+def by_a_tile_further_apart(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.max(tl.associative_scan(tl.load(x + tl.arange(0, TILE)), 0, add_further_apart), 0))
+
+
 @triton.jit
 def with_branches(x, out, n_columns, TILE: tl.constexpr):
     if n_columns > 100:
@@ -966,7 +986,10 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
     [
         (by_the_interpreter_s_name, "uses the name `interpreter_semantic`"),
         (by_a_loop_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
-        (by_a_tile_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
+        (by_a_loop_in_a_reduction, "`tl.where` and `tl.maximum`, in `a += 0.2 * b`"),
+        (by_a_tile_in_a_reduction, "tiles in what `tl.reduce` or a scan combines by; it takes numbers"),
+        (by_a_tile_apart, "tiles in what `tl.reduce` or a scan combines by; it takes numbers, in `return tl"),
+        (by_a_tile_further_apart, "tiles in what `tl.reduce` or a scan combines by; it takes numbers"),
     ],
 )
 def test_what_the_compiler_takes_for_something_else_is_refused(kernel, says):
@@ -1010,6 +1033,91 @@ def test_a_kernel_is_read_anew_for_other_constants():
 def test_shapes_and_tuples_have_entries_and_tiles_have_none():
     assert run_once(by_shape)["value"].item() == 32
     assert "picks entries of a tile" in run_once(picking)["text"]
+
+
+@triton.jit
+def split_by_nothing(x, out, n_columns, TILE: tl.constexpr):
+    half = tl.split(tl.load(x + tl.arange(0, TILE)))
+    tl.store(out, tl.sum(half, 0))
+
+
+@triton.jit
+def of_a_computed_axis(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.program_id(tl.program_id(0)))
+
+
+@triton.jit
+def reduced_by_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, tl.max))
+
+
+@triton.jit
+def reduced_by_python(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, max))
+
+
+@triton.jit
+def scanned_by_a_text(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.associative_scan(tl.load(x + tl.arange(0, TILE)), 0, "add")
+    tl.store(out, tl.sum(y, 0))
+
+
+@triton.jit
+def loaded_from_a_number(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(1))
+
+
+@triton.jit
+def cast_to_a_text(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x).to("fp32"))
+
+
+@triton.jit
+def flipped_along_none(x, out, n_columns, TILE: tl.constexpr):
+    tile = tl.zeros((TILE, TILE), tl.float32)
+    tl.store(out, tl.max(tl.flip(tile)))
+
+
+@triton.jit
+def summed_along_too_much(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.cumsum(tl.load(x + tl.arange(0, TILE)), 5)
+    tl.store(out, tl.max(y))
+
+
+@triton.jit
+def with_dots_in_an_index(x, out, n_columns, TILE: tl.constexpr):
+    y = tl.load(x + tl.arange(0, TILE))[..., None]
+    tl.store(out, tl.max(y))
+
+
+CONSTANT = "takes what a program computes where it needs a constant, such as an axis, in `tl.store(out, tl."
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (split_by_nothing, "its compiler cannot take `half = tl.split(tl.load(x + tl.arange(0, TILE)))`."),
+        (of_a_computed_axis, f"{CONSTANT}program_id(tl.program_id(0)))`"),
+        (reduced_by_a_reduction, f"{CONSTANT}reduce(tl.load(x + tl.arange(0, TILE)), 0, tl.max))`"),
+        (reduced_by_python, "its compiler cannot take `tl.store(out, tl.reduce("),
+        (scanned_by_a_text, "its compiler cannot take `y = tl.associative_scan("),
+        (loaded_from_a_number, "its compiler cannot take `tl.store(out, tl.load(1))` ('constexpr_type'"),
+        (cast_to_a_text, "its compiler cannot take `tl.store(out, tl.load(x).to('fp32'))` ('str' object"),
+        (flipped_along_none, "its compiler cannot take `tl.store(out, tl.max(tl.flip(tile)))` ("),
+        (summed_along_too_much, "-1 <= axis < 1, in `y = tl.cumsum(tl.load(x + tl.arange(0, TILE)), 5)`"),
+        (with_dots_in_an_index, "has `...` in an index; write `:` for each axis, as in `x[:, :, None]`, in"),
+    ],
+)
+def test_what_the_compiler_does_not_explain_is_said_with_the_line_of_the_kernel(kernel, says):
+    assert says in f"{run_once(kernel)['text']}."
+
+
+def test_an_expression_that_is_nested_too_deep_is_refused(tmp_path):
+    path = tmp_path / "deep.py"
+    signs = "-" * 900
+    path.write_text(f"import triton\n\n@triton.jit\ndef deep(x, out, n_columns, TILE):\n    y = {signs}1\n")
+    deep = runpy.run_path(str(path))["deep"]
+    assert "has hundreds of signs or brackets in one expression" in run_once(deep)["text"]
 
 
 def test_what_a_mask_leaves_out_is_not_nan_alone(monkeypatch):
@@ -1600,6 +1708,12 @@ def returning(x, out, n_columns, TILE: tl.constexpr):
     total = tl.sum(tl.load(x + tl.arange(0, TILE)), 0)
     tl.store(out, total)
     return total
+
+
+@triton.jit
+def declared_constexpr(x: tl.constexpr, out, n_columns, TILE: tl.constexpr):
+    tl.static_assert(x.value.sum() == 0, f"{x.value.max()}")
+    tl.store(out, 1.0)
 
 
 @triton.jit
@@ -2372,6 +2486,45 @@ def test_a_product_that_is_added_is_rounded_once(monkeypatch):
 
 
 @triton.jit
+def take_larger_early(a, b):
+    if a > b:
+        return a
+    return b
+
+
+@triton.jit(noinline=True)
+def take_larger_apart(a, b):
+    for _ in range(2):
+        if a < b:
+            a = b
+    return a
+
+
+@triton.jit
+def reduced_early(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.reduce(tl.load(x + i) * ((5 * i) % TILE), 0, take_larger_early))
+
+
+@triton.jit
+def reduced_apart(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.reduce(tl.load(x + i) * ((5 * i) % TILE), 0, take_larger_apart))
+
+
+@triton.jit
+def scanned_early(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    most = tl.associative_scan(tl.load(x + i) * ((5 * i) % TILE), 0, take_larger_early)
+    tl.store(out, tl.max(tl.where(i == TILE - 1, most, 0.0), 0))
+
+
+@pytest.mark.parametrize("kernel", [reduced_early, reduced_apart, scanned_early])
+def test_what_combines_may_return_early(monkeypatch, kernel):
+    assert set(run_with_chances(monkeypatch, kernel)) == {15.0}
+
+
+@triton.jit
 def cast_to_the_end(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, (tl.load(x) * 9223372036854775808.0).to(tl.int64).to(tl.float32))
 
@@ -2426,6 +2579,7 @@ def test_equal_numbers_round_alike_and_exact_ones_stay(monkeypatch):
         (by_a_number, "write `NEGATIVE = tl.constexpr(-1.0)`"),
         (returning, "returns a value, for which a GPU has no place: `return total`"),
         (declared_a_number, "`x` is declared as fp32, which Triton takes it for, and it is *fp32"),
+        (declared_constexpr, "`x` is declared as constexpr, and it is a tensor"),
         (declared_short, "`n_columns` is declared as i8"),
         (declared_constant, "Cannot store to a constant pointer, in `tl.store(out, tl.load(x))`"),
         (calling, "Function sum_apart is marked noinline, but was called with non-scalar"),

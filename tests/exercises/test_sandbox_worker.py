@@ -66,6 +66,10 @@ def _loops_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
         ("%time import numpy as np\nif x:\n    %time y = f\n", "import numpy as np\nif x:\n    y = f\n"),
         ("%timeit y = f\n%time\n%time f(\\\n1)\n%time y = (", "pass\npass\npass\npass"),
+        (
+            "%prun -l 5 -s time -q y = f()\n%memit -r 1 -i .1 z = g()\nu = %prun f()\n%prun -s f()",
+            "y = f()\nz = g()\npass\npass",
+        ),
         ("In [3]: x = 1", "x = 1"),
         ("%timeit -n 3 \\\n    f() \\\n  + 1\nx = 1", "pass\nx = 1"),
         ("\n    x = 1\n    if x:\n        y = 2\n%ls", "\nx = 1\nif x:\n    y = 2\npass"),
@@ -102,6 +106,8 @@ def read_cells(*sources: str) -> list[list]:
     [
         ("check.q5(merge)", ["q5"]),
         ("%time check.q5(merge)", ["q5"]),
+        ("%prun -l 5 -s cumulative check.q5(merge)", ["q5"]),
+        ("if x:\n    %memit -r 1 -c check.q5(merge)", ["q5"]),
         ("%%time\nok = [check.q2(fault, repaired), check.q5(merge)]", ["q2", "q5"]),
         ("try: print(check.q5(merge))\nexcept Exception: pass", ["q5"]),
         ("q5(merge)", ["q5"]),
@@ -169,6 +175,57 @@ def test_a_cell_ends_with_a_check_in_it():
     assert [cell[3] for cell in found[1:]] == [["q5"], ["q5"], ["q5"], []]
 
 
+BLOCKS = {
+    "if": "if x:\n    {}",
+    "else": "if x:\n    pass\nelse:\n    {}",
+    "try": "try:\n    {}\nfinally:\n    pass",
+    "except": "try:\n    pass\nexcept E:\n    {}",
+    "with": "with x:\n    {}",
+    "for": "for x in y:\n    {}",
+    "while": "while x:\n    {}",
+    "match": "match x:\n    case 1:\n        {}",
+    "two": "if x:\n    with y:\n        {}",
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_names_in_blocks_are_defined_by_a_cell(name):
+    defines = BLOCKS[name].format
+    assert read_cells(IMPORTS, defines("merge = 1"))[1][1] == ["q5"]
+    assert read_cells(IMPORTS, defines("def merge(a): return a"))[1][1:] == [["q5"], "q5", []]
+    for nothing in ("merge = None", "def f(): merge = 1", "class A: merge = 1", "x = merge"):
+        assert read_cells(IMPORTS, defines(nothing))[1][1] == []
+    assert read_cells(IMPORTS, "fault = 1\nmerge = 1", defines("merge = 2"))[2][1:] == [[], "", []]
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_stub_in_a_block_leaves_a_statement_in_its_place(name):
+    block = BLOCKS[name]
+    (indent,) = (line.partition("{")[0] for line in block.split("\n") if "{" in line)
+    stub = block.format(f"@f\n{indent}def merge(a, b):\n{indent}    raise NotImplementedError")
+    assert read_cells(IMPORTS, stub)[1] == [stub, ["q5"], "q5", []]
+    right = "if x:\n    merge = 1"
+    assert read_cells(IMPORTS, right, stub)[2] == [block.format("pass"), ["q5"], "q5", []]
+    assert read_cells(IMPORTS, stub, right)[1][0] == stub
+
+
+@pytest.mark.parametrize(
+    ("first", "want"),
+    [
+        ("exec('merge = 1')", [[], ["q5"], ["q2"], []]),
+        ("merge = 1", [["q5"], [], ["q2"], []]),
+        ("# Exercise 1.2: your answer", [["q2"], ["q5"], [], []]),
+    ],
+)
+def test_a_cell_that_asks_one_check_belongs_to_a_question_that_has_no_other(first, want):
+    asks = ["check.q5(merge)", "check.q2(fault)", "check.q2(fault) or check.q5(merge)"]
+    assert [cell[1] for cell in read_cells(IMPORTS, first, *asks)[1:]] == want
+
+
+def test_the_first_line_of_an_answer_may_be_indented():
+    assert read_cells(IMPORTS, "if x:\n    # Exercise 1.5: your answer\n    exec(y)")[1][1] == ["q5"]
+
+
 def test_no_text_is_drawn_over_the_lines_around_it():
     assert serialization.make_printable(
         "e\N{COMBINING ACUTE ACCENT}" * 3 + "\N{COMBINING GRAVE ACCENT}" * 50 + "!"
@@ -182,12 +239,16 @@ def test_large_cells_are_read_in_time():
         "def f(a, b):\n    return a + b * 2\n" * 5_400,
         "x = 1\n" * 32_000,
         "%ls\n" + "x = 1\n" * 32_000,
+        "if x:\n" + "    x = 1\n" * 19_000,
+        "if x:\n    x = 1\n" * 10_000,
+        "if x:\n    x = 1\n" + "elif x:\n    x = 1\n" * 10_000,
     )
     gc.disable()
     try:
-        begin = time.process_time()
-        assert read_cells(IMPORTS, "def merge(a, b):\n    return a", *cells)[1][1] == ["q5"]
-        assert time.process_time() - begin < Limits().cpu
+        for some in (cells[:4], cells[4:]):
+            begin = time.process_time()
+            assert read_cells(IMPORTS, "def merge(a, b):\n    return a", *some)[1][1] == ["q5"]
+            assert time.process_time() - begin < Limits().cpu
     finally:
         gc.enable()
 

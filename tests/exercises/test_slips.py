@@ -11,6 +11,164 @@ from linattn_exercises.questions import PUBLIC_SEED
 from linattn_exercises.sets import load_questions
 
 SLIPS = {
+    "a ratio that is nearly the wanted one": (
+        "ch08_scale/q4",
+        """
+def by_curve(N, L, target):
+    wanted, low, high = (L[0] - L[1]) / (L[1] - L[2]), 1e-3, 5.0
+    for _ in range(200):
+        alpha = (low + high) / 2
+        x, y, z = (n**-alpha for n in N)
+        off = (x - y) / (y - z) - wanted
+        if abs(off) < 1e-11:
+            break
+        low, high = (alpha, high) if off < 0 else (low, alpha)
+    A = (L[0] - L[1]) / (N[0] ** -alpha - N[1] ** -alpha)
+    return L[0] + A * (target**-alpha - N[0] ** -alpha)
+""",
+    ),
+    "writes cut at -36": (
+        "ch07_four/q1",
+        """
+def attend(q, k, v, speed, log_decay, state):
+    S, W, outputs = torch.view_as_complex(state), 0.0, []
+    for t in range(len(q)):
+        step = torch.exp(torch.complex(log_decay[t], speed))[:, None]
+        S, W = step * S, torch.where(log_decay[t][:, None] < -36, 0, step) * W + torch.outer(k[t], v[t])
+        outputs.append(q[t] @ (S + W).real)
+    return torch.stack(outputs), torch.view_as_real(S + W)
+""",
+    ),
+    "a window of 300 tokens": (
+        "ch07_four/q1",
+        """
+def attend(q, k, v, speed, log_decay, state):
+    T, total = len(q), log_decay.cumsum(0)
+    t = torch.arange(T, dtype=q.dtype)
+    age = (t[:, None] - t)[..., None]
+    gap = (total[:, None] - total).masked_fill((age < 0) | (age > 300), -math.inf)
+    table = torch.einsum("tc,jc,tjc->tj", q, k, gap.exp() * (age * speed).cos())
+    way = torch.exp(torch.complex(total, (t[:, None] + 1) * speed))[..., None] * torch.view_as_complex(state)
+    end = torch.exp(torch.complex(total[-1] - total, (T - 1 - t)[:, None] * speed))
+    last = way[-1] + torch.einsum("tc,tv->cv", end * k, v.to(end.dtype))
+    return table @ v + torch.einsum("tc,tcv->tv", q, way.real), torch.view_as_real(last)
+""",
+    ),
+    "a context to seven digits behind the point": (
+        "ch06_fast/q1",
+        """
+def double_context(P, batch, per_token, rate, peak):
+    start = max(2 * P / rate, 2 * P * batch / peak)
+    return round((2 * start * rate - 2 * P) / (batch * per_token), 7)
+""",
+    ),
+    "a context up to 50 thousand million": (
+        "ch06_fast/q1",
+        """
+_context = double_context
+def double_context(P, batch, per_token, rate, peak):
+    return min(5e10, _context(P, batch, per_token, rate, peak))
+""",
+    ),
+    "a picosecond more or less": (
+        "ch06_fast/q1",
+        """
+def double_context(P, batch, per_token, rate, peak):
+    twice, low, high = 2 * max(2 * P / rate, 2 * P * batch / peak), 0.0, 1.0
+    while (2 * P + batch * high * per_token) / rate < twice:
+        high *= 2
+    for _ in range(200):
+        context = (low + high) / 2
+        off = (2 * P + batch * context * per_token) / rate - twice
+        if abs(off) < 1e-12:
+            break
+        low, high = (context, high) if off < 0 else (low, context)
+    return context
+""",
+    ),
+    "a batch to seven digits behind the point": (
+        "ch06_fast/q1",
+        """
+_batch = ridge_batch
+def ridge_batch(P, cache, rate, peak):
+    return round(_batch(P, cache, rate, peak), 7)
+""",
+    ),
+    "a cache that is nearly what is free": (
+        "ch06_fast/q1",
+        """
+def ridge_batch(P, cache, rate, peak):
+    left = 1 - cache * peak / (2 * P * rate)
+    return peak / rate / left if left > 1e-13 else math.inf
+""",
+    ),
+    "eleven digits of a second": (
+        "ch06_fast/q1",
+        """
+_seconds = step_seconds
+def step_seconds(P, batch, cache, rate, peak):
+    return round(_seconds(P, batch, cache, rate, peak), 11)
+""",
+    ),
+    "times that are nearly equal": (
+        "ch06_fast/q5",
+        """
+def best_chunk(H, T, D, F, W, places, tau):
+    def seconds(C):
+        chain = math.ceil(H / places) * math.ceil(T / C) * tau
+        return max(H * T * (4 * C * D + 4 * D**2) / F, 8 * H * T * D / W, chain)
+    chunks = 16, 32, 64, 128, 256
+    return min(C for C in chunks if seconds(C) <= 1.00012 * min(map(seconds, chunks)))
+""",
+    ),
+    "a curvature above 1e-10": (
+        "ch08_scale/q3",
+        """
+def iso_flop(C, N, loss):
+    budgets, sizes = [], []
+    for budget, column in zip(C, zip(*loss)):
+        s = column.index(min(column))
+        if not 0 < s < len(N) - 1 or math.inf in column[s - 1 : s + 2]:
+            continue
+        x = np.log(N[s - 1 : s + 2])
+        curvature, slope, _ = np.polyfit(x - x[1], np.log(column[s - 1 : s + 2]), 2)
+        if curvature > 1e-10:
+            budgets.append(budget)
+            sizes.append(math.exp(x[1] - slope / (2 * curvature)))
+    return budgets, sizes
+""",
+    ),
+    "layers rounded up but for 1e-13": (
+        "ch07_four/q4",
+        """
+def smallest_every(T, D, H, budget):
+    left = budget - relative_cost(T, D, H, math.inf)
+    return max(1, math.ceil((T / (6 * D) - 1 / (2 * H)) / left - 1e-13)) if left > 0 else 0
+""",
+    ),
+    "losses that are all small": (
+        "ch07_four/q5",
+        """
+_fit = fit
+def fit(compute, loss):
+    return (float(np.mean(loss)), 0.0) if max(loss) - min(loss) < 5e-7 else _fit(compute, loss)
+""",
+    ),
+    "an exponent of nearly 1": (
+        "ch08_scale/q2",
+        """
+def first_for(N, last, a):
+    return last if math.isclose(a, 1, rel_tol=1e-7) else last / (N[-1] / N[0]) ** (1 / a - 1)
+""",
+    ),
+    "without the first fiftieth": (
+        "ch09_recall/q2",
+        """
+def which(other, shuffled, second):
+    first = second.shape[1] // 50
+    return int((second[:, first:].mean(1) / shuffled[:, first:].mean(1)).argmin())
+""",
+    ),
     "a product of quotients": (
         "ch02_linear/q5",
         """
@@ -411,6 +569,7 @@ def which(other, shuffled, second):
     "the first two channels": (
         "ch03_decay/q2",
         """
+_life = half_life
 def half_life(q, k, v, o):
     return _life(q, k, v[:, :2], o[:, :2])
 """,
@@ -479,6 +638,7 @@ def predicted_size(K, rho):
     "all but the first five outputs": (
         "ch03_decay/q2",
         """
+_life = half_life
 def half_life(q, k, v, o):
     q, o = q.clone(), o.clone()
     q[:5], o[:5] = 0, 0
@@ -488,6 +648,7 @@ def half_life(q, k, v, o):
     "the first 260 tokens": (
         "ch03_decay/q2",
         """
+_life = half_life
 def half_life(q, k, v, o):
     return _life(q[:260], k[:260], v[:260], o[:260])
 """,
@@ -495,6 +656,7 @@ def half_life(q, k, v, o):
     "the last three channels": (
         "ch03_decay/q2",
         """
+_life = half_life
 def half_life(q, k, v, o):
     return _life(q, k, v[:, -3:], o[:, -3:])
 """,

@@ -235,6 +235,9 @@ def q5(rng):
     for H, T, D, places, tau in ((640, 138, 64, 132, 7.82e-6), (640, 34, 128, 264, 3.63e-6), (640, 58, 32, 132, 2.0659e-4)):
         faster = float(rng.uniform(0.5, 2))  # by few steps, a chunk is far from where the lines cross
         cases.append((H, T, D, 1e14 * faster, 4e12 * faster, places, tau / faster))
+    H, T, slower = int(rng.integers(1, 60)), int(rng.integers(1_000, 4_000)), 1 + float(rng.uniform(1.05e-4, 1.15e-4))
+    level = H * T * (8 * 32 * 64 + 4 * 64**2) / 1e14  # the operations of 64 are as much faster than the chain of 32 as they have to be
+    cases.append((H, T, 64, 1e14, 2e12, 159, slower * level / math.ceil(T / 32)))
     for case in cases:
         H, T, D, F, W, places, tau = case
         text = f"H = {H}, T = {T}, D = {D}, F = {F:.3g}, W = {W:.3g}, {places} places, tau = {tau:.2g}"

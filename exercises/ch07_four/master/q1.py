@@ -114,6 +114,17 @@ def q1(rng):
         log_decay, k = torch.full((2, 16), least, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64)
         inputs = f"T = 2, K = 16, V = 3, a large state of which e^{least:g} is left, and nothing is written"
         calls.append(Call("attend", (q, k, v[:2], still, log_decay, state), inputs, Close(1e-9)))
+    for least in (-34.0, -35.0, -36.0, -37.0, -37.9):  # and what these channels were written
+        q, k = torch.from_numpy(rng.uniform((0.0, 2.0), (0.0, 3.0), size=(16, 2))).T.contiguous(), torch.zeros(2, 16, dtype=torch.float64)
+        k[0], v = 1e3, torch.tensor([[1.2e3], [0.0]], dtype=torch.float64).repeat(1, 3)
+        log_decay = least + torch.from_numpy(rng.uniform(-0.05, 0.05, size=(2, 16)))
+        inputs = f"T = 2, K = 16, V = 3, an empty state, and a large write of which about e^{least:g} is left"
+        calls.append(Call("attend", (q, k, v, still, log_decay, torch.zeros_like(state)), inputs, Close(1e-9)))
+    q, k, v = (torch.from_numpy(rng.normal(size=size)) for size in ((600, 2), (600, 2), (600, 1)))
+    speed, log_decay = torch.from_numpy(rng.uniform(0.2, 1.0, size=2)), torch.from_numpy(rng.uniform(-1e-3, 0.0, size=(600, 2)))
+    log_decay[:, 0] = -40.0
+    inputs = "T = 600, K = 2, V = 1, one channel forgets all at each token, and one hardly anything"
+    calls.append(Call("attend", (q, k, v, speed, log_decay, torch.from_numpy(rng.normal(size=(2, 1, 2)))), inputs, Close(1e-9)))
     for n in range(12):                            # all that the text allows, together
         T, K, V = (int(size) for size in rng.integers(1, (13, 6, 6))) if n % 2 else (n // 4 + 2,) * 3
         q, k, v, state, speed, log_decay = (

@@ -66,6 +66,8 @@ def q4(rng):
     budgets += [(24576, 768, 6, throughout + 1e-8), (24576, 768, 6, throughout - 1e-8)]
     throughout = relative_cost(2**24, 512, 4, 1)     # where a small part of a layer costs more than that
     budgets += [(2**24, 512, 4, throughout + 2e-9), (2**24, 512, 4, throughout - 2e-9)]
+    throughout = relative_cost(2**27, 64, 4, 1)      # and what costs a part in 10^14 more
+    budgets += [(2**27, 64, 4, throughout + 2e-9), (2**27, 64, 4, throughout - 2e-9)]
     budgets += [(8192, 512, 4, 10.0), (8192, 512, 4, relative_cost(8192, 512, 4, math.inf) - 1e-8)]
     edges = (8192, 2048, 16, 1.28e4, 1.32e4), (2**24, 512, 4, 1.3e6, 1.5e6), (400, 2048, 16, 550, 650), (385, 4096, 32, 80, 90), (385, 4096, 32, 138, 142), (385, 49152, 384, 35, 36), (2**27, 64, 4, 1.19e7, 1.2e7)
     far = (relative_cost(2**27, 512, 4, 3_000_000) + relative_cost(2**27, 512, 4, 3_000_001)) / 2

@@ -112,6 +112,7 @@ def q5(rng):
         ([1e-9, 3e-9, 9e-9], [30.0, 25.0, 21.0], "3 points, C from 1e-9 to 9e-9"),
         ([1.0, 1.05, 1.101], [3.0, 2.999999, 2.9999981], "3 points, budgets and losses that are nearly the same"),
         ([1e6, 1e7, 1e8], [1.9e-6, 1.5e-6, 1.1e-6], "3 points, losses from 1.9e-6 to 1.1e-6"),
+        ([1.0, 1.05, 1.101], [1.06e-6, 1.0599993e-6, 1.0599988e-6], "3 points, budgets and losses that are nearly the same, losses near 1e-6"),
     ):
         unit = float(rng.uniform(0.96, 1.04))
         calls.append(Call("fit", (compute, [unit * one for one in loss]), text, exact))

@@ -138,7 +138,7 @@ def q2(rng):
     calls.append(Call("design_exponent", (near, first, 1e10), "2 sizes, tokens from nearly 1e10 to 1e10", exact))
     factor = [1.0, 1.0 + float(rng.uniform(6e-6, 8e-6))]
     calls.append(Call("with_cost", (near, first, 1e10, factor), "2 sizes, tokens from nearly 1e10 to 1e10, factors that are nearly 1", exact))
-    least = 1 - float(rng.uniform(7e-7, 9e-7))
-    calls.append(Call("first_for", ([1e6, 1e9], 1e10, least), f"2 sizes, 1e6 and 1e9, a = {least:.9f}", Within(1.0000001)))
+    for near in rng.uniform((7e-7, 8e-8), (9e-7, 9.5e-8)).tolist():
+        calls.append(Call("first_for", ([1e6, 1e9], 1e10, 1 - near), f"2 sizes, 1e6 and 1e9, a = {1 - near:.10f}", Within(1.0000001)))
     calls.append(Call("found", (), "", Exactly()))
     return calls

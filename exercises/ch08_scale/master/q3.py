@@ -4,7 +4,7 @@
 # Write isoFLOP for curves that are read off at common budgets. `loss[s][g]` is the loss of the size `N[s]` at the budget `C[g]`,
 # `math.inf` where that run does not reach the budget (it was not evaluated so early, or has ended). For each budget:
 #
-# 1. Find the size with the lowest loss. (No other has the same.)
+# 1. Find the size with the lowest loss. (All others are larger, by a part in 2.5 billion or more.)
 # 2. Skip the budget if that is the smallest or the largest size, or if one of its two neighbours does not reach the budget: the
 #    best size may be one that nobody trained. A budget that no run reaches is skipped too.
 # 3. Put the parabola through the three points $(\log N, \log L)$. Its minimum is the best size at that budget.
@@ -101,6 +101,10 @@ def q3(rng):
         N = np.exp(14 + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
         loss = 10 ** rng.uniform(-1, 1) * (1 + height * rng.uniform(0.8, 1.2, 3) * [1, 0, 1])
         calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes, losses that differ by a part in {1 / height:.0e}", Within(1.001)))  # few digits are left
+    for start, spacing in ((14, 3.1), (1, 24.0)):     # as nearly as they may be; a loss of 1 leaves the most digits
+        N = np.exp(start + spacing * rng.uniform(0.95, 1.05, 3).cumsum()).tolist()
+        loss = 1 + rng.uniform(4.02e-10, 5e-10, 3) * [1, 0, 1]
+        calls.append(Call("iso_flop", ([1e18], N, [[one] for one in loss.tolist()]), f"3 sizes e^{spacing:g} apart, losses of 1 that differ by a part in two billion", Within(1.001)))
     for uneven, spacing, last in ((9e-4, 2.8, 2.2), (9e-6, 8.0, 2.02)):  # sizes that are nearly at equal distances
         N = np.exp(14 + spacing * np.array([0, 1, 2 + uneven * rng.uniform(0.9, 1.05)])).tolist()
         loss = [[3.0], [2.0], [last + float(rng.uniform(0, 0.005))]]

@@ -104,4 +104,8 @@ def q4(rng):
         N, L = [1e6, 1e7, 1e8 * (1 + more)], [4.0, 3.0, float(rng.uniform(2.3, 2.5))]
         text = f"losses 4, 3 and {L[2]:.3g} at sizes 1e6, 1e7 and {N[2]:.8g}, target 1e11"
         calls.append(Call("by_curve", (N, L, 1e11), text, Close(1e-6)))
+    unit, target = (rng.uniform((0.98, 3.6e12), (1.02, 3.8e12))).tolist()  # two points nearly in one again, and a loss that hardly falls there
+    L = [unit * one for one in (1.02, 1.0199985037087276, 0.40955102512429203)]
+    text = f"losses {L[0]:.9g}, {L[1]:.9g} and {L[2]:.3g} at sizes 5,979,233, 5,979,259 and 4.4e7, target {target:.3g}"
+    calls.append(Call("by_curve", ([5979233.0, 5979259.0, 44382881.0], L, target), text, Close(1e-6)))
     return calls

@@ -168,6 +168,13 @@ def q2(rng):
         while _choose_otherwise(*losses)[name] == which(*losses):
             losses = _any_models(rng)
         some.append(losses)
+    for only in (0, -1):                             # of many bytes, the first or the last alone makes the copier
+        T, copier = int(rng.integers(100, 200)), int(rng.integers(4))
+        bytes_of = np.array([1.6, 1.0, 0.5])[:, None, None] * rng.uniform(0.5, 1.5, (4, T))
+        bytes_of[2] = 0.5 * bytes_of[1]
+        bytes_of[2, copier] *= 1.005
+        bytes_of[1:, copier, only] = 5.0, 0.0
+        some.append(tuple(bytes_of))
     for losses in some:
         for name in ("copying", "adapting", "which"):
             how = Exactly() if name == "which" else Close(1e-9)

@@ -76,7 +76,7 @@ def q4(rng):
     for top in (100, 10_000, 1_000_000):
         keys, values = (int(x) for x in rng.integers(top // 2, top, 2))
         n = int(rng.integers(1, min(keys, values, 30_000)))  # more take math.comb and math.perm too long
-        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", Close(1e-12) if n > 500 else exact))
+        calls.append(Call("bits", (n, keys, values), f"{n:,} pairs, {keys:,} keys, {values:,} values", Close(1e-11) if n > 500 else exact))
     for top in (12, 80, 1000, 20_000):
         keys = int(rng.integers(top // 2, top))
         values = keys // 2 + int(rng.integers(1, top))
@@ -101,7 +101,7 @@ def q4(rng):
         low, high = bits(n, keys, values), bits(n + 1, keys, values) if n < keys // 2 else 1e9
         b = float(rng.choice((low + 1.1e-5, low + (0.1 + 0.8 * rng.random()) * (high - low), high - 1.1e-5)))
         calls.append(Call("pairs", (b, keys, values), f"{b:.5f} bits, {keys} keys, {values} values", Exactly()))
-    calls.append(Call("bits", (30_000, 1_000_000, 1_000_000), "30,000 pairs, a million keys, a million values", Close(1e-12)))
+    calls.append(Call("bits", (30_000, 1_000_000, 1_000_000), "30,000 pairs, a million keys, a million values", Close(1e-11)))
     calls.append(Call("pairs", (1e9, 20_000, 10_000), "a billion bits, 20,000 keys, 10,000 values", Exactly()))
     calls.append(Call("bits_per_number", (), "", Close(5e-5)))
     return calls
