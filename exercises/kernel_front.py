@@ -30,8 +30,8 @@ REPRESENTED = re.compile(r"^\w+\((['\"])(.*)\1\)$")  # an exception, as in NameE
 # what a GPU makes of it. What is not here is refused.
 OPERATIONS = {
     "tt": "func call return print assert get_program_id get_num_programs load store addptr make_range splat "
-    "broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return precise_divf "
-    "precise_sqrt make_tensor_ptr advance bitcast",
+    "unsplat broadcast expand_dims reshape trans join split dot reduce reduce.return scan scan.return "
+    "precise_divf precise_sqrt make_tensor_ptr advance bitcast",
     "arith": "constant addi subi muli divsi remsi andi ori xori shli shrsi minsi maxsi cmpi extsi extui "
     "trunci addf subf mulf divf maxnumf minnumf maximumf minimumf cmpf extf truncf sitofp uitofp "
     "fptosi select bitcast",
@@ -70,13 +70,13 @@ IN_TRITON = re.compile(r"[\\/]triton[\\/]language[\\/]")
 LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)  # what a place in the code stands for
 COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 # what no GPU has code for in there: branches, loops, and tiles
-UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"')
+UNCOMBINED = re.compile(r'scf\.|cf\.|tensor<|"tt\.(?:reduce|scan)"|\w+\.barrier')
 # nor for these in functions that it calls there, which may have branches and loops
-UNCALLED = re.compile(r'tensor<|"tt\.(?:reduce|scan)"')
+UNCALLED = re.compile(r'tensor<|"tt\.(?:reduce|scan)"|\w+\.barrier')
 FUNCTION = re.compile(r"tt\.func \w+ @([^\s(]+)(.*?)^  }", re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"tt\.call @([^\s(]+)\(")
 WHAT_INSTEAD = {
-    True: ("tiles", "it takes numbers"),
+    True: ("tiles or barriers", "it takes numbers"),
     False: ("branches or loops", "there are `tl.where` and `tl.maximum`"),
 }
 COUNTS = ("i32", "i64")  # what an argument that counts may be declared as
@@ -97,7 +97,7 @@ ADVICE = {
 # where the compiler computes with what only a program knows, as in `tl.program_id(n)`
 NO_CONSTANT = "takes what a program computes where it needs a constant, such as an axis"
 # what Python says of values that some function was not made for
-INTERNAL = re.compile("object has no attribute|object '.*' has no attribute|not supported between instances")
+INTERNAL = re.compile("object (?:'.*' )?has no attribute|not supported between|is not iterable")
 KNOWN_VERSIONS = "versions 3.6 and 3.7 are"
 _PRISTINE: list[tuple[Any, dict[str, Any]]] = []  # modules and classes of Triton's language, as they were
 

@@ -29,7 +29,8 @@ EXPONENTIALS = ("math.exp", "math.exp2", "math.log", "math.log2")
 # what computes nothing; threads of a program, for which there is a barrier, are not told apart here
 IN_VAIN = ("tt.print", "ttg.barrier", "gpu.barrier")
 # what only moves entries, so that a product may still be rounded after it
-MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split")
+MOVES = {f"tt.{name}" for name in ("splat", "unsplat", "broadcast", "expand_dims", "reshape", "trans")}
+MOVES |= {"tt.join", "tt.split"}
 
 Values = dict[str, Any]  # by name in the code
 Compute = Callable[..., Any]  # of operands
@@ -271,7 +272,7 @@ class Machine:
         if a.dtype == np.float32 and precision not in ("ieee", "tf32x3"):
             raise TypeError(
                 f"multiplies tiles of float32 by `{precision}`, for which a GPU cuts their digits; write "
-                '`tl.dot(a, b, input_precision="ieee")`'
+                '`tl.dot(a, b, input_precision="ieee")` (Triton makes one of a sum of products, too)'
             )
         self.launch.products += int(a.size * b.shape[-1])
         if precision != "tf32x3":
@@ -494,13 +495,16 @@ def _join_tiles(a: Any, b: Any) -> np.ndarray:
 
 
 def _make_bitcast(machine: Machine, operation: kernel_code.Operation) -> Compute:
-    """Return what takes the bits of numbers for others; of NaN they are those of any NaN."""
+    """Return what takes the bits of numbers for others."""
     kind = operation.result.dtype
 
     def take(x: Any) -> Any:
         x = np.asarray(x)
         if x.dtype.kind == "f" != kind.kind and np.isnan(x).any():
-            x = np.where(np.isnan(x), machine.launch.chance.draw_nan(x.shape, x.dtype), x)
+            raise ValueError(
+                "takes the bits of NaN, which may be any, as `tl.sort` and `tl.flip` do; do loads with "
+                "a mask name an `other`?"
+            )
         return x.view(kind)
 
     return take
@@ -556,6 +560,7 @@ OF_TILES: dict[str, Callable[[Machine, kernel_code.Operation], Compute]] = {
     "tt.get_program_id": _make_coordinate,
     "tt.get_num_programs": _make_coordinate,
     "tt.splat": _make_broadcast,
+    "tt.unsplat": lambda machine, operation: lambda x: np.reshape(x, -1)[0],
     "tt.broadcast": _make_broadcast,
     "tt.expand_dims": _make_reshape,
     "tt.reshape": _make_reshape,

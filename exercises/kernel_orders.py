@@ -125,7 +125,7 @@ class Chance:
     places as well. So in every second launch what is alike is decided once.
 
     Args:
-        seed: no kernel is to know it.
+        seed: no kernel that is judged may know it, nor compute it from its inputs.
     """
 
     def __init__(self, seed: int) -> None:
@@ -273,14 +273,6 @@ class Chance:
         return np.reshape(tile, -1)[self._moved[shapes]].reshape(shape)
 
     # --- what nobody has written --------------------------------------------------------------------------
-
-    def draw_nan(self, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
-        """Return NaN, whose other digits and sign may be any."""
-        bits, digits = np.dtype(f"u{kind.itemsize}"), np.finfo(kind).nmant - 1
-        ones = bits.type(2**digits - 1)
-        drawn = self.rng.integers(0, ones, shape, bits, endpoint=True)
-        nan = np.array(np.nan, kind).view(bits) | (ones if self.happens() else drawn)
-        return np.copysign(nan.view(kind), 1 if self.happens() else -1)
 
     def draw_anything(self, shape: tuple[int, ...], kind: np.dtype, most: float) -> np.ndarray:
         """Return what may stand where nothing was written: numbers, or NaN."""

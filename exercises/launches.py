@@ -47,6 +47,7 @@ def run(
     grid: Sequence[int],
     arguments: Sequence[Any],
     memory: kernel_memory.Memory,
+    seed: int,
     order: int = 0,
 ) -> "Work":
     """Run a kernel as its compiler reads it, on tensors whose values a memory has.
@@ -56,6 +57,7 @@ def run(
         grid: how many programs there are, along up to three axes.
         arguments: of the kernel; tensors only say which addresses they have.
         memory: what has the values.
+        seed: of what is left to chance.
         order: the seed of the order in which programs run; 0 is that of their numbers.
 
     Returns:
@@ -73,7 +75,7 @@ def run(
         reading = _read(kernel, given)
     code = kernel_code.read(reading.code)
     machine = kernel_machine.Machine(code, reading.texts, partial(kernel_front.find_place, reading.code))
-    chance = kernel_orders.Chance(memory.fingerprint())  # no text of a kernel knows its inputs
+    chance = kernel_orders.Chance(seed)
     launch = kernel_machine.Launch(memory, (*grid, *(1,) * (3 - len(grid))), chance)
     programs = np.arange(math.prod(grid))
     if order:
@@ -150,7 +152,7 @@ def trace(kernel: Any, grid: Sequence[int], *arguments: Any) -> Trace:
         list(tensors.values()), list(tensors), [x.data_ptr() for x in places.values()]
     )
     placed = [places.get(name, x) for name, x in zip(names, arguments, strict=True)]
-    work = run(kernel, grid, placed, memory)
+    work = run(kernel, grid, placed, memory, memory.fingerprint())
     return Trace(math.prod(grid), memory.bytes_loaded, memory.bytes_stored, *work)
 
 
@@ -187,7 +189,7 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     placed = [make_place(x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in arguments]
     tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
-    run(kernel, kept.launch.grid, placed, memory, kept.launch.order)
+    run(kernel, kept.launch.grid, placed, memory, secrets.randbits(64), kept.launch.order)
 
 
 def use_interpreter() -> None:

@@ -112,6 +112,7 @@ COUNTS = (
 TOO_MUCH = (
     "too many numbers were taken out of torch, where operations are counted; for places use Python's range"
 )
+COMPLEX = "complex numbers are not counted here; use real ones"
 OUTSIDE = "a watched tensor was used outside of the call that it belongs to; make it anew in each call"
 REFUSED = "this question asks for your own code, without `{}`"
 
@@ -125,7 +126,7 @@ cumsum detach diag_embed diagonal diagonal_copy diagonal_scatter diff div dot el
 eq equal erf erfc erfinv exp exp2 expand expand_as expm1 eye fill flip floor floor_divide fmax fmin fmod
 frac full full_like gather ge gelu gt hardtanh heaviside hypot index index_add index_copy index_fill
 index_put index_select isclose isfinite isin isinf isnan isneginf isposinf le leaky_relu lerp lgamma lift
-lift_fresh linalg_matrix_norm linalg_norm linalg_vector_norm linspace log log10 log1p log2 logical_and
+lift_fresh linalg_vector_norm linspace log log10 log1p log2 logical_and
 logical_not logical_or logical_xor logit logspace lt masked_fill masked_scatter masked_select matmul max
 maximum mean median min minimum mm movedim mul mv nan_to_num nansum narrow_copy ne neg new_empty new_full
 new_ones new_zeros nonzero norm ones ones_like outer permute pow prod rand rand_like randint randn
@@ -187,7 +188,10 @@ def _load_tensor(data: Any) -> torch.Tensor:
 
 def _find_dtype(name: Any) -> torch.dtype:
     """Return a dtype by its name, such as "float64"."""
-    return _find_constant(name, torch.dtype)
+    found: torch.dtype = _find_constant(name, torch.dtype)
+    if found.is_complex:
+        raise TypeError(COMPLEX)
+    return found
 
 
 def _find_constant(name: Any, kind: type) -> Any:
@@ -330,20 +334,22 @@ class Keeper:
         try:
             result = _run_with_dtype(request["default"], operation, arguments, options)
         except Exception:  # it may have done a part
+            self._counts["operations"] += 1
             self._counts["work"] += max(
                 (x.numel() for x in _iterate_tensors(list(given.values()))), default=0
             )
             raise
         if base in OF_DTYPES:
             return self._describe(result)
+        is_view = _is_view(operation, given, result)
+        self._counts["operations"] += not is_view
+        self._counts["work"] += 0 if is_view else _measure_work(operation, base, given, result)
         if any(x.is_complex() for x in _iterate_tensors(result)):
-            raise TypeError("complex numbers are not counted here; use real ones")
+            raise TypeError(COMPLEX)
         if base in UNFILLED:
             result.fill_(math.nan if result.is_floating_point() else 0)  # not with what was dropped before
-        self._counts["operations"] += not _is_view(operation)
         if base in TELLING or isinstance(result, (bool, int, float)) or _lists_places(base, given):
             self._count_bits(base, given, result)
-        self._counts["work"] += _measure_work(operation, base, given, result)
         if any(map(_is_whole, _iterate_tensors(result))):
             self._of_places = not any(map(self._is_of_numbers, _iterate_tensors(list(given.values()))))
         return self._describe(result)
@@ -486,6 +492,8 @@ class Keeper:
             return self._get(content)
         if kind == "local":
             found = _load_tensor(content)
+            if found.is_complex():
+                raise TypeError(COMPLEX)
             self._count_entries(found)
             return found
         raise ValueError("request: not made by a link")
@@ -521,8 +529,6 @@ def _run_with_dtype(default: Any, operation: Any, arguments: list[Any], options:
 
 def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any) -> int:
     """Return what is counted as the work of an operation, see ``Keeper``."""
-    if _is_view(operation):
-        return 0
     made = max((x.numel() for x in _iterate_tensors(result)), default=1)
     tensors = list(_iterate_tensors(list(given.values())))
     if base == "copy" and len(tensors) == 2 and _is_same_view(*tensors):
@@ -535,10 +541,10 @@ def _measure_work(operation: Any, base: str, given: dict[str, Any], result: Any)
         return made
     read = [x.numel() for x in tensors]
     if base in PICKING:
+        if any(map(_is_written, operation._schema.arguments)):
+            return max(read[1:], default=1)
         adds = "add" in base or "reduce" in base or given.get("reduce") or given.get("accumulate")
-        return (
-            max(read[1:], default=1) if adds or any(map(_is_written, operation._schema.arguments)) else made
-        )
+        return max([made, *read[1:]]) if adds else made
     return max([made, *read])
 
 
@@ -547,11 +553,13 @@ def _is_same_view(x: torch.Tensor, y: torch.Tensor) -> bool:
     return x.data_ptr() == y.data_ptr() and x.shape == y.shape and x.stride() == y.stride()
 
 
-def _is_view(operation: Any) -> bool:
-    """Return whether an operation only looks at a tensor in another way."""
+def _is_view(operation: Any, given: dict[str, Any], result: Any) -> bool:
+    """Return whether an operation has only looked at a tensor in another way; `reshape` may copy one."""
     returns = operation._schema.returns
     alias = returns[0].alias_info if returns else None
-    return alias is not None and not alias.is_write
+    places = {x.untyped_storage().data_ptr() for x in _iterate_tensors(list(given.values()))}
+    made = [x.untyped_storage().data_ptr() for x in _iterate_tensors(result)]
+    return alias is not None and not alias.is_write and places.issuperset(made)
 
 
 def _is_written(argument: Any) -> bool:

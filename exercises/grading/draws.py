@@ -23,6 +23,7 @@ class Draws:
     Attributes:
         are_watched: whether each run gets inputs of its own.
         common: the inputs on which answers of several attempts are compared, once there is one.
+        owed: the answer that is to be judged and was stopped.
     """
 
     def __init__(self, question: Question, seed: str, notebook: str) -> None:
@@ -31,6 +32,7 @@ class Draws:
         self._numbers = itertools.count()
         self.are_watched = _has_watched(self._of_all)
         self.common: PreparedQuestion | None = None
+        self.owed: set[str] = set()
 
     def draw(self) -> PreparedQuestion:
         """Return inputs that no run has seen; where nothing is watched, those of all."""

@@ -312,7 +312,9 @@ class Grader:
                 slow.add(others)
                 if hurried or any(cells == later for later, _ in attempts[number + 1 :]):
                     break
-            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers) == MAX_ANSWERS:
+            if (errors == {"NotImplementedError"} and stubs_stay) or (
+                len(answers) >= MAX_ANSWERS and not draws.owed
+            ):
                 break
         return False, message
 
@@ -322,18 +324,26 @@ class Grader:
         """Return the outcomes of an attempt, the inputs that it was given, and whether it can earn the point.
 
         Where operations are watched, an attempt after one that gave values is first given the inputs of that
-        one, to compare the two. If it is another answer it runs once more, on inputs that no run has seen.
+        one, to compare the two. If it is another answer, and not one too many, it runs once more, on inputs
+        that no run has seen; and again, in its next attempt, if that run was stopped.
 
         ``answers``: those of the attempts before; what is new is added.
         """
         seen = draws.common if draws.are_watched else None
         outcomes, prepared = self._run(question, cells, (lambda: seen) if seen else draws.draw, hurried)
-        new = _summarise(outcomes) - answers
-        answers |= new
-        if new and seen:
-            return *self._run(question, cells, draws.draw, hurried), True
-        draws.common = prepared if new else seen
-        return outcomes, prepared, not seen
+        gave = _summarise(outcomes)
+        is_owed, is_new = gave & draws.owed, gave - answers
+        may_be_judged = is_owed or (is_new and len(answers) < MAX_ANSWERS)
+        answers |= gave
+        if not seen:
+            draws.common = prepared if gave else None
+            return outcomes, prepared, True
+        if not may_be_judged:
+            return outcomes, prepared, False
+        outcomes, prepared = self._run(question, cells, draws.draw, hurried)
+        stopped = any(one.get("error") == "Stopped" for one in outcomes)
+        draws.owed = gave if stopped and not is_owed else set()
+        return outcomes, prepared, True
 
     def _run(
         self, question: Question, cells: Cells, draw: Callable[[], PreparedQuestion], hurried: bool

@@ -395,6 +395,8 @@ def run_child(
             os.dup2(number, place)
         os.closerange(len(kept), 4096)
         processes.limit_resources(job["limits"])
+        if processes.SANDBOXED and "cells" in job:
+            processes.hide_other_processes()
         if not processes.forbid_calls() and processes.SANDBOXED:
             return
         os.write(len(kept) - 1, b"1")

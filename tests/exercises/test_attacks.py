@@ -2,6 +2,7 @@
 
 A sample writes to nothing but a file of its own in the test's folder."""
 
+import ctypes
 import json
 import os
 import platform
@@ -927,6 +928,16 @@ def test_the_reference_is_not_there_for_who_takes_the_guard_away(boxes):
     assert found == "[]" or not tell(
         {False: boxes[True]}, f"[os.listdir(p + '/linattn_ref') for p in {found}][0]"
     )
+
+
+@pytest.mark.skipif(ctypes.CDLL(None).syscall(444, None, 0, 1) < 1, reason="takes Landlock")
+def test_an_answer_sees_nothing_of_what_others_do(boxes):
+    for place in ("1/stat", "1/schedstat", "vmstat", "stat", "schedstat", "interrupts", "pressure/cpu"):
+        found = tell({False: boxes[False]}, f"open('/proc/{place}').read()")
+        assert found in ("PermissionError", "FileNotFoundError"), place
+    assert tell({False: boxes[False]}, "os.listdir('/proc')") == "PermissionError"
+    assert tell({False: boxes[False]}, "len(open('/proc/self/stat').read()) > 9") == "True"
+    assert tell({False: boxes[False]}, "len(os.listdir('/proc/self/fd')) > 2") == "True"
 
 
 # --- D: points that are not deserved ------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_what_tells_nothing_in_bits_is_drawn_once(question):
 
 
 class ScriptedSandbox:
-    """Stand for a sandbox whose runs do as is said: "dies", "fails", gives a number, or is "right"."""
+    """Stand for a sandbox whose runs do as is said: "dies", "stops", "fails", "right", or give a number."""
 
     def __init__(self, *script) -> None:
         self.script = script
@@ -48,8 +48,10 @@ class ScriptedSandbox:
         self.asked.append(calls)
         if does == "right":
             return [run_call(GATED.reference, call, watched=True) for call in calls]
-        if does == "dies":
-            return [{"error": "Stopped", "text": "", "early": True}] * len(calls)
+        if does in ("dies", "stops"):
+            return [{"error": "Stopped", "text": "slow"} | ({"early": True} if does == "dies" else {})] * len(
+                calls
+            )
         return [{"error": "ValueError", "text": ""} if does == "fails" else {"value": does} for _ in calls]
 
 
@@ -65,6 +67,9 @@ class ScriptedSandbox:
         ([1, 1, "right", "right"], [0, 0, 0, 1], True),
         ([1, "fails", 2, 2], [0, 0, 0, 1], False),
         ([1, "dies", "right", "right"], [0, 0, 0, 1], True),
+        ([1, "right", "stops", "right", "right"], [0, 0, 1, 0, 2], True),
+        ([1, 2, "stops", "right", 4, 5], [0, 0, 1, 0, 0, 0], False),
+        ([1, 2, "stops", 2, "stops"], [0, 0, 1, 0, 2], False),
     ],
 )
 def test_a_point_is_earned_on_inputs_that_no_run_has_seen(tmp_path, monkeypatch, script, inputs, right):

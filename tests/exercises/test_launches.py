@@ -224,9 +224,6 @@ class Recorder:
     def __init__(self) -> None:
         self.programs: list[int] = []
 
-    def fingerprint(self) -> int:
-        return 0
-
     def load(self, program: int, addresses: np.ndarray, size: int) -> bytes:
         self.programs.append(program)
         return bytes(len(addresses) * size)
@@ -239,7 +236,7 @@ def test_the_order_of_programs_is_drawn_from_a_seed():
     orders = []
     for seed in (0, 1, 1, 2):
         recorder = Recorder()
-        launches.run(move, (3, 1, 4), (torch.zeros(48), torch.zeros(48), 0, 16), recorder, seed)
+        launches.run(move, (3, 1, 4), (torch.zeros(48), torch.zeros(48), 0, 16), recorder, 0, seed)
         orders.append(recorder.programs)
         assert sorted(recorder.programs) == list(range(12))
     assert orders[0] == list(range(12))
@@ -987,9 +984,18 @@ def test_no_store_hides_in_a_type_or_behind_a_name_of_the_grader():
         (by_the_interpreter_s_name, "uses the name `interpreter_semantic`"),
         (by_a_loop_in_a_reduction, "branches or loops in what `tl.reduce` or a scan combines by"),
         (by_a_loop_in_a_reduction, "`tl.where` and `tl.maximum`, in `a += 0.2 * b`"),
-        (by_a_tile_in_a_reduction, "tiles in what `tl.reduce` or a scan combines by; it takes numbers"),
-        (by_a_tile_apart, "tiles in what `tl.reduce` or a scan combines by; it takes numbers, in `return tl"),
-        (by_a_tile_further_apart, "tiles in what `tl.reduce` or a scan combines by; it takes numbers"),
+        (
+            by_a_tile_in_a_reduction,
+            "tiles or barriers in what `tl.reduce` or a scan combines by; it takes numbers",
+        ),
+        (
+            by_a_tile_apart,
+            "tiles or barriers in what `tl.reduce` or a scan combines by; it takes numbers, in `return tl",
+        ),
+        (
+            by_a_tile_further_apart,
+            "tiles or barriers in what `tl.reduce` or a scan combines by; it takes numbers",
+        ),
     ],
 )
 def test_what_the_compiler_takes_for_something_else_is_refused(kernel, says):
@@ -2168,7 +2174,7 @@ def test_what_is_right_in_one_order_is_not_in_all(monkeypatch, kernel, value):
 def run_with_chances(monkeypatch, kernel):
     """Yield what a kernel gives with one chance and another."""
     for seed in range(24):
-        monkeypatch.setattr(Memory, "fingerprint", Mock(return_value=seed))
+        monkeypatch.setattr(launches.secrets, "randbits", Mock(return_value=seed))
         yield run_once(kernel)["value"].item()
 
 
@@ -2445,6 +2451,45 @@ def exact_in_float64(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.abs(i * one / i - 1.0) + tl.abs(tl.sqrt(i * i * one) - i), 0) + 1.0)
 
 
+@triton.jit
+def larger_after_all(a, b):
+    tl.debug_barrier()
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def waiting_in_a_reduction(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, larger_after_all))
+
+
+@triton.jit
+def left_out(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x, mask=n_columns < 0))
+
+
+@triton.jit
+def taken_apart(x, out, n_columns, TILE: tl.constexpr):
+    a, b = tl.split(tl.load(x + tl.arange(0, 2)) + tl.arange(0, 2))
+    tl.store(out, a + b)
+
+
+@pytest.mark.parametrize("kernel", [nothing_in_its_bits, digits_of_nothing])
+def test_the_bits_of_nan_are_refused(kernel):
+    assert "takes the bits of NaN" in run_once(kernel)["text"]
+
+
+def test_no_barrier_stands_where_threads_may_part():
+    assert "has tiles or barriers in what `tl.reduce`" in run_once(waiting_in_a_reduction)["text"]
+
+
+def test_chance_cannot_be_computed_from_inputs():
+    assert len({str(run_once(left_out)["value"].item()) for _ in range(20)}) > 5
+
+
+def test_a_tile_of_one_entry_is_a_number():
+    assert run_once(taken_apart)["value"].item() == 3.0
+
+
 def test_a_gpu_is_followed_where_it_leaves_nothing_open(monkeypatch):
     for kernel in (sum_of_nothing, negative_zero, exact_in_float64):
         assert set(run_with_chances(monkeypatch, kernel)) == {1.0}
@@ -2548,8 +2593,6 @@ def with_debug(x, out, n_columns, TILE: tl.constexpr):
         in_rows_of_any_order,
         of_a_sine,
         of_a_masked_load,
-        nothing_in_its_bits,
-        digits_of_nothing,
         sum_before_its_products,
         whole_of_itself,
         root_of_a_square,

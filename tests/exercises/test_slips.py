@@ -1262,6 +1262,23 @@ def share_right(x, v):
     return ((k @ (k.mT @ v)).mean(0).sign() == v).double().mean().item()
 """,
     ),
+    "a search from one start": (
+        "ch04_ssm/q4",
+        """
+def memory(y):
+    from scipy.optimize import least_squares
+    y = y.numpy() / y.abs().max().item()
+    l, F = np.arange(len(y)), np.abs(np.fft.rfft(y, 16 * len(y)))
+    F[0] = 0
+    def left(p):
+        life, turn = math.exp(p[0]), 2 * np.pi * l / math.exp(p[1])
+        X = 2.0 ** (-l[:, None] / life) * np.stack([np.cos(turn), np.sin(turn)], 1)
+        return X @ np.linalg.lstsq(X, y, rcond=None)[0] - y
+    period = min(400, max(2.2, 16 * len(y) / max(1, int(F.argmax()))))
+    found = least_squares(left, [math.log(len(y) / 4), math.log(period)], max_nfev=60).x
+    return math.exp(found[0]), math.exp(found[1])
+""",
+    ),
 }
 
 

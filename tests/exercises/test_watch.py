@@ -59,6 +59,28 @@ def test_an_argument_that_was_changed_tells_as_much_as_another_error():
     assert keeper.bits == [64]
 
 
+def test_complex_numbers_are_refused_before_anything_is_done():
+    for made in ("torch.pow(x, torch.tensor(1 + 1j))", "x.to(torch.complex64)"):
+        outcome = run_as_cell(f"def answer(x):\n    return {made}")
+        assert "complex numbers are not counted here" in outcome["text"]
+
+
+@pytest.mark.parametrize(
+    ("made", "counted"),
+    [
+        ("x.expand(1000, 3).contiguous()", (1, 3000)),
+        ("torch.ops.aten.contiguous(x.expand(1000, 3))", (1, 3000)),
+        ("torch.ops.aten.reshape(x.expand(1000, 3), [3000])", (2, 6000)),
+        ("x.reshape(3, 1).contiguous()", (0, 0)),
+        ("x.expand(1000, 3).index_add(0, torch.tensor([0]), x[None])", (1, 3000)),
+        ("x.new_zeros(3).index_add_(0, torch.tensor([0]), x[:1])", (2, 4)),
+    ],
+)
+def test_what_is_copied_is_counted(made, counted):
+    outcome = run_as_cell(f"def answer(x):\n    return {made}")
+    assert (outcome["operations"], outcome["work"]) == counted, outcome
+
+
 def test_a_mask_of_many_axes_is_refused():
     """Its true entries take so much memory that their number can be seen from outside."""
     with_mask = "def answer(x):\n    x = x.reshape(3, *[1] * {axes})\n    return x[x > 0]"
