@@ -155,4 +155,4 @@ def merge(a, b):
         assert f"'left in {top}': 'OSError'" in message or f"'left in {top}': 'PermissionError'" in message
     assert "'memory': 'PermissionError'" in message
     assert "'network': 'PermissionError'" in message
-    assert "'processes': '[]'" in message
+    assert "'processes': '[]'" in message or "'processes': 'PermissionError'" in message
