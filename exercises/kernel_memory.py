@@ -26,7 +26,8 @@ class Launch(NamedTuple):
     Args:
         grid: how many programs there are, along up to three axes.
         returned: the numbers of the arguments that the kernel writes, which are the result of the call.
-        order: programs run in an order that is drawn from this seed; on a GPU no order is promised.
+        order: the seed of all that a GPU does not promise: in which order programs run, and how they round.
+            It is drawn with the inputs, so a kernel does the same whenever it is judged on them.
     """
 
     grid: tuple[int, ...]

@@ -189,7 +189,8 @@ def launch_kept(kernel: Any, kept: kernel_memory.KeptMemory) -> None:
     placed = [make_place(x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in arguments]
     tensors = {name: x for name, x in zip(names, placed, strict=True) if isinstance(x, torch.Tensor)}
     memory = kept.place([x.data_ptr() for x in tensors.values()], list(tensors))
-    run(kernel, kept.launch.grid, placed, memory, secrets.randbits(64), kept.launch.order)
+    seed = kept.launch.order
+    run(kernel, kept.launch.grid, placed, memory, seed, seed)
 
 
 def use_interpreter() -> None:
