@@ -41,7 +41,7 @@ OPERATIONS = {
     "llvm": "intr.assume",
     "ttg": "barrier",
     "gpu": "barrier",  # before Triton 3.7
-    "ub": "poison",  # in the place of a variable that a loop gives no value
+    "ub": "poison",  # what has no value: a loop's variable after it, what a function without `return` gives
 }
 KNOWN = {f"{dialect}.{name}" for dialect, names in OPERATIONS.items() for name in names.split()}
 # a text in quotes: of a place, of a name, the name of an operation with regions, or one that the kernel has
@@ -91,6 +91,9 @@ ADVICE = {
     "unsupported tensor index": "picks entries of a tile, which no program can; a sum over a mask with one "
     "entry left does: `tl.sum(tl.where(i == r, x, 0.0), 0)`",
     "PassManager::run failed": "a pass of the compiler fails on it, as on a block pointer that `while` moves",
+    "is not string": 'prints a number without a text before it; write `print("x", x)`',
+    "shape[-1]) == 2": "`tl.split` takes tiles whose last axis is of length 2",
+    "dim < len(block_shape)": "`boundary_check` names an axis that the tile does not have",
     "error encountered during parsing": "has a tile of a type that does not fit; a mask, for one, has truth "
     "values such as `i < n`",
 }
@@ -506,7 +509,8 @@ def _find_reason(error: Exception, known: bool) -> str:
     """
     cause = error.__cause__
     text = [] if known else [*reversed(str(error).strip().splitlines()), type(error).__name__]
-    said = [getattr(error, "error_message", None), cause, *text]
+    failed = traceback.extract_tb(cause.__traceback__)[-1].line if isinstance(cause, AssertionError) else None
+    said = [getattr(error, "error_message", None), cause, *text, failed]
     reasons = [str(one).strip().splitlines()[0] for one in said if one and str(one).strip(" ^\n")]
     reason = REPRESENTED.sub(r"\2", reasons[0] if reasons else "")
     if "_semantic" in reason and cause is not None and _is_raised_in_triton(cause):

@@ -32,6 +32,14 @@ IN_VAIN = ("tt.print", "ttg.barrier", "gpu.barrier")
 MOVES = {f"tt.{name}" for name in ("splat", "unsplat", "broadcast", "expand_dims", "reshape", "trans")}
 MOVES |= {"tt.join", "tt.split"}
 
+NOTHING = object()  # in the place of what has no value
+NO_VALUE = (
+    "computes with what has no value there: in Triton a loop's variable has none after its loop, and a "
+    "function that ends without `return` gives none"
+)
+# which operands are used where others are handed on, which what has no value may be
+USED = {"scf.for": slice(1, 4), "arith.select": slice(1), "scf.while": slice(0), "tt.call": slice(0)}
+
 Values = dict[str, Any]  # by name in the code
 Compute = Callable[..., Any]  # of operands
 Step = Callable[[Values], None]
@@ -57,11 +65,13 @@ class Block:
         arguments: names of the values that it is given.
         steps: each with the number of its line.
         end: the last one.
+        end_line: the number of its line.
     """
 
     arguments: list[str]
     steps: list[tuple[int, Step]] = field(default_factory=list)
     end: Callable[[Values], Leave] = field(default=lambda values: Leave("", ()))
+    end_line: int = 0
 
 
 Region = dict[str, Block]  # by label, that where it begins first
@@ -106,6 +116,7 @@ class Machine:
     ) -> None:
         self._code, self.texts, self._find_line = code, texts, find_line
         self.launch: Launch
+        self._may_lack = any("ub.poison" in line for line in code.lines)
         self._bodies = {name: self._prepare(one.body) for name, one in code.functions.items()}
 
     def run(self, launch: Launch, programs: Sequence[int], arguments: Sequence[Any]) -> None:
@@ -134,9 +145,11 @@ class Machine:
             for operation in block.operations:
                 if operation.name in ENDS:
                     prepared[label].end = ENDS[operation.name](operation)
+                    prepared[label].end_line = operation.line
                 else:
-                    regions = [self._prepare(one) for one in operation.regions]
-                    prepared[label].steps.append((operation.line, self._make_step(operation, regions)))
+                    step = self._make_step(operation, [self._prepare(one) for one in operation.regions])
+                    step = _refuse_nothing(operation, step) if self._may_lack else step
+                    prepared[label].steps.append((operation.line, step))
         return prepared
 
     def _make_step(self, operation: kernel_code.Operation, regions: list[Region]) -> Step:
@@ -177,6 +190,8 @@ class Machine:
         if name in ("arith.cmpi", "arith.cmpf"):
             compare = kernel_numbers.compare_whole if name == "arith.cmpi" else kernel_numbers.compare_floats
             return compare(operation.head.split(",")[0].strip())
+        if name == "arith.select" and self._may_lack:
+            return _select
         if name in kernel_numbers.OF_NUMBERS:
             return kernel_numbers.OF_NUMBERS[name]
         if name in kernel_numbers.CASTS:
@@ -198,16 +213,18 @@ class Machine:
 
     def _run(self, region: Region, values: Values, given: Sequence[Any] = ()) -> tuple[Any, ...]:
         """Run the blocks of a region until one leaves it; return what it hands on."""
-        block = next(iter(region.values()))
+        block, chance = next(iter(region.values())), self.launch.chance
         while True:
             values.update(zip(block.arguments, given, strict=True))
             line = 0
             try:
-                for line, step in block.steps:  # noqa: B007, for a step that raises
+                for line, step in block.steps:
+                    chance.place = line
                     step(values)
+                line = block.end_line
+                label, given = block.end(values)
             except Exception as error:
                 raise self._name_line(error, line) from None
-            label, given = block.end(values)
             if not label:
                 return given
             block = region[label]
@@ -245,10 +262,8 @@ class Machine:
         wanted = np.broadcast_to(True if mask is None else mask, shape)
         if other is not None:
             loaded = np.array(np.broadcast_to(other, shape), dtype=kind.dtype)
-        elif self.launch.chance.happens(0.75):
-            loaded = self.launch.chance.draw_anything(shape, kind.dtype, ANYTHING)
         else:
-            loaded = np.zeros(shape, kind.dtype)
+            loaded = self.launch.chance.draw_anything(shape, kind.dtype, ANYTHING)
         if not wanted.any():
             self.launch.memory.skip()
             return loaded
@@ -285,9 +300,6 @@ class Machine:
     def reorder(self, tile: Any, shape: tuple[int, ...]) -> np.ndarray:
         """Return a tile of another shape, whose entries may come in another order."""
         return self.launch.chance.reshape(tile, shape)
-
-    def draw_poison(self, kind: kernel_code.Kind) -> np.ndarray:
-        return self.launch.chance.draw_anything(kind.shape, kind.dtype, ANYTHING)
 
     # --- operations that have regions ---------------------------------------------------------------------
 
@@ -326,7 +338,7 @@ class Machine:
             state = tuple(values[name] for name in given)
             while True:
                 goes_on, *state = self._run(before, values, state)  # type: ignore[assignment]
-                if not goes_on:
+                if not _use(goes_on):
                     break
                 state = self._run(body, values, state)
             values.update(zip(operation.results, state, strict=True))
@@ -348,23 +360,25 @@ class Machine:
         """Return a reduction of tiles along an axis, or a scan, by a region."""
         (body,), axis = regions, operation.find_number("axis")
         reverse, scans = "reverse = true" in operation.rest, operation.name == "tt.scan"
-        (inside,) = operation.regions[0].values()
+        (inside,), line = operation.regions[0].values(), operation.line
         may_branch = any(one.name == "tt.call" for one in inside.operations)
 
         def combine(left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
             if may_branch:
                 return combine_apart(left, right) if left[0].size else left
             made = self._run(body, values_of[-1], (*left, *right))
+            self.launch.chance.place = line
             return [
-                np.broadcast_to(kernel_orders.convert(x, a.dtype), a.shape)
+                np.broadcast_to(kernel_orders.convert(_use(x), a.dtype), a.shape)
                 for x, a in zip(made, left, strict=True)
             ]
 
         def combine_apart(left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
             entries = zip(*map(np.ravel, (*left, *right)), strict=True)
-            made = zip(*(self._run(body, values_of[-1], one) for one in entries), strict=True)
+            made = list(zip(*(self._run(body, values_of[-1], one) for one in entries), strict=True))
+            self.launch.chance.place = line
             return [
-                np.reshape([kernel_orders.convert(x, a.dtype) for x in numbers], a.shape)
+                np.reshape([kernel_orders.convert(_use(x), a.dtype) for x in numbers], a.shape)
                 for numbers, a in zip(made, left, strict=True)
             ]
 
@@ -401,6 +415,35 @@ def _refuse_places_of_nan(tiles: Sequence[np.ndarray]) -> None:
         raise ValueError("asks in which place the largest of numbers and NaN is; a GPU may say any")
 
 
+# --- what has no value --------------------------------------------------------------------------------------
+
+
+def _use(x: Any) -> Any:
+    """Return what is used, and refuse what has no value, of which a GPU may make anything."""
+    if x is NOTHING:
+        raise ValueError(NO_VALUE)
+    return x
+
+
+def _refuse_nothing(operation: kernel_code.Operation, step: Step) -> Step:
+    """Return a step that refuses operands without a value, except those that it hands on."""
+    used = operation.operands[USED.get(operation.name, slice(None))]
+
+    def step_with_values(values: Values) -> None:
+        for name in used:
+            _use(values[name])
+        step(values)
+
+    return step_with_values
+
+
+def _select(condition: Any, a: Any, b: Any) -> Any:
+    """Return entries of one tile or another, which may lack a value where none of it is taken."""
+    if np.all(condition) or not np.any(condition):
+        return a if np.all(condition) else b
+    return np.where(condition, _use(a), _use(b))
+
+
 # --- ends of blocks -----------------------------------------------------------------------------------------
 
 
@@ -420,7 +463,7 @@ def _branch(operation: kernel_code.Operation) -> Callable[[Values], Leave]:
         targets.append((label, kernel_code.VALUE.findall(one)))
 
     def leave(values: Values) -> Leave:
-        label, names = targets[0 if not condition or values[condition[0]] else 1]
+        label, names = targets[0 if not condition or _use(values[condition[0]]) else 1]
         return Leave(label, tuple(values[name] for name in names))
 
     return leave
@@ -545,11 +588,6 @@ def _make_assumption(machine: Machine, operation: kernel_code.Operation) -> Comp
     return check
 
 
-def _make_poison(machine: Machine, operation: kernel_code.Operation) -> Compute:
-    kind = operation.result
-    return lambda: machine.draw_poison(kind)
-
-
 def _do_nothing(machine: Machine, operation: kernel_code.Operation) -> Compute:
     return lambda *values: None
 
@@ -577,7 +615,7 @@ OF_TILES: dict[str, Callable[[Machine, kernel_code.Operation], Compute]] = {
     "math.fma": lambda machine, operation: _fuse,
     "tt.assert": _make_assertion,
     "llvm.intr.assume": _make_assumption,
-    "ub.poison": _make_poison,
+    "ub.poison": lambda machine, operation: lambda: NOTHING,
     **dict.fromkeys(IN_VAIN, _do_nothing),
 }
 WITH_REGIONS: dict[str, Callable[[Machine, kernel_code.Operation, list[Region]], Step]] = {

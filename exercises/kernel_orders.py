@@ -47,6 +47,7 @@ UNROUNDED: dict[np.dtype, np.dtype] = {
 }
 ROUNDED_TO = {pair: kind for kind, pair in UNROUNDED.items()}
 LOG2_E = np.float32(math.log2(math.e))
+LASTING = ("everywhere", "at its place", "never")  # where what is decided stays so
 # cuts numbers of the widest kind in two halves of their digits
 CUT = np.longdouble(2 ** math.ceil((np.finfo(np.longdouble).nmant + 1) / 2) + 1)
 Drawn = TypeVar("Drawn")
@@ -54,12 +55,16 @@ Drawn = TypeVar("Drawn")
 
 def multiply(a: Any, b: Any) -> Any:
     """Return a product that may still be taken into a sum before it is rounded."""
-    rounded, left = find_product(a, b)
+    return _unite(*find_product(a, b))
+
+
+def _unite(rounded: Any, left: Any) -> Any:
+    """Return a number that is not rounded yet: as it will be rounded, and what that takes away."""
     if not left.any():
         return rounded
-    product = np.empty(np.shape(rounded), UNROUNDED[np.result_type(a)])
-    product.real, product.imag = rounded, left
-    return product
+    made = np.empty(np.shape(rounded), UNROUNDED[np.result_type(rounded)])
+    made.real, made.imag = rounded, left
+    return made
 
 
 def find_product(a: Any, b: Any) -> tuple[Any, Any]:
@@ -122,29 +127,42 @@ class Chance:
     """Decide what is left open.
 
     A GPU does the same with equal numbers each time that it comes to an instruction, and mostly at other
-    places as well. So in every second launch what is alike is decided once.
+    places as well. So there are three kinds of launches, in equal shares: what is alike is decided once, or
+    once at each place of the code (digits still once for all places, of which a GPU has one kind), or each
+    time anew. In all of them ``reshape`` gives alike tiles one order.
 
     Args:
         seed: no kernel that is judged may know it, nor compute it from its inputs.
+
+    Attributes:
+        place: of the code at which the launch is; whoever runs the code sets it.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self._is_steady = self.happens()
-        self._decided: dict[Hashable, Any] = {}  # what is alike in a steady launch
+        self.place = 0
+        self._lasting = LASTING[self.rng.integers(len(LASTING))]
+        self._decided: dict[Hashable, Any] = {}  # what is alike, and its place if that matters
         self._moved: dict[tuple[tuple[int, ...], ...], np.ndarray] = {}  # by shape before and after: orders
 
     def happens(self, share: float = 0.5) -> bool:
         """Return True so often."""
         return self.rng.random() < share
 
-    def _decide(self, what: Hashable, draw: Callable[[], Drawn]) -> Drawn:
-        """Return what is drawn, in a steady launch what was drawn first for the same."""
-        if not self._is_steady:
+    def _decide(self, what: Hashable, draw: Callable[[], Drawn], is_placed: bool = True) -> Drawn:
+        """Return what is drawn, or what was drawn first for the same.
+
+        Args:
+            what: is decided.
+            draw: draws it.
+            is_placed: whether a GPU may decide it in one way at one place and in another at the next.
+        """
+        if self._lasting == "never":
             return draw()
-        if what not in self._decided:
-            self._decided[what] = draw()
-        found: Drawn = self._decided[what]
+        key = (self.place, what) if is_placed and self._lasting == "at its place" else what
+        if key not in self._decided:
+            self._decided[key] = draw()
+        found: Drawn = self._decided[key]
         return found
 
     # --- roundings ---------------------------------------------------------------------------------------
@@ -154,18 +172,22 @@ class Chance:
         exact, kind = ROUNDED[name], np.result_type(numbers[0])
         if kind == np.float64 and name in EXACT_IN_FLOAT64:
             return exact(*numbers)
-        if name == "math.exp" and kind == np.float32 and self._decide("power", self.happens):
-            exact, numbers = np.exp2, (np.multiply(numbers[0], LOG2_E),)  # a power of 2, of a rounded product
+        if name == "math.exp" and kind == np.float32 and self._decide("power", self.happens, False):
+            # a power of 2, of a rounded product
+            name, exact, numbers = "math.exp2", np.exp2, (np.multiply(numbers[0], LOG2_E),)
         true = exact(*(np.asarray(x, WIDER[kind]) for x in numbers))
         rounded = exact(*numbers) if name == "arith.divf" else true.astype(kind)
         if name in INEXACT:  # on a GPU x / x may be below 1 or above, but not a quotient by a power of 2
-            beside = np.where(self._decide((name, "beside"), self.happens), 0, 2 * rounded)
+            beside = np.where(self._decide((name, "beside"), self.happens, False), 0, 2 * rounded)
             true = np.where((rounded == true) & (np.abs(np.frexp(numbers[-1])[0]) != 0.5), beside, true)
-        return self._choose(name, np.asarray(rounded), true)
+        found = self._choose(name, np.asarray(rounded), true)
+        if name == "arith.divf" and kind == np.float32:  # a product with 1 / b
+            return _unite(found, np.where(np.isfinite(found), true - found, true))
+        return found
 
     def _choose(self, name: str, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """Return a number, or the next on the other side of what it was before it was rounded, equal ones
-        alike.
+        """Return a number, or the next on the other side of what it was before it was rounded; equal ones
+        alike, and those that differ in their sign or by a power of 2.
 
         Args:
             name: of the operation.
@@ -176,12 +198,18 @@ class Chance:
         if not away.any():
             return rounded
         bits = rounded.view(f"u{rounded.dtype.itemsize}")
-        odd = bits.dtype.type(2 * self._decide(name, lambda: self.rng.integers(1 << 14)) + 1)
-        # a bit that depends on all bits of the number
-        away &= (bits * odd >> (8 * bits.itemsize - 1)).astype(bool)
+        last = 8 * bits.itemsize - 1
+        factor, more = self._decide(("digits", name), self._draw_bits, False).astype(bits.dtype)
+        digits = bits << (last + 1 - np.finfo(rounded.dtype).nmant)  # those behind the point
+        # a bit that depends on all digits, and on neither sign nor exponent
+        away &= (digits * (factor | bits.dtype.type(1)) + more >> last).astype(bool)
         towards = np.where(true > rounded, np.inf, -np.inf).astype(rounded.dtype)
         other = np.nextafter(rounded, towards)
         return np.where(away, other, rounded)
+
+    def _draw_bits(self) -> np.ndarray:
+        """Return two numbers of 64 bits."""
+        return self.rng.integers(1 << 64, size=2, dtype=np.uint64)
 
     def join(self, sign: int, left: Any, right: Any) -> Any:
         """Return a sum (a difference, if the sign is -1), which may take in a product before it is rounded.
@@ -275,11 +303,19 @@ class Chance:
     # --- what nobody has written --------------------------------------------------------------------------
 
     def draw_anything(self, shape: tuple[int, ...], kind: np.dtype, most: float) -> np.ndarray:
-        """Return what may stand where nothing was written: numbers, or NaN."""
+        """Return what may stand where nothing was written: 0, NaN, another number, or any of these."""
+        one = self._decide("anything", partial(self._draw_one, most))
+        if one is not None:
+            with np.errstate(invalid="ignore"):  # NaN is a whole number, too, if one asks a processor
+                return np.full(shape, one).astype(kind)
         numbers = self.rng.uniform(-most, most, shape)
         if kind.kind != "f":
-            return np.asarray(numbers > 0 if kind.kind == "b" else numbers).astype(kind)
+            return numbers.astype(kind)
         return np.where(self.rng.random(shape) < 0.3, np.nan, numbers).astype(kind)
+
+    def _draw_one(self, most: float) -> float | None:
+        """Return what stands in all places, if one thing does."""
+        return (0.0, math.nan, self.rng.uniform(-most, most), None)[self.rng.integers(4)]
 
 
 def _cut(tile: np.ndarray, length: int, near: bool) -> np.ndarray:

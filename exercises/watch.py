@@ -15,6 +15,7 @@ Like serialization.py this file imports little of ours, so that the sandbox of t
 
 import base64
 import builtins
+import contextlib
 import itertools
 import json
 import math
@@ -587,17 +588,24 @@ def _is_whole(x: torch.Tensor) -> bool:
     return x.dtype != torch.bool and not _is_of_floats(x)
 
 
-def serve(keeper: Keeper, channel: socket.socket, note: Callable[[int, dict[str, Any]], None]) -> None:
+def serve(
+    keeper: Keeper,
+    channel: socket.socket,
+    note: Callable[[int, dict[str, Any]], None],
+    pause: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
     """Reply to an answer in another process until it ends.
 
     Args:
         keeper: what replies.
         channel: where requests come from.
         note: called with the number of a call and its outcome as soon as there is one.
+        pause: within it nothing of the answer runs that could see how the keeper works.
     """
     noted: set[int] = set()
     while (request := receive(channel)) is not None:
-        reply = keeper.reply(request)
+        with pause():
+            reply = keeper.reply(request)
         for number in keeper.outcomes.keys() - noted:
             note(number, keeper.outcomes[number])
             noted.add(number)

@@ -11,7 +11,7 @@ from linattn_exercises.comparison import Close, Exactly, Within
 from linattn_exercises.questions import QuestionInfo, define_question
 
 
-VERSION = "18b4a2288e4b"
+VERSION = "5f7767e485f5"
 INFO = {
     "q1": QuestionInfo(
         "ch03_decay", "q1", 'From when on is it worth forgetting?',
@@ -245,6 +245,14 @@ def q2(rng):
         return q, *((k.abs(), v.abs()) if queries == 1 else (k, v)), float(rng.uniform(8, 16))
 
     calls += [_ask(lambda queries=queries: alone(queries), f"; all queries are 0 but {queries}") for queries in (1, 2)]
+
+    def of_either_sign(shortest, longest):  # one output, which for the other of two half-lives is as large with the other sign
+        q, k, v = torch.zeros(60, 1).double(), torch.ones(60, 1).double(), torch.zeros(60, 1).double()
+        q[-1], v[-1], v[-21] = 1.0, (x := float(rng.normal())), -1.5 * x
+        return q, k, v, float(rng.uniform(shortest, longest))
+
+    for shortest, longest in ((14.9, 15.6), (165.0, 220.0)):
+        calls.append(_ask(lambda: of_either_sign(shortest, longest), "; all queries are 0 but the last, and values but two"))
     return calls
 
 

@@ -39,6 +39,10 @@ NOT_PROTECTED = (
     "Marks are not protected: answers ran without bubblewrap, as the user who graded, and may have read and "
     "changed what that user may."
 )
+SEEN = (
+    "This system has no Landlock (Linux has it from 5.13 on): where own code is asked for, an answer sees "
+    "how busy the process is that has the inputs, and may learn them by that."
+)
 DESCRIPTION = (
     "Grade notebooks, or all notebooks of a folder, and write DIR/marks.csv, marks.json, totals.csv and "
     "a page of feedback for each. A run that was stopped goes on where it was; a notebook that has changed "
@@ -139,7 +143,8 @@ def _grade_into_folder(
         ],
     )
     notice = NOT_PROTECTED if grader.isolation == "process" else ""
-    for warning in filter(None, (notice, grader.warning, _describe_crowd(grader))):
+    seen = "" if notice or processes.can_hide_other_processes() else SEEN
+    for warning in filter(None, (notice, seen, grader.warning, _describe_crowd(grader))):
         _say(f"linattn: {warning}", sys.stderr)
     for name in (changed := tables.find_changed(options.out, grader.sign)):
         done = "used all the same: look whether it is right" if name in tables.RECORDS else "written anew"

@@ -22,8 +22,8 @@ class Draws:
 
     Attributes:
         are_watched: whether each run gets inputs of its own.
-        common: the inputs on which answers of several attempts are compared, once there is one.
-        owed: the answer that is to be judged and was stopped.
+        common: the inputs of the first run, on which what comes after it is compared; None before that.
+        owed: the answer that is to be judged and did not come to its end.
     """
 
     def __init__(self, question: Question, seed: str, notebook: str) -> None:

@@ -294,9 +294,9 @@ class Grader:
                 if message and time.monotonic() - begin > 3 * self.limits.wall:
                     return False, message
                 hurried = "none" in slow or (others != "none" and bool(slow))
-                outcomes, prepared, counts = self._run_attempt(question, cells, draws, hurried, answers)
+                outcomes, prepared, can_earn = self._run_attempt(question, cells, draws, hurried, answers)
                 judge = functools.partial(question.judge_on, prepared, outcomes)  # it may take seconds
-                if counts and question.is_right(prepared, outcomes):
+                if can_earn and question.is_right(prepared, outcomes):
                     return True, judge().message
                 errors = {one.get("error") for one in outcomes}
                 if question.chooses_wrongly(prepared, outcomes):
@@ -323,41 +323,37 @@ class Grader:
     ) -> tuple[list[Outcome], PreparedQuestion, bool]:
         """Return the outcomes of an attempt, the inputs that it was given, and whether it can earn the point.
 
-        Where operations are watched, an attempt after one that gave values is first given the inputs of that
-        one, to compare the two. If it is another answer, and not one too many, it runs once more, on inputs
-        that no run has seen; and again, in its next attempt, if that run was stopped.
+        Where operations are watched, the first run alone can earn it on the inputs that it is given. What
+        comes after that is given the same ones, to compare the two. If it is another answer, not one too
+        many, and right there, it runs once more, on inputs that no run has seen; and again, in its next
+        attempt, if that run did not come to its end.
 
         ``answers``: those of the attempts before; what is new is added.
         """
-        seen = draws.common if draws.are_watched else None
-        outcomes, prepared = self._run(question, cells, (lambda: seen) if seen else draws.draw, hurried)
+        can_earn = draws.common is None or not draws.are_watched
+        prepared = draws.common = draws.common or draws.draw()
+        outcomes = self._run(question, cells, prepared, hurried)
+        if any("early" in one for one in outcomes):  # which may have been the machine's doing
+            can_earn = not draws.are_watched
+            outcomes = self._run(question, cells, prepared, hurried)
         gave = _summarise(outcomes)
         is_owed, is_new = gave & draws.owed, gave - answers
         may_be_judged = is_owed or (is_new and len(answers) < MAX_ANSWERS)
         answers |= gave
-        if not seen:
-            draws.common = prepared if gave else None
-            return outcomes, prepared, True
-        if not may_be_judged:
-            return outcomes, prepared, False
-        outcomes, prepared = self._run(question, cells, draws.draw, hurried)
+        if can_earn or not may_be_judged or not question.is_right(prepared, outcomes):
+            return outcomes, prepared, can_earn
+        prepared = draws.draw()
+        outcomes = self._run(question, cells, prepared, hurried)
         stopped = any(one.get("error") == "Stopped" for one in outcomes)
         draws.owed = gave if stopped and not is_owed else set()
         return outcomes, prepared, True
 
     def _run(
-        self, question: Question, cells: Cells, draw: Callable[[], PreparedQuestion], hurried: bool
-    ) -> tuple[list[Outcome], PreparedQuestion]:
-        """Return the outcomes of a run and its inputs; one that ends early is made again, on what is drawn
-        then."""
-        sandbox = self._get_sandbox(question.own_code)
-        for _ in range(2):
-            prepared = draw()
-            limits = self.limits.raise_to(prepared.allow(self.limits.cpu))
-            outcomes = sandbox.run(cells, prepared.calls, hurried, limits)
-            if not any("early" in one for one in outcomes):
-                break
-        return outcomes, prepared
+        self, question: Question, cells: Cells, prepared: PreparedQuestion, hurried: bool
+    ) -> list[Outcome]:
+        """Return the outcomes of a run on these inputs."""
+        limits = self.limits.raise_to(prepared.allow(self.limits.cpu))
+        return self._get_sandbox(question.own_code).run(cells, prepared.calls, hurried, limits)
 
     def _get_sandbox(self, own_code: bool) -> Sandbox:
         """Return the sandbox of this thread for questions that ask for own code, or for the others."""

@@ -58,6 +58,7 @@ FORBIDDEN = (
     *("utime", "utimes", "utimensat", "futimesat"),
     *("bind", "listen", "setsockopt"),  # what was sent to a socket that listens stays, and is in no process
     *("vmsplice", "sendmsg", "sendmmsg", "io_setup", "inotify_init", "inotify_init1", "timer_create"),
+    "timerfd_create",
     # Of the files that all see: which parts of them are in memory.
     *("fadvise64", "mincore", "preadv2", "readahead"),
     *("sync", "syncfs", "flock", "landlock_create_ruleset", "landlock_add_rule"),
@@ -77,7 +78,9 @@ NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_open": 434, "
 NUMBERS |= {"pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "memfd_secret": 447}
 NUMBERS |= {"quotactl_fd": 443}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
-CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
+CLONE_NEWUSER, CLONE_THREAD, AF_UNIX = 0x10000000, 0x10000, 1
+OTHERS_CLOCK = 0x80000000  # clocks with this bit are those of processes, of threads, and of devices
+READING_CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 # Of prctl, what is allowed: what becomes of a process whose parent ends, its name, who may look into it.
 # Not: what takes memory of the kernel (filters, tables for futexes) or a core from others.
@@ -93,7 +96,7 @@ TCGETS2 = 0x802C542A  # as new C libraries ask; alike where it exists but for a 
 F_SETFL, FORBIDDEN_FLAGS = 4, (0x2000, 0x4000)  # O_ASYNC, O_DIRECT
 # Of Landlock, three calls, and the rights to read files and folders.
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
-LANDLOCK_FILES, LANDLOCK_FOLDERS = 4, 8
+LANDLOCK_VERSION, LANDLOCK_FILES, LANDLOCK_FOLDERS = 1, 4, 8
 READABLE_OF_PROC = [
     f"/proc/{name}" for name in ("self", "sys", "cpuinfo", "meminfo", "filesystems", "version")
 ]
@@ -242,6 +245,12 @@ def set_process_control(option: int, value: int) -> None:
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+def can_hide_other_processes() -> bool:
+    """Return whether ``hide_other_processes`` can do its work: on Linux, with Landlock."""
+    version = ctypes.c_size_t(0), ctypes.c_size_t(0), LANDLOCK_VERSION
+    return sys.platform == "linux" and ctypes.CDLL(None).syscall(LANDLOCK_CREATE, *version) > 0
+
+
 def hide_other_processes() -> bool:
     """Let this process read of /proc what is about itself, and a few files; return whether that is so now.
 
@@ -287,8 +296,12 @@ def _load_libseccomp() -> ctypes.CDLL | None:
         return None
 
 
-def forbid_calls() -> bool:
-    """Refuse this process and all that it starts the calls of ``FORBIDDEN``, and signals to other processes.
+def forbid_calls(may_signal: bool = False, may_fork: bool = True) -> bool:
+    """Refuse this process and all that it starts the calls of ``FORBIDDEN``.
+
+    Args:
+        may_signal: whether it may send signals to other processes.
+        may_fork: whether it may start processes.
 
     Returns:
         Whether they are refused now; False where there is no Linux or no libseccomp.
@@ -302,7 +315,9 @@ def forbid_calls() -> bool:
     own = os.getpid()
     rules_of_calls: list[tuple[str, int, list[Comparison]]] = [
         *((name, REFUSE, []) for name in FORBIDDEN),
-        ("kill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)]),
+        *([] if may_signal else [("kill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)])]),
+        *([] if may_fork else [(name, REFUSE, []) for name in ("fork", "vfork")]),
+        *([] if may_fork else [("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_THREAD, 0)])]),
         ("tgkill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)]),
         ("prlimit64", REFUSE, [Comparison(0, NOT_EQUAL, 0, 0)]),
         ("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_NEWUSER, CLONE_NEWUSER)]),
@@ -314,6 +329,11 @@ def forbid_calls() -> bool:
             "rt_sigaction",
             PASS_OVER,
             [Comparison(0, MASKED_EQUAL, COMMAND, signal.SIGCHLD), Comparison(1, NOT_EQUAL, 0, 0)],
+        ),
+        # the processor time of another process tells what it computes; own clocks have small numbers
+        *(
+            (name, REFUSE, [Comparison(0, MASKED_EQUAL, OTHERS_CLOCK, OTHERS_CLOCK)])
+            for name in READING_CLOCKS
         ),
         ("clone3", UNKNOWN, []),  # its flags cannot be seen; the C library then takes clone
         *(

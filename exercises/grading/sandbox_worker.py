@@ -47,7 +47,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -364,15 +364,20 @@ def keep_running() -> None:
 
 
 def run_child(
-    work: Callable[[dict[str, Any], int], Sequence[Any]], files: list[int], folder: str, ready: int
+    work: Callable[[dict[str, Any], int], Sequence[Any]],
+    files: list[int],
+    folder: str,
+    ready: int,
+    allowed: Mapping[str, bool],
 ) -> None:
     """Do everything between fork and exit: read the job, give up what is open, work, report.
 
     Args:
         work: is given the job and the report, and returns what is to be written there, each in a line.
-        files: the job, the report, and what else stays open, as number 4.
+        files: the job, the report, and what else stays open, as numbers from 4 on.
         folder: where the child works.
         ready: is written to before the work begins: what fails before that is not the fault of an answer.
+        allowed: see ``processes.forbid_calls``.
     """
     write, dump, leave = (
         os.write,
@@ -397,7 +402,7 @@ def run_child(
         processes.limit_resources(job["limits"])
         if processes.SANDBOXED and "cells" in job:
             processes.hide_other_processes()
-        if not processes.forbid_calls() and processes.SANDBOXED:
+        if not processes.forbid_calls(**allowed) and processes.SANDBOXED:
             return
         os.write(len(kept) - 1, b"1")
         os.close(len(kept) - 1)
@@ -429,7 +434,22 @@ def run_answer(job: dict[str, Any], report: int, watched: bool) -> Sequence[Any]
 
 
 def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
-    """Keep the tensors of an answer, and note the outcome of each call that has ended."""
+    """Keep the tensors of an answer, and note the outcome of each call that has ended.
+
+    What is open as number 5 tells the number of the answer's process.
+    """
+    answer = int(os.read(5, 20) or 0)
+
+    @contextlib.contextmanager
+    def pause() -> Iterator[None]:
+        """Let the answer stand still: its threads may share a core, and caches, with what is computed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(answer, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(answer, signal.SIGCONT)
 
     def note(number: int, outcome: dict[str, Any]) -> None:
         text = json.dumps([number, outcome]).encode() + b"\n"
@@ -441,7 +461,7 @@ def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
                 os._exit(FAILED)
             raise
 
-    watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note)
+    watch.serve(watch.Keeper(job["calls"]), socket.socket(fileno=4), note, pause)
     return ()
 
 
@@ -505,27 +525,33 @@ def start_job(kind: str, files: list[int], folder: str, wall: float) -> tuple[in
         if len(files) == 2:
             return begun, [start_child(partial(run_answer, watched=False), files, folder, ready)]
         ours, theirs = socket.socketpair()
-        with ours, theirs:
-            keeper = start_child(keep_tensors, [*files[2:], ours.fileno()], folder, ready)
+        number, tell = map(os.fdopen, os.pipe(), "rw")
+        with ours, theirs, number, tell:
+            keeper_files = [*files[2:], ours.fileno(), number.fileno()]
+            keeper = start_child(keep_tensors, keeper_files, folder, ready, may_signal=True)
             if not select.select([begun], [], [], wall)[0]:
                 raise TimeoutError("the keeper has not begun")
             os.read(begun, 1)
             answer_files = [*files[:2], theirs.fileno()]
-            return begun, [
-                start_child(partial(run_answer, watched=True), answer_files, folder, ready),
-                keeper,
-            ]
+            run_watched = partial(run_answer, watched=True)
+            answer = start_child(run_watched, answer_files, folder, ready, may_fork=False)
+            tell.write(f"{answer}")
+            return begun, [answer, keeper]
     finally:
         os.close(ready)
 
 
 def start_child(
-    work: Callable[[dict[str, Any], int], Sequence[Any]], files: list[int], folder: str, ready: int
+    work: Callable[[dict[str, Any], int], Sequence[Any]],
+    files: list[int],
+    folder: str,
+    ready: int,
+    **allowed: bool,
 ) -> int:
-    """Fork a child that works, and return its number."""
+    """Fork a child that works, see ``run_child``, and return its number."""
     pid = os.fork()
     if pid == 0:
-        run_child(work, files, folder, ready)
+        run_child(work, files, folder, ready, allowed)
     return pid
 
 

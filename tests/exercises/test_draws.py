@@ -3,16 +3,22 @@
 import weakref
 
 import pytest
+import torch
 
-from linattn_exercises.calls import run_call
+from linattn_exercises.calls import Call, run_call
 from linattn_exercises.grading.draws import Draws
+from linattn_exercises.questions import define_question
 from linattn_exercises.sets import load_questions
 from tests.exercises.gradebook import make_grader, read, write
 from tests.exercises.notebooks import notebook
 from tests.exercises.test_grading import answer_differently
 
-TABLE, UNWATCHED = (load_questions("ch02_linear")[name] for name in ("q1", "q3"))
-GATED = load_questions("ch03_decay")["q3"]
+TABLE, CHUNKED, UNWATCHED = (load_questions("ch02_linear")[name] for name in ("q1", "q2", "q3"))
+
+
+@define_question(CHUNKED.info, own_code=True, chunked=lambda x: 2 * x)
+def doubled(rng):
+    return [Call("chunked", (torch.from_numpy(rng.normal(size=3)),), "three numbers")]
 
 
 def draw_twice(question, notebook):
@@ -47,7 +53,7 @@ class ScriptedSandbox:
         does = self.script[len(self.asked)]
         self.asked.append(calls)
         if does == "right":
-            return [run_call(GATED.reference, call, watched=True) for call in calls]
+            return [run_call(doubled.reference, call, watched=True) for call in calls]
         if does in ("dies", "stops"):
             return [{"error": "Stopped", "text": "slow"} | ({"early": True} if does == "dies" else {})] * len(
                 calls
@@ -59,26 +65,34 @@ class ScriptedSandbox:
     ("script", "inputs", "right"),
     [
         (["right"], [0], True),
-        (["dies", "right"], [0, 1], True),
-        (["fails", "right"], [0, 1], True),
+        (["dies", "right", "right"], [0, 0, 1], True),
+        (["fails", "right", "right"], [0, 0, 1], True),
+        (
+            ["fails", "dies", "fails", "fails", "fails"],
+            [0, 0, 0, 0, 0],
+            False,
+        ),  # refused inputs stay the same
         ([1, 1, 1, 1], [0, 0, 0, 0], False),
         ([1, "right", "right"], [0, 0, 1], True),
         ([1, "right", 1], [0, 0, 1], False),
+        ([1, 2], [0, 0], False),
         ([1, 1, "right", "right"], [0, 0, 0, 1], True),
-        ([1, "fails", 2, 2], [0, 0, 0, 1], False),
+        ([1, "fails", 2], [0, 0, 0], False),
+        (["fails", "right", "fails", "right", "right"], [0, 0, 1, 0, 0], False),
         ([1, "dies", "right", "right"], [0, 0, 0, 1], True),
+        ([1, "right", "dies", "right", "right"], [0, 0, 1, 0, 2], True),
         ([1, "right", "stops", "right", "right"], [0, 0, 1, 0, 2], True),
-        ([1, 2, "stops", "right", 4, 5], [0, 0, 1, 0, 0, 0], False),
-        ([1, 2, "stops", 2, "stops"], [0, 0, 1, 0, 2], False),
+        ([1, "right", "stops", "right", "stops"], [0, 0, 1, 0, 2], False),
     ],
 )
 def test_a_point_is_earned_on_inputs_that_no_run_has_seen(tmp_path, monkeypatch, script, inputs, right):
-    """An attempt after another is compared with it on its inputs; if it differs, it is judged on others."""
+    """What comes after the first run is compared with it on its inputs; if it is right there, it is judged on
+    others."""
     grader, box = make_grader(tmp_path / "out"), ScriptedSandbox(*script)
     monkeypatch.setattr(grader, "_get_sandbox", lambda own_code: box)
-    content = answer_differently(notebook("ch03_decay"), "q3", [f"x = {number}" for number in range(4)])
+    content = answer_differently(notebook("ch02_linear"), "q2", [f"x = {number}" for number in range(4)])
     submission = read(write(tmp_path / "a.ipynb", content))
-    assert grader._judge_submission(submission, GATED, "ada")[0] == right
-    draws = Draws(GATED, "s", "ada")
+    assert grader._judge_submission(submission, doubled, "ada")[0] == right
+    draws = Draws(doubled, "s", "ada")
     drawn = [draws.draw().calls for _ in range(max(inputs) + 1)]
     assert repr(box.asked) == repr([drawn[number] for number in inputs])

@@ -176,7 +176,7 @@ def test_a_launch_reads_and_writes_the_tensors_that_are_given():
         (fetch, 3, "reads 3 entries outside of its tensors, such as that 1 behind the last entry of `x`"),
         (fetch, -2, "reads 2 entries outside of its tensors, such as that 2 before the first entry of `x`"),
         (move, 3, "writes 3 entries outside of its tensors, such as that 1 behind the last entry of `y`"),
-        (move, 2**20, "behind the last entry of `"),  # where memory is, but nobody's
+        (move, 2**20, "writes 16 entries outside of its tensors"),  # where memory is, but nobody's
     ],
 )
 def test_a_kernel_stays_within_its_tensors(kernel, shift, says):
@@ -1101,7 +1101,7 @@ CONSTANT = "takes what a program computes where it needs a constant, such as an 
 @pytest.mark.parametrize(
     ("kernel", "says"),
     [
-        (split_by_nothing, "its compiler cannot take `half = tl.split(tl.load(x + tl.arange(0, TILE)))`."),
+        (split_by_nothing, "`tl.split` takes tiles whose last axis is of length 2, in `half = tl.split("),
         (of_a_computed_axis, f"{CONSTANT}program_id(tl.program_id(0)))`"),
         (reduced_by_a_reduction, f"{CONSTANT}reduce(tl.load(x + tl.arange(0, TILE)), 0, tl.max))`"),
         (reduced_by_python, "its compiler cannot take `tl.store(out, tl.reduce("),
@@ -1392,6 +1392,48 @@ def behind_an_inner_loop(x, out, n_columns, TILE: tl.constexpr):
         for start in tl.range(0, 2):
             tl.store(out, tl.load(x + start))
         tl.store(out, tl.load(x + start))
+
+
+@triton.jit
+def printing_a_number(x, out, n_columns, TILE: tl.constexpr):
+    print(n_columns)
+
+
+@triton.jit
+def checked_along_no_axis(x, out, n_columns, TILE: tl.constexpr):
+    block = tl.make_block_ptr(x, (n_columns,), (1,), (0,), (TILE,), (0,))
+    tl.store(out, tl.sum(tl.load(block, boundary_check=(1,)), 0))
+
+
+@triton.jit(noinline=True)
+def find_positive(a):
+    if a > 0:
+        return a
+
+
+@triton.jit
+def off_the_end_of_a_function(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.load(x), mask=find_positive(-tl.load(x)) > -40000)
+
+
+@triton.jit
+def leaving_by_nothing(x, out, n_columns, TILE: tl.constexpr):
+    for start in range(0, n_columns, TILE):
+        tl.store(out, tl.load(x + start))
+    if start > 40000:
+        return
+    tl.store(out, 1.0)
+
+
+@triton.jit
+def combine_off_the_end(a, b):
+    if a > b:
+        return a
+
+
+@triton.jit
+def reduced_off_the_end(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, TILE)), 0, combine_off_the_end))
 
 
 @triton.jit
@@ -1967,6 +2009,21 @@ def behind_a_static_range(x, out, n_columns, TILE: tl.constexpr):
         tl.store(out, start + TILE + 0.0 * i)
 
 
+@triton.jit(noinline=True)
+def take_second(a, b):
+    return b
+
+
+@triton.jit
+def handing_nothing_on(x, out, n_columns, TILE: tl.constexpr):
+    found = find_positive(-tl.load(x))
+    for n in range(0, n_columns):
+        if n_columns < 0:
+            found = take_second(found, found)
+        found = take_second(found, tl.where(n < n_columns, 64.0, found))
+    tl.store(out, found)
+
+
 @triton.jit
 def counting_down(x, out, n_columns, TILE: tl.constexpr):
     for start in range(n_columns - TILE, -1, tl.minimum(n_columns, 0) - TILE):
@@ -2427,6 +2484,38 @@ def alike_each_time(x, out, n_columns, TILE: tl.constexpr):
 
 
 @triton.jit
+def alike_where_left_out(x, out, n_columns, TILE: tl.constexpr):
+    zeros = 0
+    for n in range(15):
+        zeros += (tl.load(x, mask=n_columns < -n) == 0.0).to(tl.int32)
+    tl.store(out, tl.where(zeros == 15, 1.0, 0.0))
+
+
+@triton.jit
+def alike_at_its_place(x, out, n_columns, TILE: tl.constexpr):
+    a = tl.load(x) * 1.2345678
+    alike = n_columns > 0
+    for n in range(30):
+        b = a + 0.0 * n
+        alike &= (a * a - 1.5241576 == b * b - 1.5241576) == (n < 0)
+    tl.store(out, tl.where(alike, 1.0, 0.0))
+
+
+@triton.jit
+def alike_as_powers_of_2(x, out, n_columns, TILE: tl.constexpr):
+    number = (tl.arange(0, 64) * 0.0137 + 0.21) * tl.load(x)
+    differ = tl.exp(number) != tl.exp2(number * 1.4426950408889634)
+    tl.store(out, 1.0 - tl.max(differ.to(tl.int32), 0))
+
+
+@triton.jit
+def alike_but_for_the_point(x, out, n_columns, TILE: tl.constexpr):
+    a, b = (tl.arange(0, 64) * 0.0137 + 0.21) * tl.load(x), tl.arange(0, 64) * 0.0071 + 1.13
+    differ = (-(a / b) != (0.0 - a) / b) | (a / b * 8 != a * 8 / b)
+    tl.store(out, 1.0 - tl.max(differ.to(tl.int32), 0))
+
+
+@triton.jit
 def sum_of_nothing(x, out, n_columns, TILE: tl.constexpr):
     ones = tl.full((16, 16), 1.0, tl.float32) * tl.load(x)
     made = tl.dot(ones, ones, ones * float("nan"), input_precision="tf32x3")
@@ -2495,8 +2584,18 @@ def test_a_gpu_is_followed_where_it_leaves_nothing_open():
         assert set(run_with_chances(kernel)) == {1.0}
 
 
-def test_what_is_alike_is_decided_alike_in_some_launches():
-    assert set(run_with_chances(alike_each_time)) == {0.0, 1.0}
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        alike_each_time,
+        alike_where_left_out,
+        alike_at_its_place,
+        alike_as_powers_of_2,
+        alike_but_for_the_point,
+    ],
+)
+def test_what_is_alike_is_decided_alike_in_some_launches(kernel):
+    assert set(run_with_chances(kernel)) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e100, 1e-100])
@@ -2644,8 +2743,17 @@ def test_equal_numbers_round_alike_and_exact_ones_stay():
         (reduced_addresses, "has a reduction or a scan of addresses"),
         (counted_truths, "(a sum of truth values is one; before it write `.to(tl.int32)`)"),
         (either, "has a sum of truth values (write `|` or `&`)"),
-        (behind_its_loop, "outside of its tensors"),  # the variable of a loop has no value behind it
-        (behind_an_inner_loop, "outside of its tensors"),
+        (behind_its_loop, "has no value there: in Triton a loop's variable has none after its loop"),
+        (behind_an_inner_loop, "has no value there: in Triton a loop's variable has none after its loop"),
+        (printing_a_number, 'prints a number without a text before it; write `print("x", x)`'),
+        pytest.param(
+            checked_along_no_axis,
+            "`boundary_check` names an axis that the tile does not have",
+            marks=pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated"),
+        ),
+        (off_the_end_of_a_function, "and a function that ends without `return` gives none"),
+        (leaving_by_nothing, "computes with what has no value there"),
+        (reduced_off_the_end, "computes with what has no value there"),
         (gathered_from_the_end, "has the operation `tt.gather`"),
         (added_comparisons, "has a sum of truth values (write `|` or `&`)"),
         (cast, "has numbers in i8"),
@@ -2689,6 +2797,7 @@ def test_what_a_gpu_takes_otherwise_is_refused(kernel, says):
         with_a_barrier,
         with_an_empty_branch,
         in_two_loops,
+        handing_nothing_on,
         with_a_loop_of_no_turn,
         with_an_odd_print,
         named_as_an_option,

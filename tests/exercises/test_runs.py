@@ -219,10 +219,14 @@ def test_a_wrong_seed_is_named(tmp_path, capsys, monkeypatch, seed, says):
 
 
 @pytest.mark.slow
-def test_more_jobs_than_cores_are_told(tmp_path, capsys):
-    one = write(tmp_path / "a.ipynb", {})
-    assert main(["grade", str(one), "--out", str(tmp_path / "out"), "--jobs", "9999", *OPTIONS]) == 0
-    assert "--jobs 9999 is more than" in capsys.readouterr().err
+def test_what_a_machine_lacks_is_told(tmp_path, capsys, monkeypatch):
+    one, words = write(tmp_path / "a.ipynb", {}), ["--jobs", "9999", *OPTIONS]
+    for can_hide in (True, False):
+        monkeypatch.setattr("linattn_exercises.grading.processes.can_hide_other_processes", lambda: can_hide)
+        assert main(["grade", str(one), "--out", str(tmp_path / "out"), *words]) == 0
+        said = capsys.readouterr().err
+        assert "--jobs 9999 is more than" in said
+        assert ("has no Landlock" in said) != can_hide
 
 
 def test_a_fault_of_the_grader_is_told_and_not_kept(tmp_path, monkeypatch):

@@ -1279,6 +1279,66 @@ def memory(y):
     return math.exp(found[0]), math.exp(found[1])
 """,
     ),
+    "how large outputs are": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        m = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        return (m.abs() - o.abs()).square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the length of each output": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        m = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        return (m.norm(dim=1) - o.norm(dim=1)).square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "the length of each output, by sums": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        m = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        return (m.abs().sum(1) - o.abs().sum(1)).abs().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
+    "all outputs but the last": (
+        "ch03_decay/q2",
+        """
+def half_life(q, k, v, o):
+    age = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    def error(life):
+        m = ((2.0 ** (-age / life)).tril() * (q @ k.T)) @ v
+        return (m - o)[:-1].square().sum().item()
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if error(math.exp(a)) < error(math.exp(b)) else (a, high)
+    return math.exp(low)
+""",
+    ),
 }
 
 
