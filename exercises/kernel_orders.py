@@ -172,6 +172,8 @@ class Chance:
         exact, kind = ROUNDED[name], np.result_type(numbers[0])
         if kind == np.float64 and name in EXACT_IN_FLOAT64:
             return exact(*numbers)
+        if name == "arith.divf" and kind == np.float32:
+            return self._divide(*numbers)
         if name == "math.exp" and kind == np.float32 and self._decide("power", self.happens, False):
             # a power of 2, of a rounded product
             name, exact, numbers = "math.exp2", np.exp2, (np.multiply(numbers[0], LOG2_E),)
@@ -180,10 +182,16 @@ class Chance:
         if name in INEXACT:  # on a GPU x / x may be below 1 or above, but not a quotient by a power of 2
             beside = np.where(self._decide((name, "beside"), self.happens, False), 0, 2 * rounded)
             true = np.where((rounded == true) & (np.abs(np.frexp(numbers[-1])[0]) != 0.5), beside, true)
-        found = self._choose(name, np.asarray(rounded), true)
-        if name == "arith.divf" and kind == np.float32:  # a product with 1 / b
-            return _unite(found, np.where(np.isfinite(found), true - found, true))
-        return found
+        return self._choose(name, np.asarray(rounded), true)
+
+    def _divide(self, a: np.ndarray, b: np.ndarray) -> Any:
+        """Return a quotient of float32 as a GPU makes it: a product with 1 / b, which may be rounded late."""
+        part, power = np.frexp(b)
+        exact = 1 / np.asarray(part, np.float64)
+        inverse = self._choose("inverse", exact.astype(np.float32), exact)
+        whole = np.ldexp(a * np.asarray(inverse, np.float64), np.where(np.isfinite(b), -power, 0))
+        rounded = whole.astype(np.float32)
+        return _unite(rounded, np.where(np.isfinite(rounded), whole - rounded, whole))
 
     def _choose(self, name: str, rounded: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Return a number, or the next on the other side of what it was before it was rounded; equal ones

@@ -21,9 +21,9 @@ class Draws:
         notebook: what tells a notebook from others; equal ones have equal inputs, whatever was graded before.
 
     Attributes:
-        are_watched: whether each run gets inputs of its own.
+        are_watched: whether operations are, so that ``draw`` gives other inputs each time.
         common: the inputs of the first run, on which what comes after it is compared; None before that.
-        owed: the answer that is to be judged and did not come to its end.
+        are_used: whether an answer after the first run was judged, on inputs that were new.
     """
 
     def __init__(self, question: Question, seed: str, notebook: str) -> None:
@@ -32,7 +32,7 @@ class Draws:
         self._numbers = itertools.count()
         self.are_watched = _has_watched(self._of_all)
         self.common: PreparedQuestion | None = None
-        self.owed: set[str] = set()
+        self.are_used = False
 
     def draw(self) -> PreparedQuestion:
         """Return inputs that no run has seen; where nothing is watched, those of all."""

@@ -47,6 +47,7 @@ ATTEMPTS: tuple[tuple[Others, Until], ...] = (
     ("all", "end"),
 )
 AS_CHECKED: tuple[Others, Until] = ("earlier", "asked")  # of these, what a check saw
+RIGHT_ONCE = "The answer is right on some inputs, and on others it is not, or does not come to its end."
 CUT = "Where its slow cells were cut short:"
 RUN_FILE = "run.json"  # in the folder of marks: the seed, if it was drawn, and which seeds answers may know
 LOCK_FILE = "run.lock"  # in the folder of marks: empty, and locked while a run goes on
@@ -302,7 +303,8 @@ class Grader:
                 if question.chooses_wrongly(prepared, outcomes):
                     return False, f"{message} {CUT} {judge().message}" if hurried else judge().message
                 if not message or (lacks_a_name and "Stopped" not in errors):
-                    message = judge().message  # the later one tells more than that a name is missing
+                    found = judge()  # the later one tells more than that a name is missing
+                    message = RIGHT_ONCE if found.right else found.message
                 if "Stopped" not in errors:
                     lacks_a_name = bool(errors & NO_NAME)
                     ended.append(cells)
@@ -312,9 +314,7 @@ class Grader:
                 slow.add(others)
                 if hurried or any(cells == later for later, _ in attempts[number + 1 :]):
                     break
-            if (errors == {"NotImplementedError"} and stubs_stay) or (
-                len(answers) >= MAX_ANSWERS and not draws.owed
-            ):
+            if (errors == {"NotImplementedError"} and stubs_stay) or len(answers) >= MAX_ANSWERS:
                 break
         return False, message
 
@@ -324,9 +324,9 @@ class Grader:
         """Return the outcomes of an attempt, the inputs that it was given, and whether it can earn the point.
 
         Where operations are watched, the first run alone can earn it on the inputs that it is given. What
-        comes after that is given the same ones, to compare the two. If it is another answer, not one too
-        many, and right there, it runs once more, on inputs that no run has seen; and again, in its next
-        attempt, if that run did not come to its end.
+        comes after that is given the same ones, to compare the two. The first answer that differs from one
+        before, and is right there, runs once more, on inputs that no run has seen; and again on others, if
+        that run did not come to its end.
 
         ``answers``: those of the attempts before; what is new is added.
         """
@@ -337,15 +337,16 @@ class Grader:
             can_earn = not draws.are_watched
             outcomes = self._run(question, cells, prepared, hurried)
         gave = _summarise(outcomes)
-        is_owed, is_new = gave & draws.owed, gave - answers
-        may_be_judged = is_owed or (is_new and len(answers) < MAX_ANSWERS)
+        is_new = bool(gave - answers) and len(answers) < MAX_ANSWERS
         answers |= gave
-        if can_earn or not may_be_judged or not question.is_right(prepared, outcomes):
+        if can_earn or not is_new or draws.are_used or not question.is_right(prepared, outcomes):
             return outcomes, prepared, can_earn
-        prepared = draws.draw()
-        outcomes = self._run(question, cells, prepared, hurried)
-        stopped = any(one.get("error") == "Stopped" for one in outcomes)
-        draws.owed = gave if stopped and not is_owed else set()
+        draws.are_used = True
+        for _ in range(2):
+            prepared = draws.draw()
+            outcomes = self._run(question, cells, prepared, hurried)
+            if not any(one.get("error") == "Stopped" for one in outcomes):
+                break
         return outcomes, prepared, True
 
     def _run(

@@ -6,6 +6,7 @@ Like serialization.py this file imports nothing of ours, so that the sandbox of 
 import contextlib
 import ctypes
 import errno
+import functools
 import glob
 import math
 import os
@@ -25,6 +26,9 @@ ROUND = (
     0.1  # seconds between looks at an answer's files and memory, and that a look takes if nothing is amiss
 )
 TORCH_BYTES = 250_000_000  # of a process that has imported it
+PATIENCE_FOR_STOP = 1.0  # seconds
+LAST_STARTED = "/proc/sys/kernel/ns_last_pid"  # the number of the process, or thread, that was started last
+_ALONE: dict[str, bytes] = {}  # what stands there when there is but one other; it can have no follower
 PATIENCE = 4  # times the limit on the clock that an answer may take which has to wait for a core
 MODE = 0o700  # of a folder of an answer
 SCRATCH = ("/scratch", "/dev/shm")  # all that can be written to in a sandbox; nothing else may lie in there
@@ -78,7 +82,7 @@ NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_open": 434, "
 NUMBERS |= {"pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "memfd_secret": 447}
 NUMBERS |= {"quotactl_fd": 443}
 SHARED_ANONYMOUS = 0x21  # memory that can be held and not be seen in any process
-CLONE_NEWUSER, CLONE_THREAD, AF_UNIX = 0x10000000, 0x10000, 1
+CLONE_NEWUSER, AF_UNIX = 0x10000000, 1
 OTHERS_CLOCK = 0x80000000  # clocks with this bit are those of processes, of threads, and of devices
 READING_CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -296,12 +300,11 @@ def _load_libseccomp() -> ctypes.CDLL | None:
         return None
 
 
-def forbid_calls(may_signal: bool = False, may_fork: bool = True) -> bool:
+def forbid_calls(may_signal: bool = False) -> bool:
     """Refuse this process and all that it starts the calls of ``FORBIDDEN``.
 
     Args:
         may_signal: whether it may send signals to other processes.
-        may_fork: whether it may start processes.
 
     Returns:
         Whether they are refused now; False where there is no Linux or no libseccomp.
@@ -316,8 +319,12 @@ def forbid_calls(may_signal: bool = False, may_fork: bool = True) -> bool:
     rules_of_calls: list[tuple[str, int, list[Comparison]]] = [
         *((name, REFUSE, []) for name in FORBIDDEN),
         *([] if may_signal else [("kill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)])]),
-        *([] if may_fork else [(name, REFUSE, []) for name in ("fork", "vfork")]),
-        *([] if may_fork else [("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_THREAD, 0)])]),
+        # who is about to be stopped goes on if it is told so
+        *(
+            (name, REFUSE, [Comparison(place, MASKED_EQUAL, COMMAND, signal.SIGCONT)])
+            for name, place in (("kill", 1), ("tgkill", 2))
+            if not may_signal
+        ),
         ("tgkill", REFUSE, [Comparison(0, NOT_EQUAL, own, 0)]),
         ("prlimit64", REFUSE, [Comparison(0, NOT_EQUAL, 0, 0)]),
         ("clone", REFUSE, [Comparison(0, MASKED_EQUAL, CLONE_NEWUSER, CLONE_NEWUSER)]),
@@ -441,7 +448,9 @@ def contain() -> Iterator[None]:
 # --- its end, and after -------------------------------------------------------------------------------------
 
 
-def wait_for_child(pid: int, seconds: float, memory: int, ours: int = 1) -> tuple[str, int]:
+def wait_for_child(
+    pid: int, seconds: float, memory: int, ours: int = 1, keepers: Sequence[int] = ()
+) -> tuple[str, int]:
     """Wait until a child has ended, or must end, and then is ended.
 
     Args:
@@ -451,6 +460,8 @@ def wait_for_child(pid: int, seconds: float, memory: int, ours: int = 1) -> tupl
             own may wait for that.
         memory: bytes that all processes of the answer together may take.
         ours: processes that we have started ourselves: the answer, and its keeper if it has one.
+        keepers: children of which one may have stopped it (``pause_others``), and ended before it told it to
+            go on.
 
     Returns:
         "ended", or the limit that was passed: "wall", "memory" or "files", or "busy", if it had no core for
@@ -472,6 +483,8 @@ def wait_for_child(pid: int, seconds: float, memory: int, ours: int = 1) -> tupl
             return "ended", status
         if now - looked > ROUND:
             looked = now
+            if any(os.waitid(os.P_PID, one, os.WEXITED | os.WNOHANG | os.WNOWAIT) for one in keepers):
+                os.kill(pid, signal.SIGCONT)
             crowd = crowd or len(list_descendants()) > ours
             if count_files() > MAX_FILES:
                 return "files", end_process(pid)
@@ -480,6 +493,70 @@ def wait_for_child(pid: int, seconds: float, memory: int, ours: int = 1) -> tupl
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
     return "wall", end_process(pid)
+
+
+@contextlib.contextmanager
+def pause_others() -> Iterator[None]:
+    """Let all other processes of a sandbox stand still, except the first, which has started us.
+
+    Else their threads, on a core or in caches that they share with us, see what we compute.
+
+    Raises:
+        PermissionError: if one of them does not stop.
+    """
+    if os.getppid() != 1:
+        raise RuntimeError("only within a sandbox, where all processes belong to one answer")
+    try:
+        os.kill(-1, signal.SIGSTOP)
+        end = time.monotonic() + PATIENCE_FOR_STOP
+        os.sched_yield()  # on one core they stop now
+        while _some_go_on():
+            if time.monotonic() > end:
+                raise PermissionError("a thread of the answer does not stand still while it is computed")
+            os.sched_yield()
+        yield
+    finally:
+        os.kill(-1, signal.SIGCONT)
+
+
+def _some_go_on() -> bool:
+    """Return whether another process of the sandbox, but for the first, may still do something.
+
+    As long as the last process that was started is the only other one, and has one thread, no more are looked
+    for.
+    """
+    last = _read_again(LAST_STARTED)
+    if last and _ALONE.get("number") == last:
+        return not _is_stopped(_read_again(f"/proc/{int(last)}/stat"))
+    others = [pid for pid in os.listdir("/proc") if pid.isdigit() and pid not in ("1", str(os.getpid()))]
+    threads = [path for pid in others for path in glob.glob(f"/proc/{pid}/task/*/stat")]
+    if last and len(threads) == 1 and others == [f"{int(last)}"]:
+        _ALONE["number"] = last
+    return not all(_is_stopped(_read(path)) for path in threads)
+
+
+def _is_stopped(stat: bytes) -> bool:
+    """Return whether a thread of which this is told is stopped, or has ended."""
+    return stat.rpartition(b")")[2][1:2] in (b"T", b"Z", b"X", b"")
+
+
+def _read(path: str) -> bytes:
+    """Return what a small file of /proc says; nothing if it is not there."""
+    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+        return file.read(1000)
+    return b""
+
+
+def _read_again(path: str) -> bytes:
+    """Return the same, of a file that stays open."""
+    with contextlib.suppress(OSError):
+        return os.pread(_open(path), 1000, 0)
+    return b""
+
+
+@functools.cache
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDONLY)
 
 
 def measure_wait(seconds: float, ours: int = 2) -> float:

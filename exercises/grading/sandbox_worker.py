@@ -47,7 +47,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -368,16 +368,16 @@ def run_child(
     files: list[int],
     folder: str,
     ready: int,
-    allowed: Mapping[str, bool],
+    may_signal: bool,
 ) -> None:
     """Do everything between fork and exit: read the job, give up what is open, work, report.
 
     Args:
         work: is given the job and the report, and returns what is to be written there, each in a line.
-        files: the job, the report, and what else stays open, as numbers from 4 on.
+        files: the job, the report, and what else stays open, as number 4.
         folder: where the child works.
         ready: is written to before the work begins: what fails before that is not the fault of an answer.
-        allowed: see ``processes.forbid_calls``.
+        may_signal: see ``processes.forbid_calls``.
     """
     write, dump, leave = (
         os.write,
@@ -402,7 +402,7 @@ def run_child(
         processes.limit_resources(job["limits"])
         if processes.SANDBOXED and "cells" in job:
             processes.hide_other_processes()
-        if not processes.forbid_calls(**allowed) and processes.SANDBOXED:
+        if not processes.forbid_calls(may_signal) and processes.SANDBOXED:
             return
         os.write(len(kept) - 1, b"1")
         os.close(len(kept) - 1)
@@ -434,22 +434,8 @@ def run_answer(job: dict[str, Any], report: int, watched: bool) -> Sequence[Any]
 
 
 def keep_tensors(job: dict[str, Any], report: int) -> Sequence[Any]:
-    """Keep the tensors of an answer, and note the outcome of each call that has ended.
-
-    What is open as number 5 tells the number of the answer's process.
-    """
-    answer = int(os.read(5, 20) or 0)
-
-    @contextlib.contextmanager
-    def pause() -> Iterator[None]:
-        """Let the answer stand still: its threads may share a core, and caches, with what is computed."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(answer, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(answer, signal.SIGCONT)
+    """Keep the tensors of an answer, and note the outcome of each call that has ended."""
+    pause = processes.pause_others if processes.SANDBOXED else contextlib.nullcontext
 
     def note(number: int, outcome: dict[str, Any]) -> None:
         text = json.dumps([number, outcome]).encode() + b"\n"
@@ -490,7 +476,7 @@ def run_job(kind: str, files: list[int], wall: float, memory: int) -> str:
     except OSError:  # no folder, no pipe, no process: the grader will end us
         processes.reap_orphans()
         return "machine"
-    end, status = processes.wait_for_child(pids[0], wall, memory, len(pids))
+    end, status = processes.wait_for_child(pids[0], wall, memory, len(pids), pids[1:])
     patience = 1.0 if end == "ended" else 0.0  # of the keeper, which ends when the answer has
     late = [processes.wait_for_child(pid, patience, memory, len(pids))[1] for pid in pids[1:]]
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -525,17 +511,14 @@ def start_job(kind: str, files: list[int], folder: str, wall: float) -> tuple[in
         if len(files) == 2:
             return begun, [start_child(partial(run_answer, watched=False), files, folder, ready)]
         ours, theirs = socket.socketpair()
-        number, tell = map(os.fdopen, os.pipe(), "rw")
-        with ours, theirs, number, tell:
-            keeper_files = [*files[2:], ours.fileno(), number.fileno()]
+        with ours, theirs:
+            keeper_files = [*files[2:], ours.fileno()]
             keeper = start_child(keep_tensors, keeper_files, folder, ready, may_signal=True)
             if not select.select([begun], [], [], wall)[0]:
                 raise TimeoutError("the keeper has not begun")
             os.read(begun, 1)
             answer_files = [*files[:2], theirs.fileno()]
-            run_watched = partial(run_answer, watched=True)
-            answer = start_child(run_watched, answer_files, folder, ready, may_fork=False)
-            tell.write(f"{answer}")
+            answer = start_child(partial(run_answer, watched=True), answer_files, folder, ready)
             return begun, [answer, keeper]
     finally:
         os.close(ready)
@@ -546,12 +529,12 @@ def start_child(
     files: list[int],
     folder: str,
     ready: int,
-    **allowed: bool,
+    may_signal: bool = False,
 ) -> int:
     """Fork a child that works, see ``run_child``, and return its number."""
     pid = os.fork()
     if pid == 0:
-        run_child(work, files, folder, ready, allowed)
+        run_child(work, files, folder, ready, may_signal)
     return pid
 
 

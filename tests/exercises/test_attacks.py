@@ -126,6 +126,8 @@ def merge(a, b):
         "errno('mq_open', b'/x', 0o100, 0o600, None)",
         "errno('syscall', 248, b'user', b'x', b'y', 1, -3)",  # add_key, on x86-64
         "os.kill(os.getppid(), 0)",
+        "errno('kill', os.getpid(), 18)",
+        "errno('syscall', 234, os.getpid(), os.getpid(), 18)",  # tgkill, on x86-64
         "errno('ptrace', 16, os.getppid(), 0, 0)",
         "fcntl.fcntl(os.open('/usr/bin/env', os.O_RDONLY), 1024, 0)",  # a lease
         "fcntl.fcntl(0, fcntl.F_SETOWN, 1)",
@@ -942,35 +944,62 @@ def test_an_answer_sees_nothing_of_what_others_do(boxes):
     assert tell({False: boxes[False]}, "len(os.listdir('/proc/self/fd')) > 2") == "True"
 
 
-# A thread notes when it runs, while a large product is computed elsewhere.
-LOOKS = """
+# A thread, or a process, notes for how long it did not run, while a large product is computed elsewhere.
+LOOKING = """
 import os, threading, time
 from functools import cache
+def look(number, told):
+    os.set_blocking(number, False)
+    last = longest = 0.0
+    while True:
+        now = time.monotonic()
+        longest, last = max(longest, now - (last or now)), now
+        try:
+            os.read(number, 1)
+            return os.write(told, b"%.4f" % longest)
+        except BlockingIOError:
+            pass
 @cache
 def find_longest_gap():
-    x, seen, done = torch.ones(3000, 1000), [time.monotonic()], []
-    def look():
-        while not done:
-            seen.append(time.monotonic())
-    threading.Thread(target=look, daemon=True).start()
+    x, (number, tell), (back, told) = torch.ones(3000, 1000), os.pipe(), os.pipe()
+    {start}
+    time.sleep(0.2)
     begin = time.monotonic()
     x @ x.T
     took = time.monotonic() - begin
-    done.append(True)
-    seen.append(time.monotonic())
-    return f"<{max(b - a for a, b in zip(seen, seen[1:])):.4f} of {took:.4f} s>"
+    os.write(tell, b"x")
+    return f"<{{os.read(back, 9).decode()}} of {{took:.4f}} s>"
 def chunked(*arguments):
-    try:
-        os.fork()
-    except PermissionError:
-        raise ValueError(find_longest_gap())
+    raise ValueError(find_longest_gap())
 """
+LOOKERS = {
+    "thread": "threading.Thread(target=look, args=(number, told)).start()",
+    "process": "os.fork() or (look(number, told), os._exit(0))",
+}
 
 
-def test_nothing_of_an_answer_runs_while_its_tensors_are_computed(boxes):
-    message = judge(boxes, CHUNKED, LOOKS)[1]
+@pytest.mark.parametrize("looker", LOOKERS)
+def test_nothing_of_an_answer_runs_while_its_tensors_are_computed(boxes, looker):
+    message = judge(boxes, CHUNKED, LOOKING.format(start=LOOKERS[looker]))[1]
     unseen, took = (float(one) for one in re.findall(r"\d\.\d{4}", message))
     assert unseen > took / 2, message
+
+
+def test_a_program_that_is_not_there_costs_no_point(boxes):
+    source = (
+        answer_cell(notebook("ch02_linear"), "q2")["source"]
+        + """
+import subprocess
+try:
+    subprocess.check_output(["nvidia-smi"])
+except FileNotFoundError:
+    DEVICE = "cpu"
+on_one_device = chunked
+def chunked(*arguments):
+    return on_one_device(*(x.to(DEVICE) if hasattr(x, "to") else x for x in arguments))
+"""
+    )
+    assert judge(boxes, CHUNKED, source)[0]
 
 
 # --- D: points that are not deserved ------------------------------------------------------------------------
@@ -1329,10 +1358,10 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("name", "right"), list(zip(NAMED, (True, True, False), strict=True)))
-def test_names_decide_nothing_and_what_runs_decides_all(boxes, name, right):
+def test_names_decide_nothing_and_what_runs_decides_all(patient_boxes, name, right):
     reference = next(one for one in ONLINE.known_answers if one.label == "running_mean")
     source = NAMED[name].format(right=source_of(ONLINE, reference))
-    assert judge(boxes, ONLINE, source)[0] is right
+    assert judge(patient_boxes, ONLINE, source)[0] is right
     namespace: dict = {}
     exec("import math\nimport torch\n" + source, namespace)
     assert ONLINE.check({"online_softmax": namespace["online_softmax"]}, "s").right is right

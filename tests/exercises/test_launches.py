@@ -2206,9 +2206,20 @@ def rounding_alike(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.sum(tl.where((y == tl.max(y, 0)) & (tl.exp(y * 0.0) == 1.0), 1.0, 0.0), 0))
 
 
+@triton.jit
+def quotients_in_sums(x, out, n_columns, TILE: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out, tl.sum(3.0 * i / 3.0 + 1.0, 0) + 6.0 / (3.0 * tl.load(x)))
+
+
 @pytest.mark.parametrize(
     ("kernel", "value"),
-    [(scanned, sum(0.5**n for n in range(16))), (by_largest, 30.0), (in_pairs, 120.0)],
+    [
+        (scanned, sum(0.5**n for n in range(16))),
+        (by_largest, 30.0),
+        (in_pairs, 120.0),
+        (quotients_in_sums, 138.0),
+    ],
 )
 def test_what_is_right_in_any_order_is_right(kernel, value):
     assert [*run_with_chances(kernel)] == pytest.approx([value] * 24)
@@ -2405,7 +2416,7 @@ def nothing_in_its_bits(x, out, n_columns, TILE: tl.constexpr):
 
 @triton.jit
 def whole_of_itself(x, out, n_columns, TILE: tl.constexpr):
-    i = 3.0 + tl.arange(0, TILE)
+    i = 240.0 + tl.arange(0, TILE)
     tl.store(out, tl.sum(tl.ceil(i / i), 0))
 
 
@@ -2579,8 +2590,15 @@ def test_a_tile_of_one_entry_is_a_number():
     assert run_once(taken_apart)["value"].item() == 3.0
 
 
+@triton.jit
+def by_one_inverse(x, out, n_columns, TILE: tl.constexpr):
+    a, b = (2 * tl.arange(0, 1024) + 8193).to(tl.float32), 3.0 + 128.0 * tl.load(x)
+    above, below = ((a / b > tl.div_rn(a, b)).to(tl.int32), (a / b < tl.div_rn(a, b)).to(tl.int32))
+    tl.store(out, ((tl.max(above, 0) == 0) | (tl.max(below, 0) == 0)).to(tl.float32))
+
+
 def test_a_gpu_is_followed_where_it_leaves_nothing_open():
-    for kernel in (sum_of_nothing, negative_zero, exact_in_float64):
+    for kernel in (sum_of_nothing, negative_zero, exact_in_float64, by_one_inverse):
         assert set(run_with_chances(kernel)) == {1.0}
 
 
@@ -2613,8 +2631,13 @@ def test_no_address_tells_where_another_tensor_lies():
     assert not any(place % launches.ALIGNED for place in places)
 
 
+@triton.jit
+def infinite_quotient(x, out, n_columns, TILE: tl.constexpr):
+    tl.store(out, float("inf") * tl.load(x) / 3.0 + 1.0)
+
+
 def test_what_is_infinite_stays_so_in_a_sum():
-    for kernel in (infinite_in_a_sum, infinite_before_others, infinite_and_fused):
+    for kernel in (infinite_in_a_sum, infinite_before_others, infinite_and_fused, infinite_quotient):
         assert set(run_with_chances(kernel)) == {float("inf")}
 
 
@@ -2679,6 +2702,12 @@ def with_debug(x, out, n_columns, TILE: tl.constexpr):
     tl.store(out, tl.load(x))
 
 
+@triton.jit
+def late_quotient(x, out, n_columns, TILE: tl.constexpr):
+    a, b = tl.load(x) * 0.1, tl.load(x) * 1.3
+    tl.store(out, a / b + (0 - a) / b)
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -2699,6 +2728,7 @@ def with_debug(x, out, n_columns, TILE: tl.constexpr):
         joined_after_a_split,
         joined_in_a_sum,
         joined_in_a_scan,
+        late_quotient,
         of_a_large_exponential,
     ],
 )
